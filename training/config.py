@@ -42,7 +42,10 @@ class ModelConfig(Settings):
     tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
     qk_norm: bool = Field(default=True, description="RMSNorm of each head's queries and keys, as in Qwen3")
     logit_softcap: float | None = Field(
-        default=None, gt=0, description="logits are c tanh(logits / c), as in Gemma 2; None: as they are"
+        default=None,
+        gt=0,
+        description="logits are c tanh(logits / c), as in Gemma 2; None: as they are. `gristmill export model` refuses "
+        "such a model, which no class of transformers computes",
     )
 
     @model_validator(mode="after")
@@ -245,6 +248,11 @@ class TrainingConfig(Settings):
     monitor_every: int = Field(
         default=50, gt=0, description="steps between two looks at activations, attention logits and sizes of updates"
     )
+    profile_steps: tuple[int, int] | None = Field(
+        default=None,
+        description="first and last step, from 1, of which rank 0 writes a trace of torch.profiler, and on a GPU a "
+        "snapshot of its memory; None: none",
+    )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
     eval_tasks: Address | None = Field(
         default=None, description="a local folder of tasks, as `gristmill evaluate --tasks` takes it, scored each time"
@@ -281,6 +289,11 @@ class TrainingConfig(Settings):
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(
                 f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
+            )
+        if self.profile_steps and not 1 <= self.profile_steps[0] <= self.profile_steps[1] <= self.steps:
+            raise ValueError(
+                f"profile_steps {list(self.profile_steps)} are no first and last of the steps 1 to {self.steps}; give "
+                "two such steps, as [20, 22]"
             )
         for one, following in pairwise(self.batch_ramp):
             if following.tokens <= one.tokens or following.times <= one.times:
@@ -332,8 +345,9 @@ class TrainingConfig(Settings):
 NEUTRAL = frozenset(
     {
         "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate", "replicas",
-        "reshard_after_forward", "log_every", "monitor_every", "eval_every", "eval_tasks", "eval_tokens",
-        "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature", "sample_top_k",
+        "reshard_after_forward", "log_every", "monitor_every", "profile_steps", "eval_every", "eval_tasks",
+        "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature",
+        "sample_top_k",
     }
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ _SET_BY_RUNS = {
     "init_from": "a proxy begins with drawn weights",
     "batch_ramp": "a run of other tokens would have another ramp",
     "objective": "texts are compared by the causal loss",
+    "profile_steps": "trace a training, whose steps are known",
     "eval_tasks": "name the folder where the runs are compared",
 }
 

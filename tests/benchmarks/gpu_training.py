@@ -4,7 +4,8 @@
 
 TEXT: a file of some 64 MB of plain text. `--nanogpt`: a checkout of github.com/karpathy/nanoGPT; without one there is
 no ratio. Every block is a process of its own, in turns, so that no variant has the cooler card. Tables are printed at
-the end. Without a GPU `--sizes tiny` tries the script.
+the end. fp8 is left out where torchao is not installed. Without a GPU `--sizes tiny` tries the script. It ends with an
+error if a block did.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import multiprocessing
+import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -31,30 +35,46 @@ from gristmill.training.data.batches import batches
 from gristmill.training.data.order import Order
 from gristmill.training.model.decoder import flops_per_token
 from gristmill.training.model.parallel import processes
+from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import data_sheet_flops
 from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, figures, train_step
 
-VOCABULARY = 32_768
-# Width, layers, heads, window, rows of a micro-batch; four of these make a step.
+
+class Size(NamedTuple):
+    """Four micro-batches make a step; `settling` of the `steps` are not timed. `rates`: those that Muon and AdamW are
+    compared at."""
+
+    dim: int
+    layers: int
+    heads: int
+    seq_len: int
+    micro_batch: int
+    vocabulary: int = 32_768
+    settling: int = 10
+    steps: int = 30
+    rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3)
+
+
 SIZES = {
-    "124M": (768, 12, 12, 1024, 32),
-    "350M": (1024, 24, 16, 1024, 16),
-    "1.3B": (2048, 24, 16, 2048, 8),
-    "tiny": (64, 2, 2, 64, 2),  # to try the script on a machine without a GPU
+    "124M": Size(768, 12, 12, 1024, 32),
+    "350M": Size(1024, 24, 16, 1024, 16),
+    "1.3B": Size(2048, 24, 16, 2048, 8),
+    # to try the script on a machine without a GPU
+    "tiny": Size(64, 2, 2, 64, 2, vocabulary=512, settling=2, steps=4, rates=(4e-3,)),
 }
-SETTLING, STEPS = 10, 20
-RATES = {"adamw": (1e-3, 2e-3, 4e-3), "muon": (1e-3, 2e-3, 4e-3)}
+SYNC = "called a synchronizing CUDA operation"  # the warning of torch.cuda.set_sync_debug_mode
+LIMIT = 1800  # seconds of a block
 
 
 def shape(size: str) -> tuple[ModelConfig, TrainingConfig]:
-    dim, layers, heads, seq_len, micro = SIZES[size]
-    model = ModelConfig(dim=dim, layers=layers, heads=heads, seq_len=seq_len, qk_norm=False)
+    its = SIZES[size]
+    model = ModelConfig(dim=its.dim, layers=its.layers, heads=its.heads, seq_len=its.seq_len, qk_norm=False)
     training = TrainingConfig(
-        steps=SETTLING + STEPS,
-        batch=4 * micro,
-        micro_batch=micro,
-        warmup_steps=5,
+        steps=its.steps,
+        batch=4 * its.micro_batch,
+        micro_batch=its.micro_batch,
+        warmup_steps=its.settling // 2,
         optimizer="adamw",
         learning_rate=3e-4,
     )
@@ -73,7 +93,7 @@ def ours(size: str, data: Path, fp8: bool) -> dict[str, Any]:
         with batches(order, training, world, 0) as coming:
             for number, (inputs, targets) in enumerate(coming, 1):
                 kept.append(train_step(state, inputs, targets, StepPlan(3e-4), training, world))
-                if number == SETTLING:
+                if number == SIZES[size].settling:
                     found = figures(torch.stack(kept))
                     if world.device.type == "cuda":
                         torch.cuda.set_sync_debug_mode("warn")
@@ -91,23 +111,25 @@ def nanogpt(size: str, data: Path, folder: Path) -> dict[str, Any]:
     peer = importlib.util.module_from_spec(spec)
     sys.modules["nanogpt_model"] = peer
     spec.loader.exec_module(peer)
-    (dim, layers, heads, seq_len, micro), device = SIZES[size], "cuda" if torch.cuda.is_available() else "cpu"
+    its, device = SIZES[size], "cuda" if torch.cuda.is_available() else "cpu"
+    seq_len = its.seq_len
     tokens = np.memmap(data.parent / "train.bin", "<u2", "r")
     torch.set_float32_matmul_precision("high")
-    model = peer.GPT(peer.GPTConfig(seq_len, VOCABULARY, layers, heads, dim, 0.0, False)).to(device)
+    config = peer.GPTConfig(seq_len, its.vocabulary, its.layers, its.heads, its.dim, 0.0, False)
+    model = peer.GPT(config).to(device)
     optimizer = model.configure_optimizers(0.1, 3e-4, (0.9, 0.95), device)
     compiled = torch.compile(model) if device == "cuda" else model
     began, loss = 0.0, torch.zeros(())
 
     def batch() -> tuple[torch.Tensor, torch.Tensor]:
-        places = torch.randint(len(tokens) - seq_len - 1, (micro,)).tolist()
+        places = torch.randint(len(tokens) - seq_len - 1, (its.micro_batch,)).tolist()
         rows = torch.stack([torch.from_numpy(tokens[i : i + seq_len + 1].astype(np.int64)) for i in places])
         if device == "cuda":
             rows = rows.pin_memory().to(device, non_blocking=True)
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     x, y = batch()
-    for number in range(1, SETTLING + STEPS + 1):
+    for number in range(1, its.steps + 1):
         for _ in range(4):
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
                 _, loss = compiled(x, y)
@@ -116,7 +138,7 @@ def nanogpt(size: str, data: Path, folder: Path) -> dict[str, Any]:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if number == SETTLING:
+        if number == its.settling:
             loss.item()
             began = time.perf_counter()
     last = loss.item()
@@ -125,17 +147,17 @@ def nanogpt(size: str, data: Path, folder: Path) -> dict[str, Any]:
 
 def _measured(seconds: float, size: str, loss: float) -> dict[str, Any]:
     model, training = shape(size)
-    speed = STEPS * training.batch * model.seq_len / seconds
+    speed = (training.steps - SIZES[size].settling) * training.batch * model.seq_len / seconds
     peak = data_sheet_flops(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
     used = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
-    mfu = speed * flops_per_token(model, VOCABULARY) / peak if peak else 0.0
+    mfu = speed * flops_per_token(model, SIZES[size].vocabulary) / peak if peak else 0.0
     return {"tokens_per_second": speed, "mfu": mfu, "gigabytes": used, "loss": loss}
 
 
-def prepared(text: Path, folder: Path) -> Path:
+def prepared(text: Path, folder: Path, vocabulary: int) -> Path:
     """Tokens of the text as training reads them; the last fiftieth is held out."""
     sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(folder / "tokenizer"), vocab_size=VOCABULARY, model_type="bpe",
+        input=str(text), model_prefix=str(folder / "tokenizer"), vocab_size=vocabulary, model_type="bpe",
         byte_fallback=True, input_sentence_size=200_000, shuffle_input_sentence=True, hard_vocab_limit=False,
         normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False, minloglevel=2,
     )  # fmt: skip
@@ -152,45 +174,78 @@ def prepared(text: Path, folder: Path) -> Path:
     checked_json.write(
         str(folder / "mixture.json"),
         {
-            "vocab_size": VOCABULARY, "end_of_text": pieces.eos_id(),
+            "vocab_size": vocabulary, "end_of_text": pieces.eos_id(),
             "tokenizer": {"path": "tokenizer.model", "digest": files.checksum(str(folder / "tokenizer.model"))},
-            "token_bytes": (counted + [0] * VOCABULARY)[:VOCABULARY],
+            "token_bytes": (counted + [0] * vocabulary)[:vocabulary],
             "sources": [source], "heldout": [{"name": "text", "shards": [entries["heldout.bin"]]}],
         },
     )  # fmt: skip
     return folder / "mixture.json"
 
 
-def speed(arguments: argparse.Namespace, data: Path) -> None:
-    variants = ["bf16", "fp8", *(["nanoGPT"] if arguments.nanogpt else [])]
-    rows = []
-    for size in arguments.sizes:
-        found: dict[str, list[dict]] = {name: [] for name in variants}
-        for block in range(arguments.blocks):
-            for name in variants if block % 2 else reversed(variants):
-                command = [sys.executable, "-m", "tests.benchmarks.gpu_training", str(data), "--one", name, size]
-                command += ["--nanogpt", str(arguments.nanogpt)] if arguments.nanogpt else []
-                done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
-                if done.returncode:
-                    print(f"{size} {name}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+def _apart(log: Path, work: Callable[..., Any], *given: Any) -> Any:
+    """What the work returns in a process of its own, which writes its warnings into `log`. All are forked from one that
+    has imported this and not touched the GPU."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.benchmarks.gpu_training"])
+    answer, its_end = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(str(log), its_end, work, given))
+    process.start()
+    its_end.close()
+    try:
+        if not answer.poll(LIMIT):
+            raise TimeoutError(f"no answer after {LIMIT} seconds")
+        return answer.recv()
+    except EOFError:
+        last = "".join(log.read_text().splitlines()[-1:]) if log.exists() else ""
+        raise RuntimeError(last or "killed") from None
+    finally:
+        process.kill()
+        process.join()
+
+
+def _work(log: str, answer: Connection, work: Callable[..., Any], given: Sequence[Any]) -> None:
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    answer.send(work(*given))
+
+
+def speed(sizes: Sequence[str], blocks: int, peer: Path | None, data: Path) -> int:
+    """Print the table; how many blocks ended with an error."""
+    works: dict[str, tuple[Callable[..., dict], Any]] = {"bf16": (ours, False)}
+    if importlib.util.find_spec("torchao"):
+        works["fp8"] = (ours, True)
+    if peer:
+        works["nanoGPT"] = (nanogpt, peer)
+    rows, failed, log = [], 0, data.parent / "warnings.txt"
+    for size in sizes:
+        found: dict[str, list[dict]] = {name: [] for name in works}
+        for block in range(blocks):
+            for name in works if block % 2 else reversed(works):
+                work, variant = works[name]
+                log.unlink(missing_ok=True)
+                try:
+                    one = _apart(log, work, size, data, variant)
+                except Exception as error:
+                    print(f"{size} {name}: {type(error).__name__}: {error}", flush=True)
+                    failed += 1
                     continue
-                waits = done.stderr.count("called a synchronizing CUDA operation")
-                found[name].append(json.loads(done.stdout.splitlines()[-1]) | {"waits": waits})
+                found[name].append(one | {"waits": log.read_text().count(SYNC)})
                 print(f"{size} {name} block {block}: {found[name][-1]}", flush=True)
         middle = {
             name: {key: statistics.median(block[key] for block in blocks) for key in blocks[0]}
             for name, blocks in found.items()
             if blocks
         }
-        peer = middle.get("nanoGPT", {}).get("tokens_per_second")
+        theirs = middle.get("nanoGPT", {}).get("tokens_per_second")
         for name, one in middle.items():
-            ratio = f"{one['tokens_per_second'] / peer:.3f}" if peer else "-"
+            ratio = f"{one['tokens_per_second'] / theirs:.3f}" if theirs else "-"
             rows.append(
                 f"| {size} | {name} | {one['tokens_per_second']:,.0f} | {one['mfu']:.3f} | {one['gigabytes']:.1f} | "
                 f"{ratio} | {one['waits']:.0f} | {one['loss']:.3f} |"
             )
     print("\n| size | variant | tokens/s | MFU | GB | over nanoGPT | waits of the host | loss |")
     print("|---|---|---|---|---|---|---|---|", *rows, sep="\n")
+    return failed
 
 
 def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
@@ -200,10 +255,10 @@ def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
         if tiny
         else ModelConfig(dim=512, layers=8, heads=8, seq_len=512)
     )
-    steps, batch, micro = (20, 4, 4) if tiny else (1500, 128, 64)  # 98 million tokens
+    steps, batch, micro = (5, 4, 4) if tiny else (1500, 128, 64)  # 98 million tokens
     curves: dict[tuple[str, float], list[tuple[float, float]]] = {}
-    for optimizer, rates in RATES.items():
-        for rate in rates:
+    for optimizer in ("adamw", "muon"):
+        for rate in SIZES["tiny" if tiny else "124M"].rates:
             out = folder / f"{optimizer}-{rate}"
             training = TrainingConfig(
                 steps=steps, batch=batch, micro_batch=micro, warmup_steps=steps // 10, learning_rate=rate,
@@ -212,9 +267,8 @@ def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
             )  # fmt: skip
             run = RunConfig(model=model, training=training, data=data, out=out)
             out.mkdir()
-            checked_json.write(str(out / "run.json"), run.model_dump(mode="json"))
             began = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "gristmill.training.run.launch", str(out / "run.json")], check=True)
+            _apart(out / "warnings.txt", train, run)
             seconds = (time.perf_counter() - began) / steps
             lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
             curves[optimizer, rate] = [
@@ -225,7 +279,7 @@ def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
         name: min(
             (s for (n, _), c in curves.items() if n == name for s, loss in c if loss <= goal), default=float("nan")
         )
-        for name in RATES
+        for name in ("adamw", "muon")
     }
     print("\n| optimizer | learning rate | last held-out loss |\n|---|---|---|")
     for (name, rate), curve in curves.items():
@@ -233,34 +287,28 @@ def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
     print(f"held-out loss {goal:.4f}: {first} seconds; adamw over muon {first['adamw'] / first['muon']:.2f}")
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path, help="a file of plain text")
     parser.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="a checkout of nanoGPT")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["124M", "350M", "1.3B"])
     parser.add_argument("--blocks", type=int, default=3, help="turns of each variant")
     parser.add_argument("--no-muon", action="store_true", help="leave out the runs to the same loss")
-    parser.add_argument("--one", nargs=2, metavar=("VARIANT", "SIZE"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        name, size = arguments.one
-        one = (
-            nanogpt(size, arguments.text, arguments.nanogpt)
-            if name == "nanoGPT"
-            else ours(size, arguments.text, name == "fp8")
-        )
-        print(json.dumps(one))
-        return
+    arguments = parser.parse_args(given)
+    vocabularies = {SIZES[size].vocabulary for size in arguments.sizes}
+    if len(vocabularies) > 1:
+        parser.error("tiny has a vocabulary of its own: give it alone")
     if torch.cuda.is_available():
         print(torch.cuda.get_device_name(), torch.__version__, flush=True)
     else:
         print("no GPU: this only tries the script", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        data = prepared(arguments.text, Path(folder))
-        speed(arguments, data)
+        data = prepared(arguments.text, Path(folder), vocabularies.pop())
+        failed = speed(arguments.sizes, arguments.blocks, arguments.nanogpt, data)
         if not arguments.no_muon:
             time_to_loss(data, Path(folder), "tiny" in arguments.sizes)
+    return min(failed, 1)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

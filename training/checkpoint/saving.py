@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -23,9 +26,11 @@ import torch.distributed.checkpoint as dcp
 from gristmill.storage import checked_json, files
 from gristmill.training.checkpoint.commit import METADATA, Commit, Progress
 from gristmill.training.checkpoint.keeping import COMMIT
-from gristmill.training.model.parallel import World
+from gristmill.training.model.parallel import World, local
 
 log = logging.getLogger(__name__)
+
+PAGE_LOCKED = 0.5  # of the memory that is available, at most
 
 
 class Saver:
@@ -45,10 +50,7 @@ class Saver:
     ) -> None:
         self.root, self.names, self.world, self.committed = Path(root), names, world, committed
         self.group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_seconds))
-        # From a GPU one copies faster into pinned memory, which is then kept for the next time.
-        self.writer = dcp.FileSystemWriter(
-            self.root, sync_files=True, cache_staged_state_dict=world.device.type == "cuda"
-        )
+        self.writer: dcp.FileSystemWriter | None = None
         self.thread = ThreadPoolExecutor(1, "checkpoint")
         self.saving: Future[None] | None = None
         self.path = self.root
@@ -65,6 +67,10 @@ class Saver:
         if self.world.leads:
             for leftover in (temporary, self.path):
                 shutil.rmtree(leftover, ignore_errors=True)
+        if self.writer is None:
+            # from a GPU one copies faster into page-locked memory, which is then kept for the next time
+            pinned = self.world.device.type == "cuda" and fits_page_locked(state)
+            self.writer = dcp.FileSystemWriter(self.root, sync_files=True, cache_staged_state_dict=pinned)
         # No rank writes before rank 0 has sent its plan, which it does after this removal.
         written = dcp.async_save(state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group)
         assert isinstance(written, Future), "the writer copies before it returns"
@@ -130,6 +136,20 @@ class Saver:
             log.warning("%s", error)
         finally:
             self.thread.shutdown()
+
+
+def fits_page_locked(state: dict[str, torch.Tensor], groups: Path = Path("/sys/fs/cgroup")) -> bool:
+    """Whether copies of the state by all ranks of this machine take at most PAGE_LOCKED of what memory is available.
+
+    No other process gets page-locked memory, nor does the system's cache of files. Available is what the machine has,
+    within the limit of its container or job (https://docs.kernel.org/admin-guide/cgroup-v2.html, memory.max).
+    """
+    size = sum(local(tensor).nbytes for tensor in state.values()) * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    available = psutil.virtual_memory().available
+    with suppress(OSError, ValueError):  # no such group, not of the second version, or "max": there is no limit
+        limit, used = (int((groups / f"memory.{name}").read_text()) for name in ("max", "current"))
+        available = min(available, limit - used)
+    return size <= PAGE_LOCKED * available
 
 
 def _reason(error: BaseException) -> str:

@@ -15,9 +15,12 @@ from gristmill.storage import parquet
 from gristmill.storage.tokens.training_manifest import SourceShards, TrainingManifest
 from gristmill.training.data.shards import Tokens
 from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.loss import IGNORE
 from gristmill.training.model.parallel import World
 
 CHUNK = 1 << 22  # tokens searched at once
+TOKENS = 1 << 14  # of a forward pass, padding included, or one window
+LENGTHS = 4  # that windows are padded to: on a GPU each is compiled by itself
 
 SCHEMA = pa.schema(
     [
@@ -50,12 +53,15 @@ class DocumentLosses:
     sizes: np.ndarray
 
 
-def document_losses(model: Decoder, manifest: TrainingManifest, world: World) -> DocumentLosses:
+def document_losses(
+    model: Decoder, manifest: TrainingManifest, world: World, tokens_a_pass: int = TOKENS
+) -> DocumentLosses:
     """The loss of each document, all of its tokens and the end-of-text token behind them counted once; a collective.
 
     A document is read behind an end-of-text token, as in training, in windows of the model's seq_len, of which each
-    later one sees only the last token of the one before it. A forward pass has one window: so a loss does not depend
-    on the micro-batch, on the other documents or on which rank computes it, and needs less memory than a step.
+    later one sees only the last token of the one before it. The windows of all documents are put into `passes`, at
+    which ranks take turns. So on a CPU a document's bits are the same for any number of ranks; what else is in its
+    pass, and the size of that, may round them otherwise.
 
     Raises ValueError for a held-out set whose last document has no end.
     """
@@ -78,15 +84,20 @@ def document_losses(model: Decoder, manifest: TrainingManifest, world: World) ->
     token_bytes = np.array(manifest.token_bytes, dtype=np.int64)
     was_training = model.training
     model.eval()
-    for turn in range(-(-len(pieces) // world.size)):
+    each = passes([piece.stop - piece.start for piece in pieces], seq_len, tokens_a_pass)
+    for turn in range(-(-len(each) // world.size)):
         mine = turn * world.size + world.rank
-        piece = pieces[min(mine, len(pieces) - 1)]  # every rank takes part in each forward pass of a sharded model
-        ids = tokens[piece.held].read(max(piece.start - 1, 0), piece.stop)
-        if piece.first:  # what stands before it is the end of another document, or nothing
-            ids = np.concatenate([[manifest.end_of_text], ids[-(piece.stop - piece.start) :]])
-        nats = _nats(model, ids, world)
-        if mine < len(pieces):
-            found[:, mine] = nats, token_bytes[ids[1:]].sum()
+        one = each[min(mine, len(each) - 1)]  # every rank takes part in each forward pass of a sharded model
+        inputs = np.full((one.rows, one.length), manifest.end_of_text)
+        targets = np.full_like(inputs, IGNORE)
+        for row, number in enumerate(one.pieces):
+            ids = _read(pieces[number], tokens[pieces[number].held], manifest.end_of_text)
+            inputs[row, : len(ids) - 1], targets[row, : len(ids) - 1] = ids[:-1], ids[1:]
+        nats = _nats(model, inputs, targets, world)
+        if mine < len(each):
+            real = targets != IGNORE
+            sizes = (token_bytes[np.where(real, targets, 0)] * real).sum(1)
+            found[:, one.pieces] = np.stack([nats, sizes])[:, : len(one.pieces)]
     model.train(was_training)
     nats, sizes = world.sum(torch.from_numpy(found).to(world.device)).cpu().numpy()
     of = [piece.document for piece in pieces]
@@ -98,9 +109,11 @@ def document_losses(model: Decoder, manifest: TrainingManifest, world: World) ->
     )
 
 
-def write_document_losses(path: Path, model: Decoder, manifest: TrainingManifest, world: World) -> None:
+def write_document_losses(
+    path: Path, model: Decoder, manifest: TrainingManifest, world: World, tokens_a_pass: int
+) -> None:
     """Write `document_losses` as Parquet: set, document (its index in the set), bits, bytes; a collective."""
-    losses = document_losses(model, manifest, world)
+    losses = document_losses(model, manifest, world, tokens_a_pass)
     if world.leads:
         columns = [losses.sets, losses.index, losses.bits, losses.sizes]
         parquet.write_table(str(path), pa.table(columns, schema=SCHEMA))
@@ -124,8 +137,44 @@ def document_ends(tokens: Tokens, held: SourceShards, end_of_text: int) -> np.nd
     return found
 
 
+class Pass(NamedTuple):
+    """A forward pass of `rows` windows, padded to `length` tokens. `pieces`: the numbers of those in its first rows;
+    the rest is empty."""
+
+    length: int
+    rows: int
+    pieces: list[int]
+
+
+def passes(sizes: list[int], seq_len: int, tokens: int) -> list[Pass]:
+    """The forward passes of pieces of so many tokens, each in one. They follow from the numbers alone.
+
+    There are LENGTHS lengths, and each has passes of one shape, of at most so many tokens, or one row: what fills no
+    pass is padded to the next length, and the last pass has empty rows.
+    """
+    lengths = sorted({-(-seq_len * part // LENGTHS) for part in range(1, LENGTHS + 1)})
+    found, waiting, shorter = [], [], 0
+    for length in lengths:
+        waiting += [number for number, size in enumerate(sizes) if shorter < size <= length]
+        rows = max(1, tokens // length)
+        last = length == lengths[-1]
+        while len(waiting) >= rows or (last and waiting):
+            found.append(Pass(length, rows, waiting[:rows]))
+            waiting = waiting[rows:]
+        shorter = length
+    return found
+
+
+def _read(piece: _Piece, tokens: Tokens, end_of_text: int) -> np.ndarray:
+    """The piece's tokens behind the one before them."""
+    ids = tokens.read(max(piece.start - 1, 0), piece.stop)
+    if piece.first:  # what stands before it is the end of another document, or nothing
+        ids = np.concatenate([[end_of_text], ids[-(piece.stop - piece.start) :]])
+    return ids
+
+
 @torch.no_grad()
-def _nats(model: Decoder, ids: np.ndarray, world: World) -> float:
-    """Summed loss of all tokens but the first, at most seq_len."""
-    row = torch.from_numpy(ids[None]).to(world.device)
-    return float(model.losses(row[:, :-1], row[:, 1:]).double().sum())
+def _nats(model: Decoder, inputs: np.ndarray, targets: np.ndarray, world: World) -> np.ndarray:
+    """The summed loss of each row, float64 (rows,)."""
+    given = (torch.from_numpy(part).to(world.device) for part in (inputs, targets))
+    return model.losses(*given).double().sum(1).cpu().numpy()

@@ -38,21 +38,34 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).type_as(x)
 
 
-def document_mask(tokens: torch.Tensor, end_of_text: int) -> torch.Tensor | BlockMask:
+def document_blocks(
+    tokens: torch.Tensor, end_of_text: int, make: Callable[..., BlockMask] = create_block_mask
+) -> BlockMask:
+    """`document_mask` as blocks of flex attention. `make`: create_block_mask, or that compiled, which has no (batch,
+    length, length) in memory; what it has compiled serves all batches of a shape."""
+    documents = (tokens == end_of_text).cumsum(1)
+    length = tokens.shape[1]
+
+    def sees(batch: torch.Tensor, _: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return (query >= key) & (documents[batch, query] == documents[batch, key])
+
+    return make(sees, len(tokens), None, length, length, tokens.device)
+
+
+def document_mask(
+    tokens: torch.Tensor, end_of_text: int, make: Callable[..., BlockMask] = create_block_mask
+) -> torch.Tensor | BlockMask:
     """Which earlier tokens each token sees: those of its own document, which an end-of-text token begins.
 
     tokens: (batch, length). So a document is read as behind an empty context, as a text sample begins. Positions go on
     through the window: rotary attention knows distances only. On a CPU bool (batch, 1, length, length), since flex
-    attention has no backward pass there; on a GPU blocks, of which those that nobody sees are not computed.
+    attention has no backward pass there; on a GPU blocks, of which those that nobody sees are not computed: see
+    `document_blocks`.
     """
+    if tokens.device.type == "cuda":
+        return document_blocks(tokens, end_of_text, make)
     documents = (tokens == end_of_text).cumsum(1)
     length = tokens.shape[1]
-    if tokens.device.type == "cuda":
-
-        def sees(batch: torch.Tensor, _: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-            return (query >= key) & (documents[batch, query] == documents[batch, key])
-
-        return create_block_mask(sees, len(tokens), None, length, length, tokens.device)
     own = documents[:, None, :, None] == documents[:, None, None, :]
     return own & torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
 
@@ -123,7 +136,7 @@ class MLP(nn.Module):
 
 
 # What `selective` keeps: the results of products and of attention, which cost the most to compute again.
-_KEPT = (
+KEPT = (
     torch.ops.aten.mm.default,
     torch.ops.aten._scaled_mm.default,  # in fp8
     torch.ops.higher_order.flex_attention,
@@ -135,7 +148,7 @@ _KEPT = (
 
 
 def _contexts() -> tuple[AbstractContextManager, AbstractContextManager]:
-    return create_selective_checkpoint_contexts(list(_KEPT))
+    return create_selective_checkpoint_contexts(list(KEPT))
 
 
 class Block(nn.Module):
@@ -183,6 +196,7 @@ class Decoder(nn.Module):
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
         # each as one function with the output projection, so that it can be compiled with it
         self.sums, self.each_loss, self.each_score = loss_sums, in_pieces(token_losses), in_pieces(token_scores)
+        self.make_blocks: Callable[..., BlockMask] = create_block_mask
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None, z_loss: float = 0.0) -> torch.Tensor:
         x = self._hidden(tokens)
@@ -211,7 +225,8 @@ class Decoder(nn.Module):
     def _hidden(self, tokens: torch.Tensor) -> torch.Tensor:
         """The last norm's output, (batch, length, dim)."""
         cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
-        mask = None if self.end_of_text is None else document_mask(tokens, self.end_of_text)
+        # once for all layers
+        mask = None if self.end_of_text is None else document_mask(tokens, self.end_of_text, self.make_blocks)
         x = self.embed_tokens(tokens)
         for layer in self.layers:
             x = layer(x, cos, sin, mask)

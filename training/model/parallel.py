@@ -22,6 +22,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.attention.flex_attention import create_block_mask
 
 from gristmill.training.config import FP8_MULTIPLE, RENDEZVOUS, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Block, Decoder, initial
@@ -229,8 +230,11 @@ def empty_sharded_model(
     compiles = world.device.type == "cuda" if training.compile is None else training.compile
     sums, losses, scores = (torch.compile(f) if compiles else f for f in (loss_sums, token_losses, token_scores))
     model.sums = chunked(sums, training.loss_chunks)
-    # nothing that only looks at the model shall need more memory than a step
-    tokens = -(-micro_batch(training, world.size) * config.seq_len // training.loss_chunks)
+    if compiles:
+        model.make_blocks = torch.compile(create_block_mask)
+    # Nothing that only looks at the model shall need more memory than a step; the same pieces for any number of ranks,
+    # since they decide rounding.
+    tokens = -(-micro_batch(training, 1) * config.seq_len // training.loss_chunks)
     model.each_loss, model.each_score = (in_pieces(each, min(LOGITS, tokens * vocab_size)) for each in (losses, scores))
     policy = MixedPrecisionPolicy(
         param_dtype=compute_dtype(training.precision, world.device),

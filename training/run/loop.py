@@ -29,12 +29,13 @@ from gristmill.training.data.batches import Batches, batches
 from gristmill.training.data.objectives import objective
 from gristmill.training.data.order import Order, batch_number
 from gristmill.training.data.shards import check_digests
-from gristmill.training.evaluate.document_losses import write_document_losses
+from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
 from gristmill.training.model.decoder import flops_per_token, parameter_count
-from gristmill.training.model.parallel import World, compute_dtype, processes, whole_weights
+from gristmill.training.model.parallel import World, compute_dtype, micro_batch, processes, whole_weights
+from gristmill.training.run.profile import Profile
 from gristmill.training.run.record import Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
 from gristmill.training.run.tracking import TrackedNames, Tracker
@@ -114,16 +115,21 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
         tracker = Tracker(run.out, step, run.tracking, progress.logs, shown)
     machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
     learner = Learner(run, order.plan, world, state, recovery.forced, stop)
-    record = Record(progress, training, tracker, learner.monitor.names, machine)
+    record = Record(progress, training, tracker, learner.monitor.names, machine, state.clock)
     try:
-        with saver, batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
-            progress, saved = _learn(coming, learner, record, recovery, evaluator, saver, saved)
+        with (
+            saver,
+            Profile(run.out, training.profile_steps, world, record.artifact) as profile,
+            batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming,
+        ):
+            progress, saved = _learn(coming, learner, record, recovery, evaluator, saver, saved, profile)
     finally:
         if tracker:
             tracker.close()
 
     if run.document_losses:
-        write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world)
+        tokens = min(TOKENS, micro_batch(training, 1) * run.model.seq_len)  # for any number of ranks
+        write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world, tokens)
     weights = whole_weights(state.model, world)
     waiting = dist.new_group(backend="gloo", timeout=LEADER_ALONE)  # joined while no rank is late
     result: dict = {}
@@ -198,6 +204,7 @@ def _learn(
     evaluator: Evaluator,
     saver: Saver,
     saved: Path | None,
+    profile: Profile,
 ) -> tuple[Progress, Path | None]:
     """Take the steps that come after the record's progress; returns the progress of the last, and its checkpoint.
 
@@ -208,7 +215,8 @@ def _learn(
     step, left_out = record.progress.step, windows_left_out(record.progress.events)
     for inputs, targets in coming:
         batch, step = batch_number(step, left_out), step + 1
-        record.add(learner.take(step, batch, inputs, targets))
+        with profile.step(step):
+            record.add(learner.take(step, batch, inputs, targets))
         after = due(step, training, log_every)
         if not after.reading:
             continue
@@ -221,10 +229,15 @@ def _learn(
             record.go_back(progress)
             coming.go_to(step, left_out)
             continue
-        stops = record.write(evaluator(state.model, after.last) if after.evaluation else {})
+        heldout: dict[str, float] = {}
+        if after.evaluation:
+            with record.timed("evaluation"):
+                heldout = evaluator(state.model, after.last)
+        stops = record.write(heldout)
         if stops or after.last or (after.checkpoint and not recovery.suspicious(progress)):
             record.sync()
-            saved = saver.save(state.tensors, progress)
+            with record.timed("checkpoint"):
+                saved = saver.save(state.tensors, progress)
         saver.check()
         if stops and not after.last:
             saver.wait()

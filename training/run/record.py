@@ -6,6 +6,9 @@ import datetime
 import logging
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -13,6 +16,7 @@ import torch
 from gristmill.training.checkpoint.commit import Progress
 from gristmill.training.config import TrainingConfig
 from gristmill.training.run.tracking import Tracker
+from gristmill.training.step.clock import BLOCKS, PARTS, Clock, slowest_over_mean
 from gristmill.training.step.monitor import Machine
 from gristmill.training.step.noise import NoiseScale
 from gristmill.training.step.state import APPLIED, NOT_FINITE
@@ -44,20 +48,23 @@ class Record:
         tracker: Tracker | None,
         inside: list[str],
         machine: Machine,
+        clock: Clock,
     ) -> None:
         self.progress, self.training, self.tracker = progress, training, tracker
-        self.inside, self.machine = inside, machine
+        self.inside, self.machine, self.clock = inside, machine, clock
         self.report = ReportLines(training.steps)
         self.pending: list[TakenStep] = []
         self.steps: list[StepFigures] = []
         self.began, self.waited = time.perf_counter(), 0.0
         self.timing: dict[str, float] = {}
+        self.after: dict[str, float] = {}  # what came after the steps that were read, with the last of them
 
     def add(self, taken: TakenStep) -> None:
         self.pending.append(taken)
 
     def read(self, waited: float) -> None:
-        """Wait for the steps since the last reading. `waited`: seconds of waiting for data since the beginning."""
+        """Wait for the steps since the last reading; a collective. `waited`: seconds of waiting for data since the
+        beginning."""
         self.steps = figures(torch.stack([taken.values for taken in self.pending]))
         seconds = time.perf_counter() - self.began
         speed = sum(step.tokens for step in self.steps) / seconds
@@ -65,9 +72,27 @@ class Record:
             "train/tokens_per_second": speed,
             "train/data_wait_fraction": (waited - self.waited) / seconds,
         } | self.machine(speed)
+        self.timing |= self._times(waited - self.waited)
         if rollbacks := sum(event.what == "rollback" for event in self.progress.events):
             self.timing["train/rollbacks"] = float(rollbacks)
         self.waited = waited
+
+    def _times(self, waited: float) -> dict[str, float]:
+        """Seconds of the parts of a step on this rank, as means of the steps that were read."""
+        found = self.clock.read()
+        times = {part: found[part] for part in PARTS} | {"data": waited}
+        mean = {f"time/{part}_seconds": seconds / len(self.steps) for part, seconds in times.items()}
+        world = self.machine.world
+        if world.size > 1:
+            mean["time/slowest_rank_over_mean"] = slowest_over_mean(found[BLOCKS], world)
+        return mean
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """What the block does, `evaluation` or `checkpoint`, is written with the next line: its seconds."""
+        began = time.perf_counter()
+        yield
+        self.after[f"time/{what}_seconds"] = time.perf_counter() - began
 
     def write(self, heldout: dict[str, float]) -> bool:
         """Write down the steps that were read, `heldout` with the last of them; whether the run shall stop.
@@ -94,9 +119,11 @@ class Record:
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
             progress.last |= metrics
             if self.tracker:
-                self.tracker.log(progress.step, metrics, self.timing)
+                timing = self.timing if number < len(self.steps) else self.timing | self.after
+                self.tracker.log(progress.step, metrics, timing)
                 self.report(progress.step, metrics, self.timing["train/tokens_per_second"])
         self.pending.clear()
+        self.after.clear()
         return any(step.stop_requested for step in self.steps)
 
     def _metrics(self, taken: TakenStep, step: StepFigures) -> dict[str, float]:
@@ -128,6 +155,11 @@ class Record:
         if math.isfinite(largest):  # in fp16 a logit can overflow, and a checkpoint's JSON has no such number
             self.progress.attention_logits = [*self.progress.attention_logits[1 - PROBES :], largest]
         return inside
+
+    def artifact(self, path: Path, folder: str) -> None:
+        """A file that has been written, for a folder of the artifacts."""
+        if self.tracker:
+            self.tracker.artifact(path, folder)
 
     def sync(self) -> None:
         """Called before a checkpoint: what was written must not be lost after it."""

@@ -144,6 +144,7 @@ class MlflowSender:
         self.waiting: deque[tuple[str, float, int, int]] = deque(maxlen=limit)
         self.lost = 0
         self.client: MlflowClient | None = None
+        self.artifacts: deque[tuple[Path, str]] = deque()
         self.decisions = self.decided = ""  # the value of GUARD_TAG as it shall be, and as the server has it
         self.newest: dict[str, int] | None = None  # step by metric; None: the server must be asked
         self.lock = threading.Lock()
@@ -158,6 +159,10 @@ class MlflowSender:
             for key, value in values.items():
                 self.lost += len(self.waiting) == self.waiting.maxlen
                 self.waiting.append((key, value, now, step))
+
+    def add_artifact(self, path: Path, folder: str) -> None:
+        """Send a file into a folder of the run's artifacts, behind the points that wait."""
+        self.artifacts.append((path, folder))
 
     def go_back(self, step: int) -> None:
         """Points of steps after `step` that are added from now on are new ones, and sent beside the old ones."""
@@ -178,6 +183,8 @@ class MlflowSender:
             self.waiting.clear()
         if self.lost:
             log.warning("%d metric points did not reach MLflow; they are in %s and %s", self.lost, METRICS, TIMING)
+        for path, _ in self.artifacts:
+            log.warning("%s did not reach MLflow", path)
         return self.lost
 
     def _run(self) -> None:
@@ -221,7 +228,7 @@ class MlflowSender:
             with self.lock:
                 batch = [self.waiting[i] for i in range(min(BATCH, len(self.waiting)))]
             if not batch:
-                return
+                break
             back = next((i for i, point in enumerate(batch) if point[0] == GO_BACK), len(batch))
             if back == 0:
                 self.newest = {key: min(newest, batch[0][3]) for key, newest in self.newest.items()}
@@ -235,6 +242,10 @@ class MlflowSender:
                 for point in batch:
                     if self.waiting and self.waiting[0] == point:
                         self.waiting.popleft()
+        while self.artifacts:
+            path, folder = self.artifacts[0]
+            self.client.log_artifact(run_id, str(path), folder)
+            self.artifacts.popleft()
 
 
 class Tracker:
@@ -278,6 +289,11 @@ class Tracker:
     def _send(self, step: int, values: dict[str, float]) -> None:
         assert self.sender, "asked for where there is one"
         self.sender.add(step, {self.names(name): value for name, value in values.items()})
+
+    def artifact(self, path: Path, folder: str) -> None:
+        """Send a file to the MLflow run, if there is one; it stays where it is."""
+        if self.sender:
+            self.sender.add_artifact(path, folder)
 
     def checkpoint(self) -> dict[str, str]:
         """Called before a checkpoint is committed: what the files say up to here must not be lost after it.

@@ -101,7 +101,12 @@ def learned_by(training: TrainingConfig) -> int:
     A model whose learning rate is too high learns no more than how frequent each token is, and its loss is flat: it
     makes no spike. A healthy one stays at that loss for a while, too: in short runs for most of their steps, so those
     are not judged before guard.window steps, as updates are not.
+
+    Behind the last step, so never, with an objective whose targets are not distributed as the tokens are: sentinels are
+    frequent, and the entropy of the tokens says nothing of them. Those of prefix_lm are tokens behind a random place.
     """
+    if training.objective not in ("causal", "prefix_lm"):
+        return training.steps + 1
     share = math.ceil(LEARNED_BY * (training.steps - training.warmup_steps))
     return training.warmup_steps + max(training.guard.window, share)
 

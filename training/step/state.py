@@ -7,6 +7,7 @@ import torch
 from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.parallel import World, compute_dtype, empty_sharded_model, set_first_weights
+from gristmill.training.step.clock import Clock
 from gristmill.training.step.noise import MicroBatchNorms
 from gristmill.training.step.optimizer import Optimizers, optimizers
 
@@ -97,6 +98,7 @@ class TrainState:
     def __init__(self, model: Decoder, optimizers: Optimizers, scale: LossScale, outliers: Outliers) -> None:
         self.model, self.optimizers, self.scale, self.outliers = model, optimizers, scale, outliers
         self.norms = MicroBatchNorms(model, scale.value.device)
+        self.clock = Clock(model, scale.value.device)
         # Taken at once: after a forward pass the model may hand out gathered parameters in place of its sharded ones.
         self.tensors = scale.tensors() | outliers.tensors()
         for name, parameter in model.named_parameters():

@@ -74,8 +74,10 @@ def train_step(
     pieces = list(zip(inputs.split(micro), targets.split(micro), strict=True))
     for index, (x, y) in enumerate(pieces):
         begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
-        sums = model(x, y, training.z_loss)
-        (sums.sum() * (scale.value / count)).backward()
+        with state.clock.part("forward"):
+            sums = model(x, y, training.z_loss)
+        with state.clock.part("backward"):
+            (sums.sum() * (scale.value / count)).backward()
         total += sums.detach()
         state.norms.add((y != IGNORE).sum())
 
@@ -92,7 +94,8 @@ def train_step(
     estimates = noise_and_signal(pieced, square.squeeze(), count, sequences) / used.square()
     if plan.updates:
         plan.updates.begin()
-    state.optimizers.step(plan.learning_rate, (scale.value / clip).float(), verdict != APPLIED)
+    with state.clock.part("optimizer"):
+        state.optimizers.step(plan.learning_rate, (scale.value / clip).float(), verdict != APPLIED)
     scale.update(verdict == NOT_FINITE)
     return torch.cat(
         [total / count, norm[None], count[None].double(), stop_requested, used[None], verdict[None].double(), estimates]

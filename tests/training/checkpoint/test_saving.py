@@ -10,7 +10,7 @@ from gristmill.storage import files
 from gristmill.training.checkpoint import keeping
 from gristmill.training.checkpoint.commit import Progress, load_checkpoint
 from gristmill.training.checkpoint.keeping import COMMIT, committed, kept_steps
-from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.checkpoint.saving import Saver, fits_page_locked
 from gristmill.training.hub.saved_model import averaged
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.loop import train
@@ -51,6 +51,19 @@ def test_a_save_that_fails_ends_the_run(world, tmp_path):
         saver.save(state, Progress(step=1))
         raise ZeroDivisionError  # which stays the error of the run
     assert not committed(tmp_path)
+
+
+def test_page_locked_memory_is_at_most_half_of_what_is_available(tmp_path, monkeypatch):
+    state = {"a": torch.zeros(1000), "b": torch.zeros(500, dtype=torch.float64)}  # 8,000 bytes
+    (tmp_path / "memory.current").write_text("1000\n")
+    for ranks, limit, fits in (("1", 17_000, True), ("1", 16_900, False), ("2", 17_000, False), ("2", 33_000, True)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+        assert fits_page_locked(state, tmp_path) == fits
+    (tmp_path / "memory.max").write_text("max\n")
+    assert fits_page_locked(state, tmp_path) and fits_page_locked(state, tmp_path / "none")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(1 << 50))
+    assert not fits_page_locked(state, tmp_path)
 
 
 def test_what_is_kept():

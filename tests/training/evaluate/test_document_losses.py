@@ -7,15 +7,17 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gristmill.storage import checked_json, parquet
 from gristmill.storage.tokens.text_tokens import load_tokenizer
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import DOCUMENT_LOSSES
 from gristmill.training.data.order import Order
-from gristmill.training.evaluate.document_losses import document_losses
+from gristmill.training.evaluate.document_losses import LENGTHS, document_losses, passes
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import processes, sharded_model
+from gristmill.training.model.parallel import World, processes, sharded_model
 from gristmill.training.run.launch import launch
 from gristmill.training.run.loop import train
 
@@ -81,7 +83,36 @@ def test_a_document_does_not_depend_on_the_others(corpus, world, model, tmp_path
             part["shards"] = [shard | {"path": str(corpus.parent / shard["path"])} for shard in part["shards"]]
         checked_json.write(str(tmp_path / "mixture.json"), {k: v for k, v in one.items() if k not in OWN})
         alone = document_losses(model, load_training_manifest(tmp_path / "mixture.json"), world)
-        assert len(alone.bits) == 1 and alone.bits[0] in whole.bits[:20]
+        (bits,) = alone.bits
+        assert np.isclose(whole.bits[:20], bits, rtol=1e-6, atol=0).sum() == 1
+
+
+class Half(World):
+    """One of two ranks, whose sums are its own."""
+
+    def sum(self, values):
+        return values
+
+
+def test_two_ranks_have_the_bits_of_one(corpus, world, model):
+    """Both in this process: what each has found, added."""
+    manifest = load_training_manifest(corpus)
+    one = document_losses(model, manifest, world, 64)
+    halves = [document_losses(model, manifest, Half(rank, 2, world.device, world.mesh), 64).bits for rank in range(2)]
+    assert all((half > 0).any() and (half < one.bits).any() for half in halves)
+    assert np.allclose(halves[0] + halves[1], one.bits, rtol=1e-14, atol=0)
+    assert np.allclose(one.bits, document_losses(model, manifest, world).bits, rtol=1e-6, atol=0)
+
+
+@given(st.integers(1, 40), st.integers(1, 200), st.data())
+def test_each_window_is_in_one_pass_of_few_shapes(seq_len, tokens, data):
+    sizes = data.draw(st.lists(st.integers(1, seq_len), max_size=60))
+    found = passes(sizes, seq_len, tokens)
+    assert sorted(number for one in found for number in one.pieces) == list(range(len(sizes)))
+    assert all(sizes[number] <= one.length <= seq_len for one in found for number in one.pieces)
+    assert all(one.rows == 1 or one.rows * one.length <= tokens for one in found)
+    assert len({(one.length, one.rows) for one in found}) <= LENGTHS
+    assert all(len(one.pieces) == one.rows for one in found[:-1]) and all(one.pieces for one in found)
 
 
 def test_a_held_out_set_without_an_end_is_refused(corpus, world, model, tmp_path):
@@ -116,7 +147,7 @@ def test_the_order_has_a_seed_of_its_own(corpus, make_run, tmp_path):
 
 @pytest.mark.slow
 def test_two_ranks_give_the_bytes_of_one(make_run, tmp_path):
-    """Both from one finished checkpoint, so that no weight is rounded otherwise; and one that never looked before."""
+    """Both from one finished checkpoint, so that no weight is rounded otherwise; and one with wider passes."""
     first = make_run(tmp_path / "first", training={"sample_tokens": 0, "steps": 20})
     train(first)
     given = {"training": {"sample_tokens": 0, "steps": 20}, "resume_from": first.out / "checkpoints" / "step-00000020"}
@@ -127,5 +158,7 @@ def test_two_ranks_give_the_bytes_of_one(make_run, tmp_path):
         run.out.mkdir()
         checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
         assert launch(run.out / "run.json", ranks, run.out / "log.txt") == 0
-        files.append((run.out / DOCUMENT_LOSSES).read_bytes())
-    assert files[0] == files[1] == files[2]
+        files.append(run.out / DOCUMENT_LOSSES)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    one, wide = (parquet.read_table(str(path)).to_pandas() for path in (files[0], files[2]))
+    assert np.allclose(one["bits"], wide["bits"], rtol=1e-6, atol=0) and one["bytes"].equals(wide["bytes"])

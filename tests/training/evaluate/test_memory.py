@@ -52,7 +52,7 @@ def test_no_larger_tensor_than_that_of_a_step(make_run, corpus, tmp_path, chunks
         assert evaluator.tasks == read_tasks(tmp_path)[0]
         with Largest() as evaluation:
             evaluator(state.model, last=False)
-            document_losses(state.model, manifest, world)
+            document_losses(state.model, manifest, world, 8 * 32)
         reference = Decoder(run.model, manifest.vocab_size)
         with torch.no_grad():
             for name, parameter in reference.named_parameters():

@@ -62,6 +62,8 @@ def test_two_processes_train_like_one(two, run_small):
     # parameters in float32 (an ulp is 1.2e-7), in an order that is the processor's: 2e-6 were seen.
     assert_close(ours[:10], alone[:10], 5e-6)
     assert_close(ours, alone, 1e-4)
+    timing = [json.loads(line) for line in (two.out / "timing.jsonl").read_text().splitlines()]
+    assert all(1 <= line["time/slowest_rank_over_mean"] <= 2 for line in timing)
 
 
 @pytest.mark.slow

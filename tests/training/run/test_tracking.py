@@ -1,6 +1,8 @@
 """Metrics in files and in a real MLflow database: the same points, each once, whatever was interrupted."""
 
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
@@ -47,9 +49,20 @@ def in_files(out) -> list[tuple[str, int, float]]:
     return sorted((key, line["step"], value) for line in lines for key, value in line.items() if key != "step")
 
 
-def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path, caplog):
-    run = make_run(tmp_path, tracking=tracking)
+def traced(server, tracking, out) -> int:
+    """Look-ups of embeddings in the trace, after the artifact was compared with the file."""
+    name = "profile/trace-steps-3-5.json.gz"
+    artifact = server[0].download_artifacts(tracking.run_id, name)
+    assert Path(artifact).read_bytes() == (out / name).read_bytes()
+    events = json.loads(gzip.decompress((out / name).read_bytes()))["traceEvents"]
+    return sum(event["name"] == "aten::embedding" for event in events)
+
+
+def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, run_small, tmp_path, caplog):
+    run = make_run(tmp_path, tracking=tracking, training={"profile_steps": [3, 5]})
     train(run)
+    assert traced(server, tracking, tmp_path) == 3 * 4, "the micro-batches of three steps"
+    assert (tmp_path / METRICS).read_bytes() == (run_small.out / METRICS).read_bytes()
     points = in_files(tmp_path)
     assert in_mlflow(server, tracking) == points
     assert "did not reach MLflow" not in caplog.text
@@ -58,6 +71,7 @@ def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path
         *(f"train/{k}" for k in ("loss", "grad_norm", "learning_rate", "tokens", "clip_fraction", "noise_scale")),
         *("train/tokens_per_second", "train/data_wait_fraction", "train/mfu_measured", "train/mfu_measured_causal"),
         *("system/cpu_percent", "system/memory_gib", "system/memory_peak_gib"),
+        *(f"time/{k}_seconds" for k in ("forward", "backward", "optimizer", "data", "evaluation", "checkpoint")),
         *("heldout/loss", "heldout/bits_per_byte", "unigram/loss", "unigram/bits_per_byte"),
         *("heldout/web/bits_per_byte", "heldout/books/bits_per_byte"),
     }

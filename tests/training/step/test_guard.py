@@ -121,6 +121,15 @@ def test_a_loss_must_fall_below_that_of_frequencies():
     assert guard.learned_by(TrainingConfig(steps=10_000, warmup_steps=1000)) == 1000 + share
 
 
+def test_the_tokens_frequencies_judge_only_what_is_distributed_as_they_are():
+    def judged(objective: str) -> bool:
+        training = TrainingConfig(steps=10_000, warmup_steps=10, objective=objective)
+        return guard.learned_by(training) <= training.steps
+
+    assert judged("causal") and judged("prefix_lm")
+    assert not any(map(judged, ("span_corruption", "ul2", "fill_in_the_middle")))
+
+
 def test_outliers_against_the_rule_written_out():
     rng = np.random.default_rng(0)
     figures = np.exp(rng.normal(0, 0.1, (300, 2)))

@@ -1,0 +1,53 @@
+"""The script that measures training on a GPU, end to end at its tiny size: a table for a person, and no error."""
+
+import random
+import re
+
+from tests.benchmarks import gpu_training
+
+# What the script asks of nanoGPT's model.py: the classes, their arguments, and what they return.
+PEER = """
+import dataclasses
+import torch
+from torch.nn import functional as F
+
+@dataclasses.dataclass
+class GPTConfig:
+    block_size: int
+    vocab_size: int
+    n_layer: int
+    n_head: int
+    n_embd: int
+    dropout: float
+    bias: bool
+
+class GPT(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(config.vocab_size, config.n_embd)
+        torch.nn.init.normal_(self.embedding.weight, std=0.02)
+
+    def forward(self, x, targets=None):
+        logits = self.embedding(x) @ self.embedding.weight.T
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
+        return torch.optim.AdamW(self.parameters(), learning_rate, betas, weight_decay=weight_decay)
+"""
+
+
+def test_the_tiny_size(tmp_path, capsys):
+    rng = random.Random(0)
+    words = ["".join(rng.choices("aeioubdfgklmnprst", k=rng.randint(2, 7))) for _ in range(300)]
+    documents = (" ".join(rng.choices(words, k=40)) for _ in range(200))
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    (tmp_path / "model.py").write_text(PEER)
+    given = [str(tmp_path / "text.txt"), "--nanogpt", str(tmp_path), "--sizes", "tiny", "--blocks", "1"]
+    assert gpu_training.main(given) == 0, capsys.readouterr().out
+    said = capsys.readouterr().out
+    rows = {name: cells for name, *cells in re.findall(r"\| tiny \| (\w+) \| (.*)", said)}
+    assert {"bf16", "nanoGPT"} <= rows.keys()
+    assert rows["nanoGPT"][0].split(" | ")[3] == "1.000"
+    losses = {name: float(cells[0].rstrip(" |").rsplit(" | ", 1)[1]) for name, cells in rows.items()}
+    assert all(5 < loss < 7 for loss in losses.values()), "of a vocabulary of 512, hardly trained: ln 512 is 6.2"
+    assert re.search(r"\| muon \| 0.004 \| \d\.\d+ \|", said) and "adamw over muon" in said
