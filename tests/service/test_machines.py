@@ -181,7 +181,7 @@ def trained(here, undisturbed) -> str:
     began = time.monotonic()
     here.copy("undisturbed", "trained")
     first, second = train(here, "trained")
-    assert (first.popen.wait(900), second.popen.wait(60)) == (0, 0), first.said() + second.said()
+    assert (first.popen.wait(1500), second.popen.wait(60)) == (0, 0), first.said() + second.said()
     assert here.result("trained")["steps"] == here.recipe["training"]["steps"]
     lines = said(first.said() + second.said())
     _table.append(Outcome("training: none", 0, time.monotonic() - began, lines, True))
@@ -217,7 +217,7 @@ def test_a_link_is_cut_for_a_minute_in_training(here, undisturbed, trained):
     here.machines.link(here.machine("w1"), "down")
     time.sleep(60)
     here.machines.link(here.machine("w1"), "up")
-    codes = first.popen.wait(900), second.popen.wait(60)
+    codes = first.popen.wait(1500), second.popen.wait(60)
     lines = said(first.said() + second.said())
     equal = codes == (0, 0) and here.weights(run) == trained
     _table.append(Outcome("training: a link is cut for 60 s", max(codes), time.monotonic() - began, lines, equal))
@@ -233,12 +233,12 @@ def test_a_machine_disappears_in_training(here, undisturbed, trained):
     first, _ = train(here, run)
     in_training(here, run, first)
     here.machines.power_off(here.machine("w1"))
-    assert first.popen.wait(900) != 0
+    assert first.popen.wait(1500) != 0
     print("\n", *first.said().splitlines()[-8:], sep="\n", flush=True)
     ended = time.monotonic()
     _table.append(Outcome("training: a machine disappears", first.popen.returncode, ended - began, [], True))
     first, second = train(here, run)
-    codes = first.popen.wait(900), second.popen.wait(60)
+    codes = first.popen.wait(1500), second.popen.wait(60)
     equal = codes == (0, 0) and here.weights(run) == trained
     _table.append(Outcome("training: the same commands again", max(codes), time.monotonic() - ended, [], equal))
     assert codes == (0, 0), first.said()[-4000:] + second.said()[-4000:]

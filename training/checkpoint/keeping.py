@@ -220,6 +220,12 @@ def restore(store: str, out: Path, root: Path) -> Path | None:
     step = max(stored(store), default=-1)
     if step <= max(committed(root), default=-1):
         return None
+    fetch_lines(out, store)  # first: those of later steps are cut off, and none may be missing
+    return fetch_checkpoint(store, step, root)
+
+
+def fetch_checkpoint(store: str, step: int, root: Path) -> Path:
+    """Fetch a checkpoint of a store into `root`; its path. Raises ValueError for one that is not what was written."""
     final = root / folder_name(step)
     temporary, source = final.with_suffix(".tmp"), files.join(store, final.name)
     for leftover in (temporary, final):
@@ -234,7 +240,6 @@ def restore(store: str, out: Path, root: Path) -> Path | None:
         raise ValueError(
             f"{error}; remove {source} and run again, which resumes from the checkpoint before it"
         ) from error
-    fetch_lines(out, store)
     temporary.rename(final)
     files.sync(root)
     files.write_bytes(str(final / COMMIT), commit)
