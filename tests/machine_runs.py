@@ -40,7 +40,16 @@ from gristmill.storage import files
 folder = sys.argv[1] + "/stages"
 (stage,) = [name for name in files.names(folder) if name.startswith("model-")]
 at = f"{folder}/{stage}"
-print(json.dumps([files.checksum(f"{at}/model.safetensors"), files.read_json(f"{at}/result.json")]))
+print(json.dumps([files.checksum(f"{at}/model.safetensors"), files.read_json(f"{at}/result.json"), at]))
+"""
+# The largest difference of two files of weights.
+_DIFFERENCE = """
+import sys
+from gristmill.storage import files
+from safetensors.numpy import load
+one, other = (load(files.read_bytes(path)) for path in sys.argv[1:])
+assert one.keys() == other.keys()
+print(max(abs(one[name] - other[name]).max() for name in one))
 """
 # A home of the same stages, but for models.
 _COPY = """
@@ -87,7 +96,7 @@ class Service:
         """A machine, which is started if it is off, with what is installed on it: kernels, certificate, recipe."""
         if name in self.machines.running:
             return self.machines.running[name]
-        machine = self.machines.boot(name, NUMBERS[name], shares=name in ("a", "w1"))
+        machine = self.machines.boot(name, NUMBERS[name])
         own = machine.disk / machine.name
         shutil.copytree(KERNELS, own / "home" / ".cache" / "gristmill" / KERNELS.name)
         (own / "home" / ".cache" / "gristmill").chmod(0o700)
@@ -167,6 +176,11 @@ class Service:
         """What the training of a run says of itself."""
         return self._model(run)[1]
 
+    def difference(self, run: str, other: str) -> float:
+        """The largest one of the weights of two runs."""
+        paths = [f"{self._model(each)[2]}/model.safetensors" for each in (run, other)]
+        return float(self.machines.ask(self.machine("s"), sys.executable, "-c", _DIFFERENCE, *paths))
+
     def _model(self, run: str) -> list:
         return json.loads(self.machines.ask(self.machine("s"), sys.executable, "-c", _MODEL, self.home(run)))
 
@@ -224,12 +238,11 @@ def service(machines: Machines, recipe: dict, crawl: Path, certificate: Path) ->
 
 
 def train(service: Service, run: str) -> tuple[Process, Process]:
-    """The training of a run whose tokens are finished, on `a` and on `w1`, with one local folder."""
+    """The training of a run whose tokens are finished, on `a` and on `w1`."""
     found = []
     for name, command in (("a", "pretrain"), ("w1", "join")):
         recipe = f"{service.machine(name).home}/recipe.yaml"
-        settings = service.training(name) | {"local": f"/tmp/shared/local-{run}"}
-        found.append(service.gristmill(run, name, command, recipe, **settings))
+        found.append(service.gristmill(run, name, command, recipe, **service.training(name)))
     return found[0], found[1]
 
 

@@ -28,12 +28,11 @@ INTERFACE = "eth0"
 _LONGEST_SECONDS = 4 * 3600
 _NAMESPACES = ("--net", "--mount", "--uts", "--pid")
 _TRY = "ip link add one type bridge && ip link add two type veth peer name three"
-# `shared` is seen by those machines that have such a folder. /run and /dev stay as they are, and cannot be written to.
+# /run and /dev stay as they are, and cannot be written to.
 _BOOT = """
 set -e
 hostname "$1"
 ip link set lo up
-if [ -d "$2/shared" ]; then mount --bind "$3" "$2/shared"; fi
 mount --rbind "$2" /tmp
 mount -t tmpfs tmpfs /dev/shm
 mount -o remount,bind,ro /
@@ -121,17 +120,13 @@ class Machines:
     running: dict[str, Machine] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
 
-    def boot(self, name: str, number: int, shares: bool = False) -> Machine:
-        """A machine with the address `NETWORK.number`, and an empty disk. `shares`: with the folder /tmp/shared, which
-        is that of all machines that have it."""
+    def boot(self, name: str, number: int) -> Machine:
+        """A machine with the address `NETWORK.number`, and an empty disk."""
         disk = self.folder / name
         shutil.rmtree(disk, ignore_errors=True)
         (disk / name).mkdir(parents=True)
         disk.chmod(0o1777)
-        if shares:
-            (disk / "shared").mkdir()
-            (self.folder / "shared").mkdir(exist_ok=True)
-        given = (name, str(disk), str(self.folder / "shared"))
+        given = (name, str(disk))
         holder, first = _begin(self.logs / f"{name}.log", [*_NAMESPACES, "--mount-proc"], _BOOT + _STAY, *given)
         machine = self.running[name] = Machine(name, f"{NETWORK}.{number}", disk, holder, first)
         veth = ["type", "veth", "peer", "name", INTERFACE, "netns", str(first)]

@@ -384,6 +384,11 @@ class RunConfig(Settings):
     )
     timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")
 
+    @property
+    def own_disks(self) -> bool:
+        """Whether each machine of the run has files of its own; else all see the same ones under one path."""
+        return self.store is not None
+
     @model_validator(mode="after")
     def _pinned(self) -> RunConfig:
         if (self.training.init_from is None) != (not self.init_digests):

@@ -2,18 +2,14 @@
 
 import signal
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from gristmill.flows.cli.app import HAND_OVER, Limit, ModelArgument, app, print_texts, recipe_to_run, settings
 from gristmill.flows.cli.running import RecipeArgument, run_flow
 from gristmill.flows.machine.extras import require
-
-if TYPE_CHECKING:
-    from gristmill.flows.machine.settings import MachineSettings
 
 export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
 app.add_typer(export, name="export", rich_help_panel=HAND_OVER)
@@ -89,60 +85,24 @@ def train_tokens(
     print_texts([f"evaluate it: gristmill evaluate {to}"])
 
 
-_LOOK_SECONDS = 2.0
-
-
 @app.command(rich_help_panel=HAND_OVER)
 def join(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE|RUN.JSON", help="the recipe that node 0 trains, or run.json in its model's folder"
+            metavar="RECIPE|RUN.JSON|s3://...",
+            help="the recipe that node 0 trains, run.json in its model's folder, or the address that node 0 says",
         ),
     ],
     wait: Annotated[
-        float, typer.Option(min=0.0, help="seconds to wait for node 0, which writes run.json when it begins to train")
+        float, typer.Option(min=0.0, help="seconds to wait for node 0, which says what it trains when it begins to")
     ] = 600.0,
 ) -> None:
-    """Train as one of several machines: on each but the first, where `run` trains. The recipe's tokens are finished."""
-    from gristmill.training.run.launch import default_processes, launch
+    """Train as one of several machines: on each but the first, where `run` trains. The recipe's tokens are finished.
+    With a home in an object store the machines share nothing else: what this one needs is fetched from there."""
+    require("train", "training a model")
+    from gristmill.flows.models.joining import join as join_run
 
-    machine = settings()
-    if not machine.training_node:
-        raise ValueError("GRISTMILL_TRAINING_NODE is 0: there use `run`; on the others set it to 1, 2, ...")
-    written = Path(run) if run.endswith(".json") else _run_json(machine, run)
-    end = time.monotonic() + wait
-    while not written.exists():
-        if time.monotonic() > end:
-            raise ValueError(f"{written} is not there; begin the run on node 0, with {_seen_by_all(machine)}")
-        time.sleep(_LOOK_SECONDS)
     # the ranks end after a checkpoint, as those of node 0 do
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    log = written.with_name(f"training-{machine.training_node}.log")
-    processes = machine.training_processes or default_processes()
-    raise typer.Exit(launch(written, processes, log, nodes=machine.nodes, on_line=lambda line: typer.echo(line)))
-
-
-def _seen_by_all(machine: "MachineSettings") -> str:
-    """What nodes share: they train in the home, or in the local folder where the home is an object store."""
-    if "://" not in machine.home:
-        return "a home that all nodes see"
-    return (
-        "a folder GRISTMILL_LOCAL that all nodes see under one path, which training needs beside a home in an object "
-        f"store; here it is {machine.local_folder}"
-    )
-
-
-def _run_json(machine: "MachineSettings", name: str) -> Path:
-    """Where node 0 writes what it trains. Raises NotFinishedError unless the recipe's tokens are finished."""
-    from gristmill.flows.recipe.recipe import load
-    from gristmill.flows.reports.finished import finished
-    from gristmill.flows.stages.model import local_folder, model_spec
-    from gristmill.tasks.engine.make import NotFinishedError
-
-    recipe = load(name)
-    report = finished(recipe, machine)
-    if report.data is None:
-        raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens {name}` first")
-    folder = model_spec(machine, recipe, report.data).folder(machine.home)
-    return Path(local_folder(machine, folder)) / "run.json"
+    raise typer.Exit(join_run(settings(), run, wait, say=lambda line: typer.echo(line)))

@@ -57,7 +57,7 @@ def trained_model(target: str, settings: MachineSettings | None = None) -> Train
     if report.data is None or report.trained is None:
         raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run {target}` first")
     folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))
-    saved = open_model(folder, local_mixture(settings, report.data.mixture))
+    saved = open_model(folder, local_mixture(settings, report.data.mixture.folder))
     return TrainedModel(recipe.name, report.trained.model.folder, saved, report)
 
 

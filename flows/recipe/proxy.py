@@ -64,6 +64,12 @@ class ProxyConfig(Settings):
         """
         if not isinstance(given, Mapping):
             return given
+        if "nodes" in given:
+            sentence = (
+                f"is {given['nodes']!r}, but a proxy's runs are on one machine each, since another would have to join "
+                "every one of them; remove it, and give `processes`"
+            )
+            raise ContradictionError([(("nodes",), sentence)])
         training = given.get("training") or {}
         if isinstance(training, TrainingConfig):
             training = training.model_dump(exclude_unset=True)

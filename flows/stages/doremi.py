@@ -75,7 +75,7 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
     def places() -> DoReMiPlaces:
         folder = spec.folder(settings.home)
         return DoReMiPlaces(
-            mixture=str(local_mixture(settings, run.mixture)),
+            mixture=str(local_mixture(settings, run.mixture.folder)),
             reference=run.reference.folder,
             out=local_folder(settings, folder),
             folder=folder,

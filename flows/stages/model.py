@@ -3,7 +3,9 @@
 Token shards and what grows need a real file system: where the home is none, training works in a local folder.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,9 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.training.checkpoint.keeping import restore
+from gristmill.training.checkpoint.keeping import restore, upload_newer
 from gristmill.training.config import CHECKPOINTS, GuardConfig, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
-from gristmill.training.run import launch
+from gristmill.training.run import joining, launch
 
 
 def local_folder(settings: MachineSettings, folder: str) -> str:
@@ -27,9 +29,9 @@ def local_folder(settings: MachineSettings, folder: str) -> str:
     return folder if files.is_local(folder) else f"{settings.local_folder}/{folder.split('://')[-1]}"
 
 
-def local_mixture(settings: MachineSettings, mixture: StageResult) -> Path:
-    """The mixture's file on a local path, with all that it names beside it: token shards are mapped into memory."""
-    folder = mixture.folder
+def local_mixture(settings: MachineSettings, folder: str) -> Path:
+    """The file of a mixture, by its stage's folder, on a local path, with all that it names beside it: token shards are
+    mapped into memory."""
     if files.is_local(folder):
         return Path(folder) / "mixture.json"
     remote, local = folder.rsplit("/", 1)[0], f"{settings.local_folder}/cache/stages"
@@ -113,7 +115,10 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     out = Path(places.out)
     run_json, log = out / "run.json", out / "training.log"
     store = files.join(places.folder, CHECKPOINTS) if places.out != places.folder else None
-    if store and (found := restore(store, out, out / CHECKPOINTS)):
+    joined = store is not None and places.nodes.count > 1
+    if store and joined:
+        upload_newer(out / CHECKPOINTS, store, out)  # of a training on this machine alone
+    elif store and (found := restore(store, out, out / CHECKPOINTS)):
         phases.message(f"{found.name} is from {store}")
     placed = {
         "init_from": places.init_from or None,
@@ -131,16 +136,19 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     )
     checked_json.write(str(run_json), run.model_dump(mode="json"))
     environment = {"MLFLOW_TRACKING_URI": places.tracking_uri}
-    code = launch.launch(
-        run_json,
-        places.processes,
-        log,
-        env=environment,
-        on_line=phases.message,
-        nodes=places.nodes,
-        restarts=RESTARTS,
-    )
+    with joining.offered(run, places.folder, phases.message) if joined else nullcontext():
+        code = launch.launch(
+            run_json,
+            places.processes,
+            log,
+            env=environment,
+            on_line=phases.message,
+            nodes=places.nodes,
+            restarts=RESTARTS,
+        )
     check_ended_well(code, out, log)
+    if joined:
+        shutil.rmtree(out / CHECKPOINTS)  # some files of those that are in the store
     if store:
         for path in sorted(out.iterdir()):
             if path.is_file():

@@ -118,7 +118,7 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str
     def places() -> ProxyPlaces:
         folder = spec.folder(settings.home)
         return ProxyPlaces(
-            mixture=str(local_mixture(settings, run.mixture)),
+            mixture=str(local_mixture(settings, run.mixture.folder)),
             out=local_folder(settings, folder),
             folder=folder,
             devices=devices_of(slot, run.proxy.processes, gpus()),

@@ -60,7 +60,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
             processes = settings.training_processes or launch.default_processes()
-            mixture = local_mixture(settings, data.mixture)
+            mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
             return TrainingPlaces(

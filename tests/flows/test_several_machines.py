@@ -1,16 +1,31 @@
 """Two machines that train one model, as the documentation has it: `run` on one, `join` on the other."""
 
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
 from gristmill.storage import files
+from gristmill.training.run.launch import STOPPED
 from tests import slurm_server
+
+
+def until(found: Callable[[], Any], process: subprocess.Popen, log: Path) -> Any:
+    while not (value := found()):
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.2)
+    return value
+
 
 RUN = "import sys; from gristmill.flows.cli import app; app(sys.argv[1:])"
 
@@ -69,3 +84,55 @@ def test_two_tasks_of_a_real_slurm_train_one_model(runs, recipe, tmp_path):
     (folder,) = (path for name, path in runs.stages("slurm").items() if name.startswith("model-"))
     assert files.read_json(str(folder / "result.json"))["steps"] == 12
     assert (folder / "training-1.log").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_machines_share_an_object_store_and_nothing_else(runs, recipe, s3, tmp_path):
+    """Each has a local folder of its own; the second joins by the recipe, then by the address that the first says. A
+    run that is stopped goes on where the second has lost its folder, to the weights of two processes on one."""
+    fewer = recipe | {"steps": recipe["steps"][:1], "training": recipe["training"] | {"steps": 40, "log_every": 1}}
+    path = str(runs.write(fewer))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    nodes = {"training_nodes": "2", "training_rendezvous": address, "training_processes": "1"}
+
+    def started(node: int, *arguments: str, home: str = "home", **settings: str) -> tuple[subprocess.Popen, Path]:
+        given = nodes | {"training_node": str(node), "local": str(tmp_path / f"local-{node}")} | settings
+        environment = runs.environment("", **given, executor="serial") | {"GRISTMILL_HOME": f"s3://crawl/{home}"}
+        log = tmp_path / f"node-{node}.log"
+        command = [sys.executable, "-u", "-c", RUN, *arguments]
+        with open(log, "w") as output:
+            return subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=output, stderr=output), log
+
+    first, log = started(0, "tokens", path)
+    assert first.wait() == 0, log.read_text()
+    fs = fsspec.filesystem("s3", use_listings_cache=False)
+    fs.copy("crawl/home", "crawl/alone", recursive=True)
+    alone = {"local": str(tmp_path / "alone"), "training_processes": "2", "training_nodes": "1"}
+    first, log = started(0, "pretrain", path, home="alone", **alone)
+    assert first.wait() == 0, log.read_text()
+
+    second, said = started(1, "join", path, "--wait", "300")
+    first, log = started(0, "pretrain", path)
+    until(lambda: re.search(r"step +(1[3-9]|[2-9]\d)/40", log.read_text()), first, log)
+    first.send_signal(signal.SIGTERM)
+    codes = first.wait(300), second.wait(300)
+    assert codes[0] != 0 and codes[1] == STOPPED, log.read_text() + said.read_text()
+    assert not fs.glob("crawl/home/stages/model-*/join.json")
+
+    shutil.rmtree(tmp_path / "local-1")
+    first, log = started(0, "pretrain", path)
+    found = until(lambda: re.search(r"join by: gristmill join (\S+)", log.read_text()), first, log)
+    second, said = started(1, "join", found[1])
+    assert (first.wait(600), second.wait(600)) == (0, 0), log.read_text() + said.read_text()
+    assert "resuming from" in log.read_text()
+    ours, expected = (files.names(f"s3://crawl/{each}/stages") for each in ("home", "alone"))
+    assert ours == expected
+    (model,) = (name for name in ours if name.startswith("model-"))
+    for name in ("model.safetensors", "metrics.jsonl"):
+        one, other = (files.checksum(f"s3://crawl/{each}/stages/{model}/{name}") for each in ("home", "alone"))
+        assert one == other, name
+    left = [path for path in (tmp_path / "local-1").rglob("*") if path.is_file() and "/model-" in str(path)]
+    assert sorted(path.name for path in left) == ["run.json", "training-1.log"]

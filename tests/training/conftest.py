@@ -1,5 +1,6 @@
 """A small corpus with real structure: sentences of a Markov chain over words, in a real SentencePiece BPE."""
 
+import multiprocessing
 import random
 
 import numpy as np
@@ -11,6 +12,8 @@ from gristmill.storage import checked_json, files
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 
 torch.set_num_threads(1)  # for tensors this small a second thread only waits
+# What is forked for a rank has imported training already, which takes seconds of CPU time.
+multiprocessing.get_context("forkserver").set_forkserver_preload(["gristmill.training.run.loop"])
 
 WORDS = 150
 FOLLOWERS = 3  # of each word: what a model can learn and a unigram cannot

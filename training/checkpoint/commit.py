@@ -32,7 +32,8 @@ from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import COMMIT
 from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
 from gristmill.training.data.shards import fingerprint
-from gristmill.training.model.parallel import all_gather, precision, rank_slice
+from gristmill.training.model.collectives import all_gather, rank_slice
+from gristmill.training.model.parallel import precision
 from gristmill.training.step.events import Event
 
 METADATA = ".metadata"
@@ -88,14 +89,15 @@ def load_checkpoint(path: Path, state: dict[str, torch.Tensor], names: dict[str,
     return commit.progress
 
 
-def commit_of(path: Path, names: dict[str, str] | None = None) -> Commit:
-    """What a checkpoint's COMMIT says; of a run with the fingerprint `names`, if given. Raises as `load_checkpoint`."""
-    if not (path / COMMIT).exists():
-        raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint")
+def commit_of(path: Path | str, names: dict[str, str] | None = None) -> Commit:
+    """What the COMMIT of a checkpoint says, in a folder or at an address; of a run with the fingerprint `names`, if
+    given. Raises as `load_checkpoint`."""
     try:
-        commit = Commit.model_validate(checked_json.read(str(path / COMMIT)))
+        commit = Commit.model_validate(checked_json.read(files.join(str(path), COMMIT)))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint") from None
     except DamagedFileError:
-        raise _damaged(path / COMMIT) from None
+        raise damaged(path, COMMIT) from None
     names = commit.fingerprint if names is None else names
     then = {name: UNNAMED[name] for name in names if name in UNNAMED} | commit.fingerprint
     different = [
@@ -115,15 +117,21 @@ def check_files(path: Path, commit: Commit, found: dict[str, str]) -> None:
     """Raises ValueError where the digests `found` in a checkpoint's files are not those of its COMMIT."""
     for name, digest in commit.files.items():
         if found.get(name) != digest:
-            raise _damaged(path / name)
+            raise damaged(path, name)
+    check_metadata(path, commit)
+
+
+def check_metadata(path: Path, commit: Commit) -> None:
+    """Raises ValueError for a layout that is not what was written, before torch reads it with pickle."""
     if hashlib.sha256((path / METADATA).read_bytes()).hexdigest() != commit.metadata_sha256:
-        raise _damaged(path / METADATA)
+        raise damaged(path, METADATA)
 
 
-def _damaged(path: Path) -> ValueError:
+def damaged(path: Path | str, name: str) -> ValueError:
+    """The error for a file of a checkpoint, in a folder or at an address."""
     return ValueError(
-        f"{path} is not what was written; remove the checkpoint {path.parent} and run again, which resumes from the "
-        "one before it"
+        f"{files.join(str(path), name)} is not what was written; remove the checkpoint {path} and run again, which "
+        "resumes from the one before it"
     )
 
 

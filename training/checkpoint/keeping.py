@@ -17,7 +17,8 @@ from typing import Self
 import orjson
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.damage import DamagedFileError, MissingFileError
+from gristmill.storage.remote.redact import redact_url
 from gristmill.training.config import RunConfig
 
 COMMIT = "COMMIT"
@@ -93,7 +94,7 @@ class Keeper:
                     self.copying = path
                     self.copied = self.thread.submit(self._copy)
             needed = {step_of(each.name) for each in (self.next, self.copying) if each}
-            prune(path.parent, self._kept(committed(path.parent)) | needed)
+            prune(path.parent, self.kept(committed(path.parent)) | needed)
 
     def remove_after(self, root: Path, step: int) -> None:
         """Remove the committed checkpoints of later steps, here and in the store, when what is copied now is there."""
@@ -102,12 +103,13 @@ class Keeper:
         if self.run.store:  # first: what is here alone is never fetched again after a crash
             for later in stored(self.run.store):
                 if later > step:
-                    _remove_stored(self.run.store, later)
+                    remove_stored(self.run.store, later)
         for later, path in committed(root).items():
             if later > step:
                 remove(path)
 
-    def _kept(self, steps: dict[int, Path] | set[int]) -> set[int]:
+    def kept(self, steps: Iterable[int]) -> set[int]:
+        """Those of the steps whose checkpoints stay."""
         training = self.run.training
         return kept_steps(steps, training.keep_checkpoints, training.steps, training.keep_every)
 
@@ -122,8 +124,8 @@ class Keeper:
                     return
                 upload(path, self.run.store, self.run.out)
                 steps = stored(self.run.store)
-                for step in sorted(steps - self._kept(steps)):
-                    _remove_stored(self.run.store, step)
+                for step in sorted(steps - self.kept(steps)):
+                    remove_stored(self.run.store, step)
         except BaseException:
             with self.lock:
                 self.copying = None
@@ -150,8 +152,14 @@ def stored(store: str) -> set[int]:
     return {step_of(name) for name in found if files.exists(files.join(store, name, COMMIT))}
 
 
-def _remove_stored(store: str, step: int) -> None:
-    folder = files.join(store, f"step-{step:08d}")
+def folder_name(step: int) -> str:
+    """That of a checkpoint."""
+    return f"step-{step:08d}"
+
+
+def remove_stored(store: str, step: int) -> None:
+    """Remove a checkpoint from a store. COMMIT goes first."""
+    folder = files.join(store, folder_name(step))
     files.remove(files.join(folder, COMMIT))
     files.remove(folder)
 
@@ -164,9 +172,43 @@ def upload(path: Path, store: str, out: Path) -> None:
     for file in sorted(path.iterdir()):
         if file.name != COMMIT:
             files.upload_file(str(file), files.join(target, file.name))
+    upload_lines(out, store)
+    files.write_bytes(files.join(target, COMMIT), (path / COMMIT).read_bytes())
+
+
+def upload_newer(root: Path, store: str, out: Path) -> None:
+    """Copy the newest committed checkpoint below root to a store that has none as new."""
+    newest = latest(root)
+    if newest and step_of(newest.name) > max(stored(store), default=-1):
+        upload(newest, store, out)
+
+
+def upload_lines(out: Path, store: str) -> None:
+    """Copy the metrics and events of a run beside the store of its checkpoints."""
     for lines in sorted(out.glob("*.jsonl")):
         files.write_bytes(files.join(store.rsplit("/", 1)[0], lines.name), lines.read_bytes())
-    files.write_bytes(files.join(target, COMMIT), (path / COMMIT).read_bytes())
+
+
+def fetch_lines(out: Path, store: str) -> None:
+    """The same ones back into the folder of a run, in place of those that are there."""
+    above = store.rsplit("/", 1)[0]
+    for name in files.names(above):
+        if name.endswith(".jsonl"):
+            files.write_bytes(str(out / name), files.read_bytes(files.join(above, name)))
+
+
+def fetch(source: str, digest: str, target: Path) -> None:
+    """Copy a file of a store unless the target is what was written there. Raises DamagedFileError."""
+    if target.exists() and files.checksum(str(target)) == digest:
+        return
+    target.unlink(missing_ok=True)
+    try:
+        files.copy(source, str(target))
+    except FileNotFoundError:
+        raise MissingFileError(f"{redact_url(source)} is missing") from None
+    if files.checksum(str(target)) != digest:
+        target.unlink()
+        raise DamagedFileError(f"{redact_url(source)} is not what was written")
 
 
 def restore(store: str, out: Path, root: Path) -> Path | None:
@@ -178,7 +220,13 @@ def restore(store: str, out: Path, root: Path) -> Path | None:
     step = max(stored(store), default=-1)
     if step <= max(committed(root), default=-1):
         return None
-    final = root / f"step-{step:08d}"
+    fetch_lines(out, store)  # first: those of later steps are cut off, and none may be missing
+    return fetch_checkpoint(store, step, root)
+
+
+def fetch_checkpoint(store: str, step: int, root: Path) -> Path:
+    """Fetch a checkpoint of a store into `root`; its path. Raises ValueError for one that is not what was written."""
+    final = root / folder_name(step)
     temporary, source = final.with_suffix(".tmp"), files.join(store, final.name)
     for leftover in (temporary, final):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -187,17 +235,11 @@ def restore(store: str, out: Path, root: Path) -> Path | None:
     try:
         digests = checked_json.loads(commit, files.join(source, COMMIT))["files"]
         for name, digest in digests.items():
-            files.copy(files.join(source, name), str(temporary / name))
-            if files.checksum(str(temporary / name)) != digest:
-                raise DamagedFileError(f"{files.join(source, name)} is not what was written")
-    except (DamagedFileError, FileNotFoundError, orjson.JSONDecodeError) as error:
+            fetch(files.join(source, name), digest, temporary / name)
+    except (DamagedFileError, orjson.JSONDecodeError) as error:
         raise ValueError(
             f"{error}; remove {source} and run again, which resumes from the checkpoint before it"
         ) from error
-    above = store.rsplit("/", 1)[0]
-    for name in files.names(above):
-        if name.endswith(".jsonl"):
-            files.write_bytes(str(out / name), files.read_bytes(files.join(above, name)))
     temporary.rename(final)
     files.sync(root)
     files.write_bytes(str(final / COMMIT), commit)

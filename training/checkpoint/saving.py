@@ -31,13 +31,15 @@ from gristmill.training.model.parallel import World, local
 log = logging.getLogger(__name__)
 
 PAGE_LOCKED = 0.5  # of the memory that is available, at most
+Publish = Callable[[Path, Path, list[Path], Commit | None, dist.ProcessGroup], None]
 
 
 class Saver:
     """Saves checkpoints below `root`, one at a time; to make one is a collective, and so is `save`.
 
     `names`: the run's fingerprint. `committed` is called on rank 0, in the thread, with each checkpoint that is whole.
-    A context manager, whose end waits for the save that is in progress, also when an error ends it.
+    `publish`: commits it in place of that, where machines have disks of their own, see `CheckpointStore`. A context
+    manager, whose end waits for the save that is in progress, also when an error ends it.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class Saver:
         world: World,
         timeout_seconds: float,
         committed: Callable[[Path], None] = lambda path: None,
+        publish: Publish | None = None,
     ) -> None:
-        self.root, self.names, self.world, self.committed = Path(root), names, world, committed
+        self.root, self.names, self.world = Path(root), names, world
+        self.committed, self.publish = committed, publish
         self.group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_seconds))
         self.writer: dcp.FileSystemWriter | None = None
         self.thread = ThreadPoolExecutor(1, "checkpoint")
@@ -64,14 +68,14 @@ class Saver:
         self.wait()
         self.path = self.root / f"step-{progress.step:08d}"
         temporary = self.path.with_suffix(".tmp")
-        if self.world.leads:
+        if self.world.leads or (self.publish and self.world.leads_node):
             for leftover in (temporary, self.path):
                 shutil.rmtree(leftover, ignore_errors=True)
         if self.writer is None:
             # from a GPU one copies faster into page-locked memory, which is then kept for the next time
             pinned = self.world.device.type == "cuda" and fits_page_locked(state)
             self.writer = dcp.FileSystemWriter(self.root, sync_files=True, cache_staged_state_dict=pinned)
-        # No rank writes before rank 0 has sent its plan, which it does after this removal.
+        # No rank writes before rank 0 has the plans of all, which they send after this removal.
         written = dcp.async_save(state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group)
         assert isinstance(written, Future), "the writer copies before it returns"
         copy = progress.model_copy(deep=True)
@@ -85,9 +89,11 @@ class Saver:
             mine.append(temporary / METADATA)
         found: list[Any] = [None] * self.world.size
         dist.all_gather_object(found, {path.name: files.checksum(str(path)) for path in mine}, group=self.group)
-        if self.world.leads:
-            digests = {name: digest for some in found for name, digest in some.items()}
-            if missing := sorted(digests.keys() - {path.name for path in temporary.iterdir()}):
+        commit = self._described(found, temporary, progress) if self.world.leads else None
+        if self.publish:
+            return self.publish(temporary, final, mine, commit, self.group)
+        if commit:
+            if missing := sorted(commit.files.keys() - {path.name for path in temporary.iterdir()}):
                 raise FileNotFoundError(
                     f"{temporary / missing[0]}: another rank wrote it on a disk that is not this one"
                 )
@@ -96,16 +102,19 @@ class Saver:
             files.sync(temporary)
             temporary.rename(final)
             files.sync(final.parent)
-            commit = Commit(
-                fingerprint=self.names,
-                progress=progress,
-                world=self.world.size,
-                files=digests,
-                metadata_sha256=hashlib.sha256((final / METADATA).read_bytes()).hexdigest(),
-            )
             checked_json.write(str(final / COMMIT), commit.model_dump(mode="json"))
             self.committed(final)
         dist.barrier(group=self.group)  # so that every rank knows that it is committed
+
+    def _described(self, found: list[dict[str, str]], folder: Path, progress: Progress) -> Commit:
+        """`found`: the digests of all ranks; `folder`: that of rank 0, with torch's layout."""
+        return Commit(
+            fingerprint=self.names,
+            progress=progress,
+            world=self.world.size,
+            files={name: digest for some in found for name, digest in some.items()},
+            metadata_sha256=hashlib.sha256((folder / METADATA).read_bytes()).hexdigest(),
+        )
 
     def check(self) -> None:
         """Raises RuntimeError if a save has failed; does not wait for one that is in progress."""
@@ -113,7 +122,7 @@ class Saver:
             self.wait()
 
     def wait(self) -> None:
-        """Return when what was begun is committed on rank 0's disk; raises RuntimeError if it could not be."""
+        """Return when what was begun is committed; raises RuntimeError if it could not be."""
         if not self.saving:
             return
         error = self.saving.exception()

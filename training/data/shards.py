@@ -9,7 +9,7 @@ import numpy as np
 from gristmill.storage import files
 from gristmill.storage.damage import damaged, missing
 from gristmill.storage.tokens.training_manifest import RowsEntry, ShardEntry, TrainingManifest, map_rows
-from gristmill.training.model.parallel import all_gather, rank_slice
+from gristmill.training.model.collectives import all_gather, rank_slice
 
 
 class Tokens:
@@ -52,14 +52,17 @@ class Tokens:
         return np.concatenate(pieces).astype(np.int64)
 
 
-def check_digests(manifest: TrainingManifest) -> None:
+def check_digests(manifest: TrainingManifest, own_disks: bool = False) -> None:
     """Compare every shard and its packed rows with their digests; a collective in which the ranks share the reading.
+    `own_disks`: of those that each node has.
 
     Raises MissingFileError, and DamagedFileError, on all ranks.
     """
     shards = [shard for part in (*manifest.sources, *manifest.heldout) for shard in part.shards]
     entries: list[ShardEntry | RowsEntry] = [*shards, *(rows for source in manifest.sources for rows in source.rows)]
-    wrong = [(str(entry.path), entry.path.exists()) for entry in rank_slice(entries) if not _as_written(entry)]
+    wrong = [
+        (str(entry.path), entry.path.exists()) for entry in rank_slice(entries, own_disks) if not _as_written(entry)
+    ]
     for path, there in (each for some in all_gather(wrong) for each in some):
         raise damaged(path, "is not what was written") if there else missing(path)
 

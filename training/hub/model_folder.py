@@ -28,7 +28,7 @@ from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
 from gristmill.storage.tokens.text_tokens import TextTokenizer, load_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
-from gristmill.training.checkpoint.keeping import committed
+from gristmill.training.checkpoint.keeping import committed, fetch_checkpoint, stored
 from gristmill.training.config import CHECKPOINTS
 from gristmill.training.data.shards import Tokens
 from gristmill.training.hub.model_card import model_card
@@ -112,8 +112,13 @@ def _is_there(to: Path, identity: dict[str, str]) -> bool:
 
 
 def _newest(saved: SavedModel, count: int) -> list[Path]:
-    """So many of the newest checkpoints of a run, oldest first."""
+    """So many of the newest checkpoints of a run, oldest first. Those that the home alone has are fetched."""
     root = saved.out / CHECKPOINTS
+    assert saved.run is not None, "of a finished run"
+    if store := saved.run.store:
+        for step in sorted(stored(store))[-count:]:
+            if step not in committed(root):
+                fetch_checkpoint(store, step, root)
     kept = list(committed(root).values())
     if len(kept) < count:
         raise ValueError(

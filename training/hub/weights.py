@@ -19,8 +19,9 @@ from gristmill.storage import files
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import ModelConfig, RunConfig
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS, check_fits, tokenizer_file, weight_files
+from gristmill.training.model.collectives import all_gather, rank_slice
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World, all_gather, rank_slice, set_first_weights
+from gristmill.training.model.parallel import World, set_first_weights
 
 # Keys of ours in the config of a model that has one of these settings.
 _OWN = ("qk_norm", "logit_softcap")
@@ -141,7 +142,8 @@ def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManif
     tokenizer = tokenizer_file(folder)
     found = {path.name: path for path in (*weight_files(folder), tokenizer)}
     wanted = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
-    mine = [name for name in rank_slice(sorted(found)) if files.checksum(str(found[name])) != wanted.get(name)]
+    read = rank_slice(sorted(found), run.own_disks)
+    mine = [name for name in read if files.checksum(str(found[name])) != wanted.get(name)]
     if wrong := sorted(name for some in all_gather(mine) for name in some):
         raise ValueError(
             f"training.init_from is {folder}, whose {wrong[0]} is another than when the run was planned; put it back, "

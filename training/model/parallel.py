@@ -10,11 +10,10 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,6 +24,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
 from gristmill.training.config import FP8_MULTIPLE, RENDEZVOUS, ModelConfig, TrainingConfig
+from gristmill.training.model.collectives import NODE, NODE_RANK, NODES
 from gristmill.training.model.decoder import Block, Decoder, initial
 from gristmill.training.model.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
 from gristmill.training.model.parametrization import multipliers
@@ -70,21 +70,26 @@ def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -
         )
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True)
 class World:
-    """`mesh`: (shards,), or (replicas, shards) where a model is kept more than once."""
+    """`mesh`: (shards,), or (replicas, shards) where a model is kept more than once. `node`: the number of this rank's
+    machine among the `nodes`; `node_rank`: its own among the ranks there."""
 
     rank: int
     size: int
     device: torch.device
     mesh: DeviceMesh
+    node: int = 0
+    nodes: int = 1
+    node_rank: int = 0
 
     @property
     def leads(self) -> bool:
         return self.rank == 0
+
+    @property
+    def leads_node(self) -> bool:
+        return self.node_rank == 0
 
     @property
     def replicas(self) -> int:
@@ -101,18 +106,6 @@ def local(tensor: torch.Tensor | None) -> torch.Tensor:
     """This rank's part of a sharded tensor, which shares its memory."""
     assert tensor is not None, "every parameter takes part in the loss"
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def all_gather(value: T) -> list[T]:
-    """The values of all ranks, in their order, on every rank; a collective."""
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, value)
-    return found
-
-
-def rank_slice(values: Sequence[T]) -> Sequence[T]:
-    """Those of some values, alike on all ranks, that this rank works on."""
-    return values[dist.get_rank() :: dist.get_world_size()]
 
 
 def micro_batch(training: TrainingConfig, world: int) -> int:
@@ -137,7 +130,7 @@ def processes(timeout_seconds: float, replicas: int = 1) -> Iterator[World]:
     hangs makes the others fail after timeout_seconds.
     """
     cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get(NODE_RANK, "0"))) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
         _use_flash_attention_3(device)
@@ -170,7 +163,10 @@ def world_of(device: torch.device, replicas: int = 1) -> World:
         mesh = init_device_mesh(device.type, (size,), mesh_dim_names=("shard",))
     else:
         mesh = init_device_mesh(device.type, (replicas, size // replicas), mesh_dim_names=("replica", "shard"))
-    return World(dist.get_rank(), size, device, mesh)
+    node, nodes, node_rank = (
+        int(os.environ.get(name, default)) for name, default in ((NODE, 0), (NODES, 1), (NODE_RANK, dist.get_rank()))
+    )
+    return World(dist.get_rank(), size, device, mesh, node, nodes, node_rank)
 
 
 def _use_flash_attention_3(device: torch.device) -> None:

@@ -41,7 +41,8 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Nodes:
-    """The machines of a run, of which this is number `rank`. Their `out` is one folder, which all of them see.
+    """The machines of a run, of which this is number `rank`. Their `out` is one folder, which all of them see; that of
+    a run with a `store` is each machine's own.
 
     `rendezvous`: HOST:PORT at which number 0 listens for the others, on all of its interfaces. `interface`: the network
     device that ranks talk through, such as eth0; loopback if it is empty.
@@ -70,7 +71,8 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-OF_RANKS = ("RANK", "LOCAL_RANK")  # variables of torchrun, which a run of one process has not
+# variables of torchrun, which a run of one process has not
+OF_RANKS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
 
 def default_processes() -> int:
@@ -283,6 +285,7 @@ def main(run_json: str) -> int:
     except Stopped as stopped:
         if leads:
             logging.info("%s", stopped)
+        if os.environ.get("LOCAL_RANK", "0") == "0":
             (run.out / STOP_MARKER).touch()
         return STOPPED
     except Exception as error:

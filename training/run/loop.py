@@ -23,6 +23,7 @@ from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.checkpoint.commit import Progress, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
 from gristmill.training.data.batch_plan import BatchPlan
 from gristmill.training.data.batches import Batches, batches
@@ -33,6 +34,7 @@ from gristmill.training.evaluate.document_losses import TOKENS, write_document_l
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
+from gristmill.training.model.collectives import all_gather
 from gristmill.training.model.decoder import flops_per_token, parameter_count
 from gristmill.training.model.parallel import World, compute_dtype, micro_batch, processes, whole_weights
 from gristmill.training.run.profile import Profile
@@ -91,8 +93,9 @@ def train(run: RunConfig) -> dict:
 def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) -> dict:
     training = run.training
     manifest = load_training_manifest(run.data)
-    check_digests(manifest)
+    check_digests(manifest, run.own_disks)
     names = run_fingerprint(run, manifest, world.device)
+    _agree(run, names)
     plan, transform = training.batches(run.model.seq_len), objective(training, run.model.seq_len, manifest)
     order = Order(manifest, seq_len=run.model.seq_len, batch=plan, seed=training.data_seed, transform=transform)
     order.check_epochs(training.steps)
@@ -101,8 +104,10 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     # `recovery.resume` sets the weights, or loads them
     state = empty_state(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
     first_weights = partial(set_initial_weights, state.model, run, manifest, world)
-    saver = Saver(run.out / CHECKPOINTS, names, world, run.timeout_seconds, keeper.committed)
-    recovery = Recovery(run, order, state, first_weights, world, saver, keeper, evaluator.unigram_entropy)
+    checkpoints = CheckpointStore(run, world, keeper)
+    publish = checkpoints.publish if checkpoints.apart else None
+    saver = Saver(checkpoints.folder, names, world, run.timeout_seconds, keeper.committed, publish)
+    recovery = Recovery(run, order, state, first_weights, world, saver, checkpoints, evaluator.unigram_entropy)
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
@@ -137,6 +142,20 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
         assert saved is not None, "the last step has saved a checkpoint"
         result = _result(run, weights, progress, saved)
     return _from_leader(result, waiting)
+
+
+def _agree(run: RunConfig, names: dict[str, str]) -> None:
+    """Raise ValueError where a rank has other settings or data than rank 0, as a machine that joined with those of an
+    earlier start has; a collective."""
+    places = {"init_from": None, "eval_tasks": None}
+    settings = run.training.model_copy(update=places).model_dump_json()
+    every = all_gather({**names, "settings": settings})
+    if others := [rank for rank, each in enumerate(every) if each != every[0]]:
+        name = next(name for name, value in every[0].items() if every[others[0]].get(name) != value)
+        raise ValueError(
+            f"rank {others[0]} has another {name} than rank 0: end the run, and start it on all machines again, with "
+            "one recipe and one release"
+        )
 
 
 class Due(NamedTuple):

@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from gristmill.storage import files
-from gristmill.training.checkpoint.commit import Progress, commit_of, load_checkpoint
-from gristmill.training.checkpoint.keeping import Keeper, committed, latest
+from gristmill.training.checkpoint.commit import Progress
 from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
 from gristmill.training.data.order import Order, batch_number
 from gristmill.training.model.loss import IGNORE, inputs_and_targets
@@ -57,12 +57,12 @@ class Recovery:
         first_weights: Callable[[], None],
         world: World,
         saver: Saver,
-        keeper: Keeper,
+        checkpoints: CheckpointStore,
         unigram_entropy: float,
     ) -> None:
-        self.run, self.root, self.names = run, saver.root, saver.names
+        self.run, self.names = run, saver.names
         self.order, self.state, self.first_weights, self.world = order, state, first_weights, world
-        self.saver, self.keeper, self.unigram_entropy = saver, keeper, unigram_entropy
+        self.saver, self.checkpoints, self.unigram_entropy = saver, checkpoints, unigram_entropy
         self.replayed = skipped_updates(self._replay()) if run.replay else None
 
     def _replay(self) -> list[Event]:
@@ -84,19 +84,20 @@ class Recovery:
         The file of events is brought to what that checkpoint knows, and to the rollbacks after it: those hold, even if
         the run was killed while it went back.
         """
+        self.checkpoints.begin()
         path = self.run.out / EVENTS
         box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
         dist.broadcast_object_list(box, src=0)
         known = [Event.model_validate(event) for event in box[0]]
-        saved = latest(self.root) or self.run.resume_from
-        seen = len(commit_of(saved).progress.events) if saved else 0
+        saved = self.checkpoints.newest() or self.run.resume_from
+        seen = len(self.checkpoints.commit_of(saved).progress.events) if saved else 0
         back = max((i for i, event in enumerate(known) if i >= seen and event.to is not None), default=None)
         if back is None:
             progress, saved = self._load(saved)
         else:
             to = known[back].to
             assert to is not None, "chosen for it"
-            self._remove_after(to)
+            self.checkpoints.remove_after(to)
             progress, saved = self._load(self._newest(to))
             progress.events = known[: back + 1]
         if self.run.replay:
@@ -190,7 +191,7 @@ class Recovery:
             event.window[0],
             event.window[1] - 1,
         )
-        self._remove_after(restored.step)
+        self.checkpoints.remove_after(restored.step)
         restored.events = decisions
         return restored
 
@@ -217,26 +218,20 @@ class Recovery:
 
     def _newest(self, step: int) -> Path | None:
         """The newest checkpoint of a step up to `step`."""
-        upto = [path for found, path in committed(self.root).items() if found <= step]
-        start = self.run.resume_from
-        if not upto and start and commit_of(start).progress.step <= step:
+        found, start = self.checkpoints.newest(step), self.run.resume_from
+        if found is None and start and self.checkpoints.commit_of(start).progress.step <= step:
             return start
-        return upto[-1] if upto else None
+        return found
 
     def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
         model = self.state.model
         assert isinstance(model, FSDPModule), "the model is that of sharded_model"
         model.reshard()  # or the next forward pass would use what is still gathered
         if path:
-            return load_checkpoint(path, self.state.tensors, self.names), path
+            return self.checkpoints.load(path, self.state.tensors, self.names), path
         self.first_weights()
         self.state.begin()
         return Progress(), None
-
-    def _remove_after(self, step: int) -> None:
-        if self.world.leads:
-            self.keeper.remove_after(self.root, step)
-        dist.barrier()
 
     @torch.no_grad()
     def _loss(self, numbers: Sequence[int]) -> float:

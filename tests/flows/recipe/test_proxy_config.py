@@ -62,6 +62,7 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
         ({"warmup_ratio": 0.2}, "training.warmup_steps: is 20, and warmup_ratio is 0.2; give one of the two"),
         ({"warmup_ratio": 1.0}, "warmup_ratio: is 1.0; give a number below 1"),
         ({"processes": 0}, "processes: is 0; give a number of at least 1"),
+        ({"nodes": 2}, "nodes: is 2, but a proxy's runs are on one machine each"),
         ({"tokens": 5_000}, "tokens: is 5,000, which are 19 steps of 4 x 64 tokens, no more than the 20"),
         ({"learning_rate": [0.1, 0.2]}, "learning_rate: is an unknown key"),
         ({"model": {"dim": 30, "heads": 4}}, "model: dim 30 is no even multiple of heads 4"),

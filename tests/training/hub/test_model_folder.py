@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 
 import pytest
 import tokenizers
@@ -11,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from gristmill.storage import checked_json
+from gristmill.storage import checked_json, files
 from gristmill.storage.tokens.text_tokens import load_tokenizer
 from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.training.checkpoint.keeping import committed
+from gristmill.training.checkpoint.keeping import committed, upload
 from gristmill.training.config import ModelConfig
 from gristmill.training.hub.model_folder import write_model_folder
 from gristmill.training.hub.saved_model import open_model
 from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_json
+from gristmill.training.hub.weight_files import WEIGHTS
 from gristmill.training.hub.weights import export_model, load_model, public_name
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.run.loop import train
@@ -258,3 +260,14 @@ def test_the_mean_of_checkpoints_is_exported(exported, tmp_path):
         write_model_folder(saved, tmp_path / "mean", "mean")
     with pytest.raises(ValueError, match="keeps 2 checkpoints, fewer than --average 3"):
         write_model_folder(saved, tmp_path / "more", "mean", average=3)
+
+    moved, store = tmp_path / "moved", f"file://{tmp_path}/home/checkpoints"
+    shutil.copytree(out, moved)
+    for path in committed(out / "checkpoints").values():
+        upload(path, store, out)
+    shutil.rmtree(moved / "checkpoints")
+    there = open_model(moved)
+    assert there.run
+    there = replace(there, run=there.run.model_copy(update={"store": store}))
+    assert write_model_folder(there, tmp_path / "fetched", "mean", average=2)
+    assert files.checksum(str(tmp_path / "fetched" / WEIGHTS)) == files.checksum(str(tmp_path / "mean" / WEIGHTS))
