@@ -40,12 +40,13 @@ def run(
     losses, and its model by the figures of the recipe's own, with the loss of each held-out document."""
     require("train", "importing a run")
 
+    from gristmill.flows.cli import terminal
     from gristmill.flows.imported.run import Given, import_run
     from gristmill.flows.recipe.recipe import load
 
-    out = console(stderr=True)
+    progress = terminal.console(stderr=True)
     given = Given(name, trainer, losses, step, loss, model)
-    found = import_run(load(recipe), given, settings(), lambda line: out.print(line, soft_wrap=True))
+    found = import_run(load(recipe), given, settings(), lambda line: progress.print(line, soft_wrap=True))
     if as_json:
         print_json(asdict(found))
         return
