@@ -27,6 +27,7 @@ ORDER = (
     "gristmill.flows.tracking",
     "gristmill.flows.service",
     "gristmill.flows.models",
+    "gristmill.flows.imported",
     "gristmill.flows.pipeline",
     "gristmill.flows.decisions",
     "gristmill.flows.mixing",

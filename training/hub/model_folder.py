@@ -72,7 +72,7 @@ def write_model_folder(
     temporary = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of an export that was killed
     temporary.mkdir(parents=True)
-    _write_tokenizer(temporary, tokenizer, saved.run.model.seq_len, saved.data)
+    write_tokenizer(temporary, tokenizer, saved.run.model.seq_len, saved.data)
     _write_weights(temporary, weights, kept, saved, dtype)
     releases = [(one, version(one)) for one in ("gristmill", "sentencepiece", "torch")]
     card = model_card(name, saved.run, saved.data, result(saved), recipe, releases, [path.name for path in kept])
@@ -142,7 +142,8 @@ def _write_weights(folder: Path, weights: Path, averages: list[Path], saved: Sav
     save_weights({name: tensor.to(getattr(torch, dtype)) for name, tensor in tensors.items()}, folder / WEIGHTS)
 
 
-def _write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:
+def write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:
+    """Write the tokenizer of a recipe as Hugging Face's tools read it, and as SentencePiece does where it is one."""
     trained, (model, described) = load_tokenizer(tokenizer), TOKENIZERS
     if isinstance(trained, SentencePieceTokenizer):
         content = tokenizer_json(trained)

@@ -69,18 +69,29 @@ def hugging_face_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
 
 
 def model_config(described: dict[str, Any]) -> ModelConfig:
-    """The shape that `hugging_face_config` has written down."""
+    """The shape that a config.json of Llama or Qwen3 has, `hugging_face_config`'s or another's; what it does not name
+    has the default of `transformers`.
+
+    Raises ValueError for heads of another size than hidden_size over their number, and as ModelConfig does.
+    """
     own = {name: described[name] for name in _OWN if name in described}
+    dim, heads = described["hidden_size"], described["num_attention_heads"]
+    if described.get("head_dim", dim // heads) != dim // heads:
+        raise ValueError(
+            f"config.json has head_dim {described['head_dim']}, which the decoder here does not compute: its heads are "
+            f"of hidden_size / num_attention_heads, {dim // heads}; name another model"
+        )
+    rope = described.get("rope_parameters") or {}
     return ModelConfig(
-        dim=described["hidden_size"],
+        dim=dim,
         layers=described["num_hidden_layers"],
-        heads=described["num_attention_heads"],
-        kv_heads=described["num_key_value_heads"],
+        heads=heads,
+        kv_heads=described.get("num_key_value_heads", heads),
         ffn=described["intermediate_size"],
         seq_len=described["max_position_embeddings"],
-        rope_theta=described["rope_theta"],
-        norm_eps=described["rms_norm_eps"],
-        tie_embeddings=described["tie_word_embeddings"],
+        rope_theta=rope.get("rope_theta", described.get("rope_theta", 10_000.0)),
+        norm_eps=described.get("rms_norm_eps", 1e-6),
+        tie_embeddings=described.get("tie_word_embeddings", False),
         **{"qk_norm": described["model_type"] == "qwen3", **own},
     )
 

@@ -5,7 +5,10 @@ import json
 import shutil
 
 import mlflow
+import pyarrow.parquet as pq
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from gristmill.flows.check.run import check
@@ -131,3 +134,80 @@ def test_training_goes_on_with_the_tokenizer_of_the_weights(exported, recipe, ru
 
 def _begun_from(folder) -> bool:
     return json.loads((folder / "run.json").read_text())["training"]["init_from"] is not None
+
+
+@pytest.fixture(scope="module")
+def padded(exported, tmp_path_factory):
+    """The exported model as a trainer has it that pads the vocabulary: in bfloat16, without a tokenizer."""
+    folder = tmp_path_factory.mktemp("padded") / "hf"
+    folder.mkdir()
+    described = json.loads((exported / "config.json").read_text())
+    described["vocab_size"] += 64
+    (folder / "config.json").write_text(json.dumps(described))
+    weights = load_file(exported / WEIGHTS)
+    embedding = weights["model.embed_tokens.weight"]
+    weights["model.embed_tokens.weight"] = torch.cat([embedding, torch.full((64, embedding.shape[1]), -1e3)])
+    save_file({name: tensor.bfloat16() for name, tensor in weights.items()}, folder / WEIGHTS)
+    return folder
+
+
+def test_the_recipes_own_model_comes_back_with_its_own_figures(home, given, exported, invoke, tmp_path):
+    [folder] = home.glob("stages/model-*")
+    result = json.loads((folder / "result.json").read_text())
+    losses = tmp_path / "losses.csv"
+    losses.write_text("iteration,lm loss,grad norm,note\n10,3.5,0.25,begins\n20,3.25,,\n")
+    arguments = ["import", "run", given, "--losses", losses, "--name", "back", "--trainer", "megatron", "--json"]
+    found = json.loads(invoke(*arguments, "--model", exported).stdout)
+    assert found["points"] == 2 and not found["there"]
+    for name, value in found["heldout"].items():
+        assert value == pytest.approx(result[name], rel=1e-6), name
+    client = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db")
+    run = client.get_run(found["run"])
+    [own] = client.search_runs(
+        [run.info.experiment_id], f"tags.`gristmill.key` = '{folder.name.removeprefix('model-')}'"
+    )
+    shared = {name for name in own.data.metrics if name.startswith(("heldout-", "survivors-"))}
+    assert shared and shared <= run.data.metrics.keys()
+    assert run.data.tags["comparable with"] == own.data.tags["comparable with"]
+    [loss] = [name for name in own.data.metrics if name.startswith("train/loss")]
+    assert [(point.step, point.value) for point in client.get_metric_history(found["run"], loss)] == [
+        (10, 3.5),
+        (20, 3.25),
+    ]
+    assert [point.step for point in client.get_metric_history(found["run"], "megatron/grad norm")] == [10]
+    # another process reads the losses of documents: their sum is that of the whole set
+    table = pq.read_table(f"{found['folder']}/document_losses.parquet").to_pandas()
+    of_set = table[table.set == table.set.iloc[0]]
+    sets = [name for name in found["heldout"] if name.endswith(f"/{table.set.iloc[0]}/bits_per_byte")]
+    assert of_set.bits.sum() / of_set.bytes.sum() == pytest.approx(found["heldout"][sets[0]], rel=0.02)
+    again = json.loads(invoke(*arguments, "--model", exported).stdout)
+    assert again["there"] and again["run"] == found["run"]
+    assert "exported folder, which has no held-out text" in str(_raised(evaluate, found["folder"], None))
+
+
+def test_a_padded_vocabulary_changes_nothing_and_another_tokenizer_is_refused(
+    home, given, padded, exported, invoke, tmp_path
+):
+    losses = tmp_path / "log.jsonl"
+    losses.write_text('{"step": 1, "loss": 4.0}\n\n{"step": 2, "loss": 3.0}\n')
+    arguments = ["import", "run", given, "--losses", losses, "--name", "padded", "--trainer", "olmo-core", "--json"]
+    found = json.loads(invoke(*arguments, "--model", padded).stdout)
+    [folder] = home.glob("stages/model-*")
+    result = json.loads((folder / "result.json").read_text())
+    assert found["heldout"]["heldout/bits_per_byte"] == pytest.approx(result["heldout/bits_per_byte"], rel=2e-3)
+    other = tmp_path / "other"
+    shutil.copytree(exported, other)
+    (other / "tokenizer.model").unlink(missing_ok=True)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    tokenizer["model"]["merges"] = tokenizer["model"]["merges"][: len(tokenizer["model"]["merges"]) // 2]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    before = sorted(home.glob("imported/*"))
+    with pytest.raises(ValueError, match="other ids|another tokenizer|ids"):
+        invoke(*arguments, "--model", other)
+    assert sorted(home.glob("imported/*")) == before
+
+
+def _raised(call, *arguments) -> Exception:
+    with pytest.raises(ValueError) as caught:
+        call(*arguments)
+    return caught.value

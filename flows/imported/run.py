@@ -1,0 +1,171 @@
+"""`gristmill import run`: what another trainer did with a recipe's tokens, beside the recipe's own runs in MLflow.
+
+    <local folder>/imported/<name>-<key>    the model as `gristmill export model` writes one, document_losses.parquet
+
+The model is evaluated here, on the held-out text that the recipe's own models are evaluated on, so that the figures are
+of one program. The same import again changes nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, ViewType
+
+from gristmill.flows.imported.points import read_points
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, dump
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.model import local_mixture
+from gristmill.flows.tracking.compared import (
+    COMPARABLE,
+    RECIPE,
+    comparable,
+    describe_experiment,
+    provenance,
+    tracked_names,
+)
+from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, dataset_input, tag_name
+from gristmill.flows.tracking.model_run import KEY_TAG
+from gristmill.storage import files
+from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
+
+EVALUATION = "evaluation.json"
+
+
+@dataclass(frozen=True)
+class Given:
+    """`name`: of the run, for a person; `trainer`: the program; `losses`: its metrics, see `read_points`; `step`,
+    `loss`: the columns of these there, None to find them; `model`: a folder as Hugging Face lays it out, or None."""
+
+    name: str
+    trainer: str
+    losses: Path
+    step: str | None = None
+    loss: str | None = None
+    model: Path | None = None
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """`run`: the id in MLflow; `folder`: the model, or empty; `points`: how many there are; `heldout`: what the model
+    gives on held-out text, by metric; `there`: it had been imported."""
+
+    run: str
+    folder: str
+    points: int
+    heldout: dict[str, float]
+    there: bool = False
+
+
+def import_run(
+    recipe: Recipe, given: Given, settings: MachineSettings, said: Callable[[str], None] = lambda line: None
+) -> ImportedRun:
+    """Import a training on the tokens of a recipe, which are finished.
+
+    Raises NotFinishedError where they are not, and what `read_points` and `shape_of` raise; nothing is written then.
+    """
+    data = finished(recipe, settings).data
+    if data is None:
+        raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens` them first")
+    points = sum(1 for _ in read_points(given.losses, given.step, given.loss))
+    folder, heldout, shape = "", dict[str, float](), None
+    if given.model is not None:
+        folder, heldout, shape = _model(given, given.model, recipe, data, settings, said)
+    key = files.digest(orjson.dumps([_identity(given), data.mixture.key, sorted(heldout.items())]))[:16]
+    run, there = _tracked(settings, recipe, data, given, key, folder, heldout, shape)
+    return ImportedRun(run, folder, points, heldout, there)
+
+
+def _identity(given: Given) -> list[str]:
+    return [given.name, given.trainer, files.checksum(str(given.losses)), given.step or "", given.loss or ""]
+
+
+def _model(
+    given: Given, source: Path, recipe: Recipe, data: Data, settings: MachineSettings, said: Callable[[str], None]
+) -> tuple[str, dict[str, float], ModelConfig]:
+    """The folder of the model, its metrics on held-out text, its shape."""
+    from gristmill.training.hub.imported_model import evaluated, shape_of, write_imported_folder
+    from gristmill.training.hub.weight_files import weight_files
+
+    manifest = load_training_manifest(local_mixture(settings, data.mixture))
+    shape = shape_of(source, manifest)
+    digests = [files.checksum(str(path)) for path in weight_files(source)]
+    key = files.digest(orjson.dumps([given.name, digests, data.mixture.key, recipe.training.eval_tokens]))[:16]
+    folder = Path(settings.local_folder) / "imported" / f"{given.name}-{key}"
+    if not (folder / EVALUATION).is_file():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        said(f"the weights of {source} are copied to {folder}")
+        write_imported_folder(source, shape, manifest, folder)
+        said("the model is evaluated on the recipe's held-out text")
+        found = evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
+        files.write_json(str(folder / EVALUATION), {"heldout": found})
+    return str(folder), files.read_json(str(folder / EVALUATION))["heldout"], shape
+
+
+def _tracked(
+    settings: MachineSettings,
+    recipe: Recipe,
+    data: Data,
+    given: Given,
+    key: str,
+    folder: str,
+    heldout: dict[str, float],
+    shape: ModelConfig | None,
+) -> tuple[str, bool]:
+    """The run of an import in MLflow, and whether it was there."""
+    experiment = TrackedExperiment(settings, recipe.name)
+    client, place = experiment.client, experiment.id()
+    tagged = f"tags.`{KEY_TAG}` = '{key}'"
+    if found := client.search_runs([place], tagged, ViewType.ACTIVE_ONLY, max_results=1):
+        return found[0].info.run_id, True
+    run = experiment.create(f"{recipe.name} · {given.name} by {given.trainer}", provenance())
+    try:
+        params = {"trainer": given.trainer, "mixture": data.mixture.key}
+        params |= {f"model.{name}": str(value) for name, value in (shape.model_dump() if shape else {}).items()}
+        client.log_batch(run, params=[Param(name, value) for name, value in params.items()])
+        client.log_text(run, dump(recipe), RECIPE)
+        kinds = [(stage, "training" if stage is data.mixture else "lineage") for stage in data.stages]
+        client.log_inputs(run, [dataset_input(stage, kind) for stage, kind in kinds])
+        last = _log_points(client, run, given, tracked_names(data))
+        measured = [Metric(tracked_names(data)(name), value, 0, last) for name, value in heldout.items()]
+        client.log_batch(run, metrics=measured)
+        if folder:
+            client.log_artifact(run, str(Path(folder) / DOCUMENT_LOSSES))
+            client.set_tag(run, "gristmill.model", f"imported/{Path(folder).name}")
+            client.set_tag(run, COMPARABLE, comparable(data))
+        # last: a run that is found by its key is complete
+        client.set_tag(run, KEY_TAG, key)
+    except BaseException as error:
+        experiment.end(run, error)
+        raise
+    experiment.end(run, None)
+    describe_experiment(client, place)
+    return run, False
+
+
+def _log_points(client: MlflowClient, run: str, given: Given, shown: Callable[[str], str]) -> int:
+    """Log what the trainer wrote, a request for each BATCH points; the last step. Its own metrics keep their names,
+    behind that of the trainer, and `train/loss` is that of a recipe's run."""
+    last, waiting = 0, list[Metric]()
+    for step, values in read_points(given.losses, given.step, given.loss):
+        last = max(last, step)
+        for name, value in values.items():
+            waiting.append(Metric(shown(name) if name == "train/loss" else _name(given.trainer, name), value, 0, step))
+        if len(waiting) >= BATCH - 100:
+            for start in range(0, len(waiting), BATCH):
+                client.log_batch(run, metrics=waiting[start : start + BATCH])
+            waiting = []
+    for start in range(0, len(waiting), BATCH):
+        client.log_batch(run, metrics=waiting[start : start + BATCH])
+    return last
+
+
+def _name(trainer: str, column: str) -> str:
+    """A column as MLflow takes it in the name of a metric."""
+    return f"{tag_name(trainer)}/" + "/".join(tag_name(part) for part in column.strip("/").split("/"))
