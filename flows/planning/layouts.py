@@ -140,8 +140,8 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
         assert least is not None, "one shard a device is a layout"
         raise ValueError(
             f"no layout fits {devices.count} {devices.name} of {devices.memory / 1e9:,.0f} GB: the least is "
-            f"{least.memory.total / 1e9:,.1f} GB a device, with recompute {least.recompute} and micro_batch 1; give more
-            " "devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
+            f"{least.memory.total / 1e9:,.1f} GB a device, with recompute {least.recompute} and micro_batch 1; give "
+            "more devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
         )
     return sorted(found, key=lambda one: (one.seconds, one.memory.total, one.layout.replicas))
 
