@@ -19,8 +19,8 @@ def lines(made: TrainingPlan) -> Iterator[str]:
     if (again := made.repetition) is not None:
         yield (
             f"the corpus has {again.unique:,.0f} tokens, so training reads them {again.epochs:.2f} times, which is "
-            f"worth {again.worth:,.0f} new ones and adds {again.added_loss:.3f} nats a token (Muennighoff); of the same "
-            f"compute {again.best.parameters:,.0f} parameters on {again.best.tokens:,.0f} tokens would be best"
+            f"worth {again.worth:,.0f} new ones and adds {again.added_loss:.3f} nats a token (Muennighoff); of "
+            f"the same compute {again.best.parameters:,.0f} parameters on {again.best.tokens:,.0f} tokens would be best"
         )
     if (serving := made.serving) is not None:
         yield (
