@@ -7,6 +7,11 @@ from gristmill.flows.planning.plan import TrainingPlan
 MOST = 8  # layouts that are shown
 PARTS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "buffers")
 
+COLUMNS = (
+    "shards", "replicas", "tensor", "pipeline", "recompute", "rows", *PARTS, "GB", "GB sent", "bubble", "s a step",
+    "tokens/s",
+)  # fmt: skip
+
 
 def lines(made: TrainingPlan) -> Iterator[str]:
     """The plan in sentences."""
