@@ -8,7 +8,7 @@ report.result["heldout/bits_per_byte"]
 for a finished run, of which it makes nothing: its `Report` has documents, scores, ledger, and the way of each document.
 `ablate` compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`FoundMixture`),
 `scale` fits a scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size
-(`AgreementReport`).
+(`AgreementReport`), `plan` says what a training takes on devices that are named (`TrainingPlan`).
 Each is imported when it is asked for: the flows take seconds, since Prefect does.
 """
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gristmill.flows.mixing.mix import mix
     from gristmill.flows.mixing.mixed_recipe import FoundMixture
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
+    from gristmill.flows.planning.plan import TrainingPlan, plan
     from gristmill.flows.recipe.recipe import Recipe, load
     from gristmill.flows.reports.run import Report
     from gristmill.flows.reports.run.rows import Rows
@@ -39,6 +40,7 @@ __all__ = [
     "Report",
     "Rows",
     "ScalingReport",
+    "TrainingPlan",
     "__version__",
     "ablate",
     "agreement",
@@ -47,6 +49,7 @@ __all__ = [
     "mix",
     "open",
     "pipeline",
+    "plan",
     "pretrain",
     "scale",
     "tokens",
@@ -59,12 +62,14 @@ _MODULES = {
     "Report": "gristmill.flows.reports.run",
     "Rows": "gristmill.flows.reports.run.rows",
     "ScalingReport": "gristmill.flows.scaling.report",
+    "TrainingPlan": "gristmill.flows.planning.plan",
     "ablate": "gristmill.flows.decisions.ablate",
     "agreement": "gristmill.flows.scaling.scale",
     "corpus": "gristmill.flows.pipeline",
     "load": "gristmill.flows.recipe.recipe",
     "mix": "gristmill.flows.mixing.mix",
     "pipeline": "gristmill.flows.pipeline",
+    "plan": "gristmill.flows.planning.plan",
     "pretrain": "gristmill.flows.pipeline",
     "scale": "gristmill.flows.scaling.scale",
     "tokens": "gristmill.flows.pipeline",

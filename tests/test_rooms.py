@@ -32,6 +32,7 @@ ORDER = (
     "gristmill.flows.decisions",
     "gristmill.flows.mixing",
     "gristmill.flows.scaling",
+    "gristmill.flows.planning",
     "gristmill.flows.cli",
 )
 BELOW_FLOWS = ("gristmill.storage", "gristmill.tasks", "gristmill.training")

@@ -111,20 +111,27 @@ def check(
 _PAGES = 2_640_000_000
 _SHARD_PAGES = _PAGES // 90_000
 
+Pages = Annotated[int, typer.Option(min=1, help="of the crawl; default: those of CC-MAIN-2024-51")]
+ShardPages = Annotated[int, typer.Option(min=1, help="of a file of the crawl")]
+MachineCount = Annotated[int, typer.Option(min=1, help="that work at the same time")]
+Cores = Annotated[int, typer.Option(min=1, help="of a machine")]
+Gigabytes = Annotated[float | None, typer.Option(min=0.0, help="GB of a machine; default: as much as jobs need")]
+CoreHour = Annotated[float, typer.Option(min=0.0, help="price of an hour of a core")]
+TerabyteMonth = Annotated[float, typer.Option(min=0.0, help="price of a terabyte in the home, a month")]
+MillionRequests = Annotated[float, typer.Option(min=0.0, help="price of a million requests to the store")]
+
 
 @app.command(rich_help_panel=MAKE)
 def capacity(
     name: FinishedRecipe,
-    pages: Annotated[int, typer.Option(min=1, help="of the crawl; default: those of CC-MAIN-2024-51")] = _PAGES,
-    shard_pages: Annotated[int, typer.Option(min=1, help="of a file of the crawl")] = _SHARD_PAGES,
-    machines: Annotated[int, typer.Option(min=1, help="that work at the same time")] = 1,
-    cores: Annotated[int, typer.Option(min=1, help="of a machine")] = 1000,
-    memory: Annotated[
-        float | None, typer.Option(min=0.0, help="GB of a machine; default: as much as jobs need")
-    ] = None,
-    core_hour: Annotated[float, typer.Option(min=0.0, help="price of an hour of a core")] = 0.0,
-    terabyte_month: Annotated[float, typer.Option(min=0.0, help="price of a terabyte in the home, a month")] = 0.0,
-    million_requests: Annotated[float, typer.Option(min=0.0, help="price of a million requests to the store")] = 0.0,
+    pages: Pages = _PAGES,
+    shard_pages: ShardPages = _SHARD_PAGES,
+    machines: MachineCount = 1,
+    cores: Cores = 1000,
+    memory: Gigabytes = None,
+    core_hour: CoreHour = 0.0,
+    terabyte_month: TerabyteMonth = 0.0,
+    million_requests: MillionRequests = 0.0,
     as_json: Json = False,
 ) -> None:
     """What a whole crawl would take, by what a finished run took: hours and what limits them, memory, bytes, money."""
@@ -139,3 +146,92 @@ def capacity(
         return
     console().print(capacity_table(found))
     print_texts(capacity_lines(found))
+
+
+@app.command(rich_help_panel=MAKE)
+def plan(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="of the GPUs, as h100, h200, b200, a100, mi300x")
+    ] = "h100",
+    devices: Annotated[int, typer.Option(min=1, help="how many of them")] = 8,
+    machine_devices: Annotated[int, typer.Option(min=1, help="GPUs of a machine")] = 8,
+    network: Annotated[float, typer.Option(min=0.0, help="Gbit/s of a GPU to other machines")] = 400.0,
+    mfu: Annotated[float, typer.Option(help="share of the data sheet's rate that training reaches")] = 0.4,
+    device_memory: Annotated[
+        float | None, typer.Option(min=0.0, help="GB of a GPU; default: by its data sheet")
+    ] = None,
+    price: Annotated[float, typer.Option(min=0.0, help="of a GPU and an hour")] = 0.0,
+    failure_hours: Annotated[
+        float | None, typer.Option(min=0.0, help="of one GPU between two failures; default: Llama 3's 50,676")
+    ] = None,
+    tensor: Annotated[int, typer.Option(min=1, help="the most tensor parallelism; our own loop has none")] = 1,
+    pipeline: Annotated[int, typer.Option(min=1, help="the most stages of a pipeline; likewise")] = 1,
+    corpus_tokens: Annotated[
+        float | None, typer.Option(min=1.0, help="that there are; default: those of the finished run, if there is one")
+    ] = None,
+    served: Annotated[float | None, typer.Option(min=1.0, help="tokens that the model is to answer with")] = None,
+    law: Annotated[
+        str | None, typer.Option(metavar="FILE", help="what `scale` has written; default: that of the home")
+    ] = None,
+    pages: Pages = _PAGES,
+    shard_pages: ShardPages = _SHARD_PAGES,
+    machines: MachineCount = 1,
+    cores: Cores = 1000,
+    memory: Gigabytes = None,
+    core_hour: CoreHour = 0.0,
+    terabyte_month: TerabyteMonth = 0.0,
+    million_requests: MillionRequests = 0.0,
+    write: Annotated[bool, typer.Option("--write", help="set the best layout in the recipe's file")] = False,
+    page: Annotated[bool, typer.Option("--page", help="write a page with plots, and print its path")] = False,
+    as_json: Json = False,
+) -> None:
+    """What training the recipe's model takes, before it is paid for: memory by layout, time, checkpoints, money.
+
+    Trains nothing, and needs no GPU. The layouts that fit so many GPUs are listed, the fastest first. Where the corpus
+    of the recipe is finished, what the whole crawl would take is in the bill, as `capacity` has it.
+
+    gristmill plan recipe.yaml --device h100 --devices 64 --price 2.5
+
+    gristmill plan recipe.yaml --devices 64 --price 2.5 --machines 100 --cores 64 --core-hour 0.04   crawl to model"""
+    from gristmill.flows.machine.extras import require
+
+    require("train", "counting a model's parameters")
+    from gristmill.flows.cli.render_results import plan_tables
+    from gristmill.flows.planning import sentences
+    from gristmill.flows.planning.checkpoints import DEVICE_HOURS
+    from gristmill.flows.planning.plan import plan as planned
+    from gristmill.flows.reports.capacity import Machines, Prices
+
+    made = planned(
+        name, device, devices, machine=machine_devices, network=network, mfu=mfu, memory=device_memory, price=price,
+        device_hours=DEVICE_HOURS if failure_hours is None else failure_hours, tensor=tensor, pipeline=pipeline,
+        corpus_tokens=corpus_tokens, served=served, law=law, pages=pages, shard_pages=shard_pages,
+        machines=Machines(machines, cores, None if memory is None else round(memory * 1e9)),
+        prices=Prices(core_hour, terabyte_month, million_requests),
+    )  # fmt: skip
+    if as_json:
+        print_json(made.as_json())
+    else:
+        for table in plan_tables(made):
+            console().print(table)
+        print_texts(sentences.lines(made))
+    if page:
+        from gristmill.flows.planning import page as pages_of
+
+        print_texts([pages_of.write(made, settings().home)])
+    if write:
+        _write_settings(name, made.settings())
+
+
+def _write_settings(name: str, values: dict[str, int | str]) -> None:
+    """Put settings of `training` into a recipe's own file. Raises ValueError for a recipe that ships, with the settings
+    to copy."""
+    from gristmill.flows.recipe.edited import edited
+
+    path = Path(name)
+    block = "\n".join(["training:", *(f"  {key}: {value}" for key, value in values.items())])
+    if not path.is_file():
+        raise ValueError(f"--write: {name} is no file of yours; copy the recipe, and give it\n{block}")
+    path.write_text(edited(path.read_text(encoding="utf-8"), "training", values), encoding="utf-8")
+    print_texts([f"wrote into {name}:", block])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gristmill.flows.decisions.report import ArmFigures, DecisionReport
     from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.planning.plan import TrainingPlan
     from gristmill.flows.reports.capacity import Capacity
     from gristmill.flows.scaling.ladder import AgreementReport
     from gristmill.flows.scaling.law import Interval
@@ -283,3 +284,20 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
     if capacity.unmeasured:
         lines.append(f"without the time of {', '.join(capacity.unmeasured)}, which was not measured")
     return [*lines, f"by a run over {capacity.measured:,} pages; without the training"]
+
+
+def plan_tables(plan: "TrainingPlan") -> list[Table]:
+    """The layouts that fit, and the split of as much compute by each law."""
+    from gristmill.flows.planning import sentences
+
+    layouts = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in sentences.COLUMNS:
+        layouts.add_column(name, justify="right")
+    for row in sentences.layouts(plan):
+        layouts.add_row(*row)
+    laws = Table("law", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("parameters", "tokens", "tokens a parameter", "loss"):
+        laws.add_column(name, justify="right")
+    for row in sentences.laws(plan):
+        laws.add_row(*row)
+    return [layouts, laws]
