@@ -13,12 +13,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
+from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.training.checkpoint.commit import Progress, commit_of, load_checkpoint
 from gristmill.training.checkpoint.keeping import Keeper, committed, latest
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.config import RunConfig
-from gristmill.training.data.order import Order, batch_number
 from gristmill.training.model.loss import IGNORE, inputs_and_targets
 from gristmill.training.model.parallel import World, rows_per_rank
 from gristmill.training.step import guard

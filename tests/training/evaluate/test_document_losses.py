@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from gristmill.samples.order import Order
 from gristmill.storage import checked_json, parquet
 from gristmill.storage.tokens.text_tokens import load_tokenizer
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import DOCUMENT_LOSSES
-from gristmill.training.data.order import Order
 from gristmill.training.evaluate.document_losses import document_losses
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.parallel import processes, sharded_model
