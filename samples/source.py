@@ -6,6 +6,7 @@ import hashlib
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,17 +147,15 @@ class SampleSource:
 
     def _sample(self, source: int, _: int, window: int) -> Sample:
         row = self.order.read[source](window)
-        asked = row >= 0
-        ids = np.where(asked, row, ~row)[:-1]
-        begins = np.flatnonzero(ids == self.manifest.end_of_text)
-        lengths = np.diff(begins, prepend=0, append=len(ids))
-        return Sample(
-            input_ids=ids,
-            labels=np.where(asked, row, IGNORE)[1:],
-            document_lengths=lengths if len(begins) == 0 or begins[0] else lengths[1:],
-            source=self.manifest.sources[source].name,
-            spans=tuple(self.order.read[source].spans(window)),
-        )
+        ids, labels = row[:-1].copy(), row[1:].copy()
+        if row.min() < 0:  # ~id is read and no target
+            np.copyto(ids, ~ids, where=ids < 0)
+            labels[labels < 0] = IGNORE
+        begins = np.flatnonzero(ids == self.manifest.end_of_text).tolist()
+        edges = [0, *(begins[1:] if begins[:1] == [0] else begins), self.seq_len]
+        lengths = np.array([end - begin for begin, end in pairwise(edges)])
+        name = self.manifest.sources[source].name
+        return Sample(ids, labels, lengths, name, tuple(self.order.read[source].spans(window)))
 
     def place(self, index: int, token: int) -> TokenPlace | None:
         """Where input_ids[token] of a sample is from; None for what packing fills in.
