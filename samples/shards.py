@@ -13,7 +13,6 @@ from gristmill.storage.damage import damaged, missing
 
 if TYPE_CHECKING:
     from gristmill.samples.manifest import Rows, Shard
-
     from gristmill.storage.tokens.training_manifest import RowsEntry, ShardEntry
 
 
@@ -122,7 +121,7 @@ class PackedRows:
     def __len__(self) -> int:
         return int(self.firsts[-1])
 
-    def _pieces(self, row: int) -> Iterator[tuple[int, int, int, int]]:
+    def pieces(self, row: int) -> Iterator[tuple[int, int, int, int]]:
         """(at, start, stop, before) of each piece of a row: where it stands in the row, its tokens, and the id of the
         token before them."""
         file = int(np.searchsorted(self.firsts, row, side="right")) - 1
@@ -138,7 +137,7 @@ class PackedRows:
         """Token ids, int64 (seq_len + 1,); ~id where one is no target."""
         ids = np.full(self.seq_len + 1, ~self.end_of_text, np.int64)
         ids[0] = self.end_of_text
-        for at, start, stop, before in self._pieces(row):
+        for at, start, stop, before in self.pieces(row):
             ids[at : at + stop - start] = self.tokens.read(start, stop)
             if before != self.end_of_text:
                 if at == 1:
@@ -150,7 +149,7 @@ class PackedRows:
     def spans(self, row: int) -> list[Span]:
         """Where the tokens of a row are; those that are filled in are nowhere."""
         found: list[Span] = []
-        for at, start, stop, before in self._pieces(row):
+        for at, start, stop, before in self.pieces(row):
             behind = at == 1 and before != self.end_of_text
             found += self.tokens.spans(start - behind, stop, at - behind)
         return found

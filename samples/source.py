@@ -145,6 +145,12 @@ class SampleSource:
             raise IndexError(f"there is no sample {index:,}: the run has {len(self):,}, numbered from 0")
         return index
 
+    def row(self, index: int) -> np.ndarray:
+        """The tokens of a sample, int64 (seq_len + 1,): its inputs and the last label; ~id where one is no target.
+        Raises IndexError as `source[index]` does."""
+        source, _, window = self.order.window_of(self._valid(index))
+        return self.order.read[source](window)
+
     def _sample(self, source: int, _: int, window: int) -> Sample:
         row = self.order.read[source](window)
         ids, labels = row[:-1].copy(), row[1:].copy()
