@@ -1,9 +1,11 @@
-"""A file of ours that is not what was written, and what tells: its digest and its name, compared before it is read."""
+"""A file of ours that is not what was written, and what tells: its digest and its name, compared before it is read.
+
+Imports the standard library alone, but where it reads: `gristmill.samples` has these errors and nothing of the rest.
+"""
 
 import re
 from dataclasses import dataclass
 
-from gristmill.storage import files
 from gristmill.storage.remote.redact import redact_url
 
 
@@ -57,6 +59,8 @@ class RecordedFile:
     def local(self) -> str:
         """A local path with the content, for libraries that read local files only: itself, or a copy in the user's
         cache folder. Reads the file once. Raises MissingFileError, and DamagedFileError."""
+        from gristmill.storage import files
+
         local = self._copied()
         if files.checksum(local) == self.digest:
             return local
@@ -68,6 +72,8 @@ class RecordedFile:
         raise damaged(self.path, "is not what was written")
 
     def _copied(self) -> str:
+        from gristmill.storage import files
+
         try:
             local = files.local_copy(self.path)
             files.info(local)
@@ -77,6 +83,8 @@ class RecordedFile:
 
     def read(self) -> bytes:
         """The content. Raises MissingFileError, and DamagedFileError."""
+        from gristmill.storage import files
+
         try:
             data = files.read_bytes(self.path)
         except FileNotFoundError:

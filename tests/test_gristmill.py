@@ -54,7 +54,7 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
 
 @pytest.mark.parametrize("kind", ["package", "module"])
 def test_packages_of_its_users_have_the_names_of_its_rooms(folder, tmp_path, kind):
-    for name in ("flows", "storage", "tasks", "training"):
+    for name in ("flows", "samples", "storage", "tasks", "training"):
         other = tmp_path / "other" / (f"{name}/__init__.py" if kind == "package" else f"{name}.py")
         other.parent.mkdir(parents=True, exist_ok=True)
         other.write_text("raise SystemExit('must not be imported')\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("flows", "storage", "tasks", "training")
+ROOMS = ("flows", "samples", "storage", "tasks", "training")
 # Beside `gristmill` the rooms themselves: a checkout has them on Python's path, an installation does not.
 OURS = (*ROOMS, "tests", "tools", "gristmill")
 
@@ -35,7 +35,7 @@ ORDER = (
     "gristmill.flows.planning",
     "gristmill.flows.cli",
 )
-BELOW_FLOWS = ("gristmill.storage", "gristmill.tasks", "gristmill.training")
+BELOW_FLOWS = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristmill.training")
 # The statistics stand alone: they know numbers, and nothing of recipes.
 STATISTICS = ("agreement", "forecast", "law", "optimum")
 
@@ -45,7 +45,8 @@ ALLOWED = {
     "gristmill.tasks.kernels": ("gristmill.tasks.kernels",),
     "gristmill.tasks.engine": ("gristmill.storage", "gristmill.tasks.engine"),
     "gristmill.tasks": ("gristmill.storage", "gristmill.tasks"),
-    "gristmill.training": ("gristmill.storage", "gristmill.training"),
+    "gristmill.samples": ("gristmill.storage", "gristmill.samples"),
+    "gristmill.training": ("gristmill.storage", "gristmill.samples", "gristmill.training"),
     "gristmill.flows": BELOW_FLOWS,
     "tools": ("gristmill.storage", "gristmill.tasks", "tools"),
     **{room: (*BELOW_FLOWS, *ORDER[: at + 1]) for at, room in enumerate(ORDER)},

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.address import Address
-from gristmill.training.data.batch_plan import BatchPlan
 
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 DOCUMENT_LOSSES = "document_losses.parquet"

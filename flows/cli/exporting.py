@@ -2,14 +2,26 @@
 
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from gristmill.flows.cli.app import HAND_OVER, Limit, ModelArgument, app, print_texts, recipe_to_run, settings
+from gristmill.flows.cli.app import (
+    HAND_OVER,
+    FinishedRecipe,
+    Limit,
+    ModelArgument,
+    app,
+    print_texts,
+    recipe_to_run,
+    settings,
+)
 from gristmill.flows.cli.running import RecipeArgument, run_flow
 from gristmill.flows.machine.extras import require
+
+TokenTrainer = Literal["olmo-core", "torchtitan", "megatron", "nanogpt", "nanochat", "litgpt", "mosaic"]
 
 export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
 app.add_typer(export, name="export", rich_help_panel=HAND_OVER)
@@ -63,6 +75,49 @@ def model(
     recipe = recipe_of_card(found.recipe) if found.recipe else ""
     written = write_model_folder(found.saved, to, found.name, recipe, dtype, average)
     print_texts([f"{'exported' if written else 'is exported already'}: {found.name} in {to}"])
+
+
+@export.command()
+def tokens(
+    name: FinishedRecipe,
+    trainer: Annotated[TokenTrainer, typer.Option("--for", help="who reads them")],
+    to: Annotated[str, typer.Option("--to", metavar="DIR|s3://...", help="an empty folder")],
+) -> None:
+    """Write a recipe's tokens as one folder in another trainer's own format, with the mixture in its words.
+
+    What a trainer follows by itself, shares and repeated sources, it gets as shards and a configuration (olmo-core,
+    megatron). Phases and packed rows none follows: then, and where a trainer mixes nothing (nanogpt, litgpt, mosaic),
+    it gets the samples of the run one after the other, in the order in which Gristmill's own training reads them.
+    nanochat and torchtitan encode texts while they train: they get the documents, each where the sample is read in
+    which it begins.
+
+    README.md in the folder says what it holds and the command to begin with; SHA256SUMS is for `sha256sum --check`. A
+    run that was stopped goes on with the file that is missing. The same command on a folder that is whole compares its
+    files, and writes again what differs. docs/trainers.md has the trainers one by one, and how a trainer reads the
+    samples from Python without any export.
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from gristmill.flows.cli import terminal
+    from gristmill.flows.models.token_export import token_export
+    from gristmill.samples.formats.folder import write_export
+
+    found = token_export(name, settings())
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=terminal.console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("", total=None)
+        done: Counter[str] = Counter()
+
+        def progress(file: str, size: int) -> None:
+            if file not in done and not sys.stderr.isatty():
+                typer.echo(f"export: {file}", err=True)
+            done[file] += size
+            bar.update(task, description=file, completed=done.total())
+
+        written = write_export(found, trainer, to, progress)
+    source = found.source
+    read = f"{len(source):,} samples of {source.seq_len:,} tokens"
+    print_texts([f"{'exported' if written else 'is exported already'}: {found.name} for {trainer} in {to}, {read}"])
 
 
 @app.command("train-tokens", rich_help_panel=HAND_OVER)

@@ -197,7 +197,7 @@ def plan(
     from gristmill.flows.machine.extras import require
 
     require("train", "counting a model's parameters")
-    from gristmill.flows.cli.render_results import plan_tables
+    from gristmill.flows.cli.render.results import plan_tables
     from gristmill.flows.planning import sentences
     from gristmill.flows.planning.checkpoints import DEVICE_HOURS
     from gristmill.flows.planning.plan import plan as planned

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import GuardConfig, ModelConfig, Parametrization, TrainingConfig
-from gristmill.training.data.order import Order
 from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.model.parallel import World, processes
 from gristmill.training.step.optimizer import learning_rate

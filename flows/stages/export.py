@@ -4,6 +4,7 @@ The folder is that of a stage: jobs that are done are found, and the manifest co
 documents, of how they are written and of what the card says.
 """
 
+from collections.abc import Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -211,10 +212,10 @@ def _releases(corpus: Corpus) -> set[tuple[str, str]]:
     return {(name, release) for stage in corpus.stages for name, release in stage.manifest["libraries"].items()}
 
 
-def recipe_of_card(recipe: Recipe) -> str:
-    """What of the recipe decides the corpus, as YAML, without folders of this machine and without what lets a reader of
-    addresses in."""
-    whole = recipe.model_dump(mode="json", include={"name", "seed", "limit", "sources", "steps"})
+def recipe_of_card(recipe: Recipe, more: Set[str] = frozenset()) -> str:
+    """What of the recipe decides the corpus, and `more` of its keys, as YAML, without folders of this machine and
+    without what lets a reader of addresses in."""
+    whole = recipe.model_dump(mode="json", include={"name", "seed", "limit", "sources", "steps", *more})
     return yaml.safe_dump(_redacted(whole), sort_keys=False, allow_unicode=True, width=100)
 
 

@@ -15,6 +15,7 @@ from gristmill.flows.recipe.given_files import init_digests, initial_folder, tas
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.storage import checked_json, files, layout
+from gristmill.storage.tokens.local_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -34,16 +35,7 @@ def local_mixture(settings: MachineSettings, folder: str) -> Path:
     mapped into memory."""
     if files.is_local(folder):
         return Path(folder) / "mixture.json"
-    remote, local = folder.rsplit("/", 1)[0], f"{settings.local_folder}/cache/stages"
-    plan = checked_json.read(files.join(folder, "mixture.json"))
-    shards = [shard["path"] for part in plan["sources"] + plan["heldout"] for shard in part["shards"]]
-    rows = [packed["path"] for part in plan["sources"] for packed in part.get("rows", ())]
-    own = [f"../{folder.rsplit('/', 1)[1]}/{name}" for name in (*rows, "mixture.json")]
-    names = [plan["tokenizer"]["path"], *shards, *own]
-    for name in names:
-        inner = name.removeprefix("../")
-        files.copy(files.join(remote, inner), f"{local}/{inner}")
-    return Path(local) / folder.rsplit("/", 1)[1] / "mixture.json"
+    return local_manifest(files.join(folder, "mixture.json"), f"{settings.local_folder}/cache/stages")
 
 
 def local_files(settings: MachineSettings, stage: StageResult, names: Sequence[str]) -> Path:

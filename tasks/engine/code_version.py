@@ -11,7 +11,7 @@ from gristmill.tasks.engine.source_files import Imported, keep, source
 
 # The rooms of this project whose modules are followed. Of `flows` the stages alone: the rest arranges them, and says
 # nothing about what one of them gives.
-FOLLOWED = ("gristmill.storage", "gristmill.tasks", "gristmill.training", "gristmill.flows.stages")
+FOLLOWED = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristmill.training", "gristmill.flows.stages")
 
 # Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
 # Nor does whose a temporary file is.

@@ -28,11 +28,11 @@ import numpy as np
 import sentencepiece
 import torch
 
+from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.data.batches import batches
-from gristmill.training.data.order import Order
 from gristmill.training.model.decoder import flops_per_token
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.loop import train

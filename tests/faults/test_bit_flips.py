@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json, files, layout, parquet, sorted_files
 from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.storage.layout import ManifestError
@@ -32,7 +33,7 @@ from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.training.checkpoint.commit import Progress, load_checkpoint
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
-from gristmill.training.data.shards import Tokens, check_digests
+from gristmill.training.data.digests import check_digests
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.tracking import METRICS, Tracker
 from tests import trained_tokenizers

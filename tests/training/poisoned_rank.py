@@ -9,7 +9,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from gristmill.training.data.order import Order
+from gristmill.samples.order import Order
 from gristmill.training.run import launch, loop
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files, parquet
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training import doremi
-from gristmill.training.data.order import Order
 from gristmill.training.doremi import excess_losses, updated
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder, initial

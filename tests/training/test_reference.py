@@ -16,10 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from gristmill.samples.order import Order
 from gristmill.storage import files
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
-from gristmill.training.data.order import Order
 from gristmill.training.hub.weight_files import shapes
 from gristmill.training.hub.weights import hugging_face_config
 from gristmill.training.run.loop import train

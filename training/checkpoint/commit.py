@@ -31,7 +31,7 @@ from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import COMMIT
 from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
-from gristmill.training.data.shards import fingerprint
+from gristmill.training.data.digests import fingerprint
 from gristmill.training.model.collectives import all_gather, rank_slice
 from gristmill.training.model.parallel import precision
 from gristmill.training.step.events import Event

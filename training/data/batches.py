@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import torch
 
+from gristmill.samples.order import Order, batch_number
 from gristmill.training.config import TrainingConfig
-from gristmill.training.data.order import Order, batch_number
 from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.model.parallel import World, rows_per_rank
 

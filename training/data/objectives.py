@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from gristmill.samples.order import permute
 from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import TrainingConfig
@@ -38,7 +39,6 @@ from gristmill.training.data.denoisers import (
     sentinel,
     tokens_read,
 )
-from gristmill.training.data.order import permute
 
 Drawn: TypeAlias = Callable[[str, int], int]  # (what for, n): a number below n
 

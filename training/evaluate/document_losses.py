@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from gristmill.samples.shards import Tokens
 from gristmill.storage import parquet
 from gristmill.storage.tokens.training_manifest import SourceShards, TrainingManifest
-from gristmill.training.data.shards import Tokens
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
 from gristmill.training.model.parallel import World

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gristmill.samples.shards import Tokens
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import RunConfig
-from gristmill.training.data.shards import Tokens
 from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.model.decoder import Decoder

@@ -23,6 +23,7 @@ from typing import Literal
 import torch
 from safetensors.torch import load_file
 
+from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
@@ -30,7 +31,6 @@ from gristmill.storage.tokens.text_tokens import TextTokenizer, load_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import committed, fetch_checkpoint, stored
 from gristmill.training.config import CHECKPOINTS
-from gristmill.training.data.shards import Tokens
 from gristmill.training.hub.model_card import model_card
 from gristmill.training.hub.saved_model import MANIFEST, SavedModel, averaged, result
 from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_config, tokenizer_json

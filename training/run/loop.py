@@ -17,6 +17,8 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
+from gristmill.samples.batch_plan import BatchPlan
+from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.training_manifest import load_training_manifest
@@ -25,11 +27,9 @@ from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
-from gristmill.training.data.batch_plan import BatchPlan
 from gristmill.training.data.batches import Batches, batches
+from gristmill.training.data.digests import check_digests
 from gristmill.training.data.objectives import objective
-from gristmill.training.data.order import Order, batch_number
-from gristmill.training.data.shards import check_digests
 from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.evaluate.sample import sample_text

@@ -13,12 +13,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
+from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.training.checkpoint.commit import Progress
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
-from gristmill.training.data.order import Order, batch_number
 from gristmill.training.model.loss import IGNORE, inputs_and_targets
 from gristmill.training.model.parallel import World, rows_per_rank
 from gristmill.training.step import guard

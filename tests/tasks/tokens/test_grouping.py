@@ -13,13 +13,13 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.tokens import grouped_tokens
+from gristmill.samples.order import Order
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.tokens.token_shards import write_tokens
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.grouping_work import find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column
-from gristmill.training.data.order import Order
 from tests import corpora
 from tests.corpora import planted_stage
 

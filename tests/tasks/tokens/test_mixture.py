@@ -8,12 +8,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gristmill.samples.shards import Tokens
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.mixture_work import shares, write_mixture
-from gristmill.training.data.shards import Tokens
 from tests.recorded import recorded
 
 NAMES = "abcde"

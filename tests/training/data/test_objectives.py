@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import TrainingConfig
 from gristmill.training.data.denoisers import missing_tokens, own_tokens, tokens_read
 from gristmill.training.data.objectives import Objective
-from gristmill.training.data.order import Order
 from gristmill.training.run.loop import train
 
 SEQ_LEN, END, FIRST_OWN = 120, 2, 1000

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gristmill.samples.order import Order, Schedule, permute
+from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.training_manifest import (
@@ -19,8 +21,7 @@ from gristmill.storage.tokens.training_manifest import (
     TrainingManifest,
     load_training_manifest,
 )
-from gristmill.training.data.order import Order, Schedule, permute
-from gristmill.training.data.shards import Tokens, fingerprint
+from gristmill.training.data.digests import fingerprint
 
 SHARES = st.lists(st.floats(1e-4, 1), min_size=1, max_size=12).map(lambda s: [x / sum(s) for x in s])
 

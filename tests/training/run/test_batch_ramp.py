@@ -7,10 +7,10 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
+from gristmill.samples.batch_plan import BatchPlan
+from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import TrainingConfig
-from gristmill.training.data.batch_plan import BatchPlan
-from gristmill.training.data.order import Order
 from gristmill.training.run.loop import train
 from tests.training.run.test_launch import assert_close, metrics, started
 

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
+from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.data import batches as ahead
-from gristmill.training.data.order import Order
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.loop import train
 from gristmill.training.step.state import LossScale

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from gristmill.samples.order import Order, batch_number
 from gristmill.storage import checked_json
 from gristmill.training.config import GuardConfig, TrainingConfig
 from gristmill.training.data import batches
-from gristmill.training.data.order import Order, batch_number
 from gristmill.training.run import loop
 from gristmill.training.run.loop import train
 from gristmill.training.step import guard

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
+from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
-from gristmill.training.data.order import Order
 from gristmill.training.model.decoder import Decoder, flops_per_token, initial, rotary
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.loop import train

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.training.data.order import Order
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.model.loss import inputs_and_targets

@@ -12,17 +12,21 @@ import hashlib
 import heapq
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from gristmill.storage.tokens.training_manifest import TrainingManifest
-from gristmill.training.data.batch_plan import BatchPlan
-from gristmill.training.data.shards import PackedRows, Tokens
+from gristmill.samples.batch_plan import BatchPlan
+from gristmill.samples.shards import PackedRows, Tokens, Windows
+
+if TYPE_CHECKING:
+    from gristmill.samples.manifest import Manifest
+    from gristmill.storage.tokens.training_manifest import TrainingManifest
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 
 
+_Numbers = TypeVar("_Numbers", int, np.ndarray)
 # A source, or an inner node of the tree: (weight of the left branch, weight, left branch, right branch).
 _Node: TypeAlias = "int | tuple[int, int, _Node, _Node]"
 
@@ -87,31 +91,54 @@ class Schedule:
         return counts
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
+_WORD = (1 << 64) - 1
+
+
+def _mix(x: _Numbers) -> _Numbers:
     """Finaliser of splitmix64 (Steele, Lea, Flood 2014): spreads every input bit over all 64."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _WORD
+    return x ^ (x >> 31)
 
 
-def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
-    """Where a keyed permutation of range(size) sends each index. O(1) memory, whatever the size.
+class _Permutation:
+    """A keyed permutation of range(size). O(1) memory, whatever the size.
 
     A balanced Feistel network permutes the next even power of two; values that fall outside the range walk
     on along their cycle until they are inside (Black and Rogaway 2002), fewer than 4 steps on average.
     """
-    keys = np.frombuffer(hashlib.blake2b(key, digest_size=8 * ROUNDS).digest(), dtype="<u8")
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    low, shift, drop = np.uint64((1 << half) - 1), np.uint64(half), np.uint64(64 - half)
+
+    def __init__(self, size: int, key: bytes) -> None:
+        digest = hashlib.blake2b(key, digest_size=8 * ROUNDS).digest()
+        self.keys = [int.from_bytes(digest[at : at + 8], "little") for at in range(0, len(digest), 8)]
+        self.size, self.half = size, max(1, ((size - 1).bit_length() + 1) // 2)
+
+    def step(self, x: _Numbers) -> _Numbers:
+        """One step along a cycle: of an int, or of an array of uint64."""
+        left, right = x >> self.half, x & ((1 << self.half) - 1)
+        for key in self.keys:
+            left, right = right, left ^ (_mix((right + key) & _WORD) >> (64 - self.half))
+        return (left << self.half) | right
+
+
+def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
+    """Where a keyed permutation of range(size) sends each index, int64."""
+    permutation = _Permutation(size, key)
     out = np.array(index, dtype=np.uint64)
     walking = np.arange(out.size)
     while walking.size:
-        left, right = out[walking] >> shift, out[walking] & low
-        for round_key in keys:
-            left, right = right, left ^ (_mix(right + round_key) >> drop)
-        out[walking] = (left << shift) | right
+        out[walking] = permutation.step(out[walking])
         walking = walking[out[walking] >= size]
     return out.astype(np.int64)
+
+
+def permute_one(index: int, size: int, key: bytes) -> int:
+    """As `permute`, of one index: without numpy, which takes five times as long for one."""
+    permutation = _Permutation(size, key)
+    index = permutation.step(index)
+    while index >= size:
+        index = permutation.step(index)
+    return index
 
 
 def batch_number(step: int, windows: Sequence[tuple[int, int]]) -> int:
@@ -156,7 +183,7 @@ class Phases:
         return [a + b for a, b in zip(self.before[phase], now, strict=True)]
 
 
-def _schedule(manifest: TrainingManifest, seq_len: int, tokens: Sequence[float]) -> Phases:
+def _schedule(manifest: TrainingManifest | Manifest, seq_len: int, tokens: Sequence[float]) -> Phases:
     """`tokens`: those of a window of each source, on average. Shares are of tokens, not of windows."""
 
     def of_windows(shares: Sequence[float]) -> list[float]:
@@ -169,19 +196,6 @@ def _schedule(manifest: TrainingManifest, seq_len: int, tokens: Sequence[float])
         return Phases([0], [of_windows([source.share for source in manifest.sources])])
     firsts = [round(phase.first / seq_len) for phase in manifest.phases]
     return Phases(firsts, [of_windows(phase.shares) for phase in manifest.phases])
-
-
-class Windows:
-    """Windows of seq_len + 1 tokens at a stride of seq_len."""
-
-    def __init__(self, tokens: Tokens, seq_len: int) -> None:
-        self.tokens, self.seq_len = tokens, seq_len
-
-    def __len__(self) -> int:
-        return (len(self.tokens) - 1) // self.seq_len
-
-    def __call__(self, window: int) -> np.ndarray:
-        return self.tokens.read(window * self.seq_len, (window + 1) * self.seq_len + 1)
 
 
 class Transform(Protocol):
@@ -206,7 +220,7 @@ class Order:
 
     def __init__(
         self,
-        manifest: TrainingManifest,
+        manifest: TrainingManifest | Manifest,
         *,
         seq_len: int,
         batch: int | BatchPlan,
@@ -257,11 +271,20 @@ class Order:
         result: list[tuple[int, int, int]] = [(0, 0, 0)] * len(places)
         for source, epoch in dict.fromkeys((source, epoch) for source, epoch, _ in places):
             rows = [row for row, place in enumerate(places) if place[:2] == (source, epoch)]
-            key = f"{self.seed}\0{self.sources[source].name}\0{epoch}".encode()
+            key = self._key(source, epoch)
             turns = np.array([places[row][2] for row in rows])
             for row, window in zip(rows, permute(turns, self.windows[source], key), strict=True):
                 result[row] = (source, epoch, int(window))
         return result
+
+    def window_of(self, sample: int) -> tuple[int, int, int]:
+        """(source, epoch, window) of one sample, as `windows_of` has it."""
+        source, k = self.schedule.draw(sample)
+        epoch, turn = divmod(k, self.windows[source])
+        return source, epoch, permute_one(turn, self.windows[source], self._key(source, epoch))
+
+    def _key(self, source: int, epoch: int) -> bytes:
+        return f"{self.seed}\0{self.sources[source].name}\0{epoch}".encode()
 
     def samples(self, number: int, end: int | None = None) -> range:
         """Those of a batch, or of the batches from `number` to before `end`."""

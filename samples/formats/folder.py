@@ -1,0 +1,145 @@
+"""The folder that `gristmill export tokens` writes: a trainer's files, a card and digests.
+
+    gristmill.json    which tokens in which order for which trainer; written first
+    ...               the trainer's files, each of which appears when all of it is there
+    README.md         the card
+    SHA256SUMS        of all others, as `sha256sum --check` reads it; written last: only a folder with it is whole
+
+A run that was stopped goes on with the file that is missing. A folder that is whole is compared with its digests, and
+what differs is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import IO, Any, NamedTuple, cast
+
+from gristmill.samples.formats import litgpt, megatron, mosaic, nanogpt, olmo_core, texts
+from gristmill.samples.formats.card import card
+from gristmill.samples.formats.export import OutFile, TokenExport, content
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
+
+IDENTITY, CARD, SUMS = "gristmill.json", "README.md", "SHA256SUMS"
+CHUNK = 1 << 22  # bytes
+
+
+class Trainer(NamedTuple):
+    """`files`: in their order, always the same bytes; `start`: how to begin, for the card."""
+
+    files: Callable[[TokenExport], Iterator[OutFile]]
+    start: Callable[[TokenExport], list[str]]
+
+
+TRAINERS = {
+    "olmo-core": Trainer(olmo_core.files_of, olmo_core.start),
+    "torchtitan": Trainer(texts.torchtitan_files, texts.torchtitan_start),
+    "megatron": Trainer(megatron.files_of, megatron.start),
+    "nanogpt": Trainer(nanogpt.files_of, nanogpt.start),
+    "nanochat": Trainer(texts.nanochat_files, texts.nanochat_start),
+    "litgpt": Trainer(litgpt.files_of, litgpt.start),
+    "mosaic": Trainer(mosaic.files_of, mosaic.start),
+}
+
+
+Progress = Callable[[str, int], None]
+
+
+class _Hashed:
+    """A file whose SHA-256 is taken while it is written; `flush`, `tell` and `closed` are for pyarrow."""
+
+    closed = False
+
+    def __init__(self, f: IO[bytes], progress: Callable[[int], None]) -> None:
+        self.f, self.sum, self.progress = f, hashlib.sha256(), progress
+
+    def write(self, data: bytes) -> int:
+        self.sum.update(data)
+        self.progress(memoryview(data).nbytes)
+        return self.f.write(data)
+
+    def flush(self) -> None:
+        self.f.flush()
+
+    def tell(self) -> int:
+        return self.f.tell()
+
+
+def write_export(export: TokenExport, trainer: str, to: str, progress: Progress = lambda name, size: None) -> bool:
+    """Write the folder or address `to`; False where it was there already, and whole. `progress` gets the name of a
+    file, and how many bytes more of it are done.
+
+    Raises FileExistsError where the folder holds anything else; ValueError for what the trainer does not read. Holds
+    a few hundred samples.
+    """
+    chosen = TRAINERS[trainer]
+    given = chosen.files(export)
+    first = next(given)  # so that what a trainer cannot read is refused before anything is written
+    identity = _identity(export, trainer)
+    sums = _begin(to, identity)
+    described = content(CARD, card(export, trainer, chosen.start(export)).encode())
+    found: dict[str, str] = {}
+    written = False
+    for out in chain([first], given, [described]):
+        path = files.join(to, out.name)
+        digest = _digest_of(path, out, sums, progress)
+        if digest is None:
+            digest, written = _write(path, out, progress), True
+        found[out.name] = digest
+    found[IDENTITY] = hashlib.sha256(files.read_bytes(files.join(to, IDENTITY))).hexdigest()
+    if sums != found:
+        lines = (f"{digest}  {name}\n" for name, digest in sorted(found.items()))
+        files.write_bytes(files.join(to, SUMS), "".join(lines).encode())
+        written = True
+    return written
+
+
+def _identity(export: TokenExport, trainer: str) -> dict[str, Any]:
+    source = export.source
+    settings = {"seq_len": source.seq_len, "batch": source.batch, "seed": source.seed, "steps": source.steps}
+    return {"trainer": trainer, "mixture": source.checksum, **settings}
+
+
+def _begin(to: str, identity: dict[str, Any]) -> dict[str, str]:
+    """The digests of a folder that is whole, by name; none of one that is begun. Raises FileExistsError."""
+    there = files.join(to, IDENTITY)
+    if not files.exists(there):
+        if files.names(to):
+            raise FileExistsError(f"{to} holds files that are no export of tokens: name another folder, or empty it")
+        checked_json.write(there, identity)
+        return {}
+    try:
+        noted = checked_json.read(there)
+    except DamagedFileError:
+        raise FileExistsError(f"{there} is not what was written: remove {to}, and export again") from None
+    if noted != identity:
+        differs = ", ".join(f"{name} {noted.get(name)}" for name in identity if noted.get(name) != identity[name])
+        raise FileExistsError(f"{to} holds another export, of {differs}: name another folder, or remove it")
+    sums = files.join(to, SUMS)
+    if not files.exists(sums):
+        return {}
+    lines = files.read_bytes(sums).decode().splitlines()
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def _digest_of(path: str, out: OutFile, sums: dict[str, str], progress: Progress) -> str | None:
+    """SHA-256 of a file that is there, and as it should be; else None."""
+    if not files.exists(path) or (out.size is not None and files.info(path)["size"] != out.size):
+        return None
+    found = hashlib.sha256()
+    with files.open_stream(path) as f:
+        while piece := f.read(CHUNK):
+            found.update(piece)
+            progress(out.name, len(piece))
+    return found.hexdigest() if sums.get(out.name, found.hexdigest()) == found.hexdigest() else None
+
+
+def _write(path: str, out: OutFile, progress: Progress) -> str:
+    with files.create(path) as f:
+        hashed = _Hashed(f, lambda size: progress(out.name, size))
+        out.write(cast(IO[bytes], hashed))
+        if out.size is not None and f.tell() != out.size:
+            raise RuntimeError(f"{path} has {f.tell():,} bytes, and should have {out.size:,}")
+    return hashed.sum.hexdigest()

@@ -1,0 +1,155 @@
+"""Tokens of the shards and of the packed rows that a training manifest names. Needs numpy alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gristmill.storage.damage import damaged, missing
+
+if TYPE_CHECKING:
+    from gristmill.samples.manifest import Rows, Shard
+    from gristmill.storage.tokens.training_manifest import RowsEntry, ShardEntry
+
+
+class Span(NamedTuple):
+    """The tokens [at, at + length) of a sample are those from `offset` on of the shard with this number in its
+    source."""
+
+    at: int
+    shard: int
+    offset: int
+    length: int
+
+
+class Tokens:
+    """The shards of one source as one long sequence of token ids. Holds memory maps, not tokens."""
+
+    def __init__(self, shards: Sequence[ShardEntry] | Sequence[Shard], vocab_size: int, dtype: str = "<u2") -> None:
+        token = np.dtype(dtype)
+        self.vocab_size = vocab_size
+        self.shards = shards
+        self.maps = []
+        for shard in shards:
+            if not shard.path.exists():
+                raise missing(str(shard.path))
+            size, said = shard.path.stat().st_size, shard.offset + shard.tokens * token.itemsize
+            if size != said:
+                raise damaged(str(shard.path), f"has {size} bytes, and {said} where it was written")
+            self.maps.append(np.memmap(shard.path, dtype=token, mode="r", offset=shard.offset))
+        self.starts = np.cumsum([0] + [shard.tokens for shard in shards]).tolist()
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def spans(self, start: int, stop: int, at: int = 0) -> Iterator[Span]:
+        """Where the tokens [start, stop) are, as those of a sample from its token `at` on; a range may span shards."""
+        if not 0 <= start < stop <= len(self):
+            raise IndexError(f"tokens {start}:{stop} of {len(self)}")
+        shard = bisect_right(self.starts, start) - 1
+        while start < stop:
+            length = min(stop, self.starts[shard + 1]) - start
+            yield Span(at, shard, start - self.starts[shard], length)
+            at, start, shard = at + length, start + length, shard + 1
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Token ids [start, stop) as int64. Raises ValueError on an id off the vocabulary."""
+        ids = np.empty(stop - start, np.int64)
+        for at, shard, offset, length in self.spans(start, stop):
+            piece = self.maps[shard][offset : offset + length]
+            ids[at : at + length] = piece
+            if (largest := piece.max()) >= self.vocab_size:
+                raise ValueError(
+                    f"{self.shards[shard].path}: token id {largest}, the vocabulary has {self.vocab_size}; the shard "
+                    "was made with another tokenizer"
+                )
+        return ids
+
+
+def map_rows(path: Path, rows: int, pieces: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`first` (rows + 1), `start` and `length` (pieces), mapped into memory, of a file that
+    `gristmill.storage.tokens.training_manifest` describes. Raises ValueError for another size."""
+    expected = 8 * (rows + 1) + 12 * pieces
+    if (size := path.stat().st_size) != expected:
+        raise ValueError(
+            f"{path}: {size} bytes, but {rows} rows of {pieces} pieces take {expected}; remove the stage directory and "
+            "run that stage again"
+        )
+    first = np.memmap(path, "<i8", "r", 0, (rows + 1,))
+    start = np.memmap(path, "<i8", "r", 8 * (rows + 1), (pieces,))
+    return first, start, np.memmap(path, "<i4", "r", 8 * (rows + 1 + pieces), (pieces,))
+
+
+class Windows:
+    """Windows of seq_len + 1 tokens at a stride of seq_len."""
+
+    def __init__(self, tokens: Tokens, seq_len: int) -> None:
+        self.tokens, self.seq_len = tokens, seq_len
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.seq_len
+
+    def __call__(self, window: int) -> np.ndarray:
+        return self.tokens.read(window * self.seq_len, (window + 1) * self.seq_len + 1)
+
+    def spans(self, window: int) -> list[Span]:
+        """Where the tokens of a window are."""
+        return list(self.tokens.spans(window * self.seq_len, (window + 1) * self.seq_len + 1))
+
+
+class PackedRows:
+    """The packed rows of one source. Holds memory maps.
+
+    A row is an end-of-text token, and behind it documents that each end with one, up to seq_len + 1 tokens; what is
+    left is filled with end-of-text tokens that are no targets. A document that is longer than seq_len has rows of its
+    own, and its end stands in a row with others. The piece that begins a row is read behind the token before it, so all
+    of its tokens are targets. Another end of a long document in the same row is read behind an end-of-text token, from
+    which its first token does not follow: that one is no target.
+    """
+
+    def __init__(
+        self, tokens: Tokens, entries: Sequence[RowsEntry] | Sequence[Rows], seq_len: int, end_of_text: int
+    ) -> None:
+        self.tokens, self.seq_len, self.end_of_text = tokens, seq_len, end_of_text
+        self.maps = [map_rows(entry.path, entry.rows, entry.pieces) for entry in entries]
+        self.firsts = np.cumsum([0] + [entry.rows for entry in entries])
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    def pieces(self, row: int) -> Iterator[tuple[int, int, int, int]]:
+        """(at, start, stop, before) of each piece of a row: where it stands in the row, its tokens, and the id of the
+        token before them."""
+        file = int(np.searchsorted(self.firsts, row, side="right")) - 1
+        first, starts, lengths = self.maps[file]
+        begin, end = (int(piece) for piece in first[row - self.firsts[file] :][:2])
+        at = 1
+        for start, length in zip(starts[begin:end].tolist(), lengths[begin:end].tolist(), strict=True):
+            before = int(self.tokens.read(start - 1, start)[0]) if start else self.end_of_text
+            yield at, start, start + length, before
+            at += length
+
+    def __call__(self, row: int) -> np.ndarray:
+        """Token ids, int64 (seq_len + 1,); ~id where one is no target."""
+        ids = np.full(self.seq_len + 1, ~self.end_of_text, np.int64)
+        ids[0] = self.end_of_text
+        for at, start, stop, before in self.pieces(row):
+            ids[at : at + stop - start] = self.tokens.read(start, stop)
+            if before != self.end_of_text:
+                if at == 1:
+                    ids[0] = before
+                else:
+                    ids[at] = ~ids[at]
+        return ids
+
+    def spans(self, row: int) -> list[Span]:
+        """Where the tokens of a row are; those that are filled in are nowhere."""
+        found: list[Span] = []
+        for at, start, stop, before in self.pieces(row):
+            behind = at == 1 and before != self.end_of_text
+            found += self.tokens.spans(start - behind, stop, at - behind)
+        return found

@@ -1,0 +1,89 @@
+"""Loaders of other trainers give the batches of our own loop, in an environment of their own.
+
+python -m venv PEERS
+PEERS/bin/pip install --constraint constraints.txt torch ai2-olmo-core==3.0.0 grain
+GRISTMILL_PEERS=PEERS/bin/python python -m pytest -m bench -s tests/samples/test_peers.py
+"""
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gristmill.samples.order import Order
+from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.training.model.loss import inputs_and_targets
+from tests.samples.mixed_corpus import BATCH, END, SEED, SEQ_LEN, write
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = os.environ.get("GRISTMILL_PEERS")
+STEPS, RESUME = 100, 50
+
+
+def has(module: str) -> bool:
+    if PEERS is None:
+        return False
+    command = [PEERS, "-c", f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def digests(inputs: np.ndarray, labels: np.ndarray, documents: np.ndarray) -> list[str]:
+    """SHA-256 of each batch."""
+    return [
+        hashlib.sha256(b"".join(np.ascontiguousarray(each[step]).astype("<i8").tobytes() for each in given)).hexdigest()
+        for given in [(inputs, labels, documents)]
+        for step in range(len(inputs))
+    ]
+
+
+def trained(manifest: Path) -> list[str]:
+    """Of what our own loop reads."""
+    order = Order(load_training_manifest(manifest), seq_len=SEQ_LEN, batch=BATCH, seed=SEED)
+    inputs, labels, documents = [], [], np.zeros((STEPS, BATCH, SEQ_LEN), np.int64)
+    for step in range(STEPS):
+        read, targets = inputs_and_targets(torch.from_numpy(order.batch(step)), BATCH)
+        inputs.append(read.numpy())
+        labels.append(targets.numpy())
+        for row in range(BATCH):
+            number = (read[row] == END).cumsum(0)
+            lengths = torch.unique_consecutive(number, return_counts=True)[1]
+            documents[step, row, : len(lengths)] = lengths.numpy()
+    return digests(np.stack(inputs), np.stack(labels), documents)
+
+
+def together(folder: Path, world: int, prefix: str = "") -> list[str]:
+    """Of the ranks' rows: row j of rank r is row j * world + r of the batch."""
+    parts = [np.load(folder / f"{rank}-of-{world}.npz") for rank in range(world)]
+    whole = []
+    for name in ("inputs", "labels", "documents"):
+        rows = [part[prefix + name] for part in parts]
+        array = np.empty((len(rows[0]), BATCH, rows[0].shape[-1]), np.int64)
+        for rank, own in enumerate(rows):
+            array[:, rank::world] = own
+        whole.append(array)
+    return digests(*whole)
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("packing", [False, True], ids=["windows", "packed"])
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["olmo_core", "grain"])
+def test_batches_are_those_of_our_own_loop(tmp_path, kind, world, packing):
+    if not has(kind):
+        pytest.skip(f"GRISTMILL_PEERS names no Python that has {kind}")
+    manifest = write(tmp_path, packing=packing, steps=120)
+    command = [PEERS, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
+    command += [str(Path(__file__).with_name("peer_batches.py")), kind, str(manifest), str(tmp_path)]
+    command += [str(SEQ_LEN), str(BATCH), str(SEED)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = trained(manifest)
+    assert len(set(expected)) == STEPS
+    assert together(tmp_path, world) == expected
+    assert together(tmp_path, world, "resumed_") == expected[RESUME:]
+    print(f"\n{kind}, {world} processes: {STEPS} batches, and {STEPS - RESUME} after a resume, equal by SHA-256")
