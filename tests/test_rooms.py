@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("flows", "samples", "storage", "tasks", "training")
+ROOMS = ("flows", "gristmill/samples", "storage", "tasks", "training")
 # Beside `gristmill` the rooms themselves: a checkout has them on Python's path, an installation does not.
-OURS = (*ROOMS, "tests", "tools", "gristmill")
+OURS = ("flows", "storage", "tasks", "training", "tests", "tools", "gristmill")
 
 # The rooms of flows/, from the first to the last: a room imports only those before it, so no two import each other.
 ORDER = (

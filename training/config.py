@@ -17,8 +17,7 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
-# Peak learning rates by optimizer, and that of the embedding over it: see "The defaults" in docs/training.md. Those of
-# AdamW are not swept.
+# Peak learning rates, and the embedding's over them: "The defaults" in docs/training.md. Those of AdamW are not swept.
 OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
 OWN_EMBEDDING_RATES = {"adamw": 1.0, "muon": 3.0}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
@@ -399,20 +398,3 @@ class RunConfig(Settings):
         if late := self.training.late_stage(self.model.seq_len):
             raise ValueError(late)
         return self
-
-
-class RateRequest(Settings):
-    """What `gristmill.training.run.rate` trains a few steps of."""
-
-    model: ModelConfig
-    training: TrainingConfig
-    vocab_size: int = Field(gt=0)
-    most_seconds: float = Field(default=30, gt=0, description="that measuring may take")
-
-
-class MeasuredRate(Settings):
-    """What it answers: floating-point operations a second of training in one process on `device`; `bound`: at most."""
-
-    flops: float = Field(gt=0)
-    bound: bool
-    device: str

@@ -18,8 +18,8 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, gpus
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.code_version import releases
-from gristmill.training.config import MeasuredRate, RateRequest
 from gristmill.training.data_sheets import DATA_SHEETS, data_sheet_flops
+from gristmill.training.rate_request import MeasuredRate, RateRequest
 from gristmill.training.run.launch import environment_of
 
 MFU = 0.4  # of dense models of 100 million parameters and more, as docs/training.md measured on an H100: .40 to .55

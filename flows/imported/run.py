@@ -93,7 +93,7 @@ def _model(
     from gristmill.training.hub.imported_model import evaluated, shape_of, write_imported_folder
     from gristmill.training.hub.weight_files import weight_files
 
-    manifest = load_training_manifest(local_mixture(settings, data.mixture))
+    manifest = load_training_manifest(local_mixture(settings, data.mixture.folder))
     shape = shape_of(source, manifest)
     digests = [files.checksum(str(path)) for path in weight_files(source)]
     key = files.digest(orjson.dumps([given.name, digests, data.mixture.key, recipe.training.eval_tokens]))[:16]

@@ -28,7 +28,7 @@ def token_export(name: str, settings: MachineSettings) -> TokenExport:
             f"training.objective is {training.objective}, whose samples are made while training reads: no other "
             "trainer's format has them; set `training.objective: causal` to export tokens"
         )
-    path = local_mixture(settings, report.data.mixture)
+    path = local_mixture(settings, report.data.mixture.folder)
     samples = training.batches(seq_len).first(training.steps)  # with a ramp more than steps * batch
     source = SampleSource(path, seq_len, training.batch, training.data_seed, steps=samples // training.batch)
     card = recipe_of_card(recipe, {"tokenizer", "mixture", "model", "training"})

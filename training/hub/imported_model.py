@@ -19,7 +19,7 @@ from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
 from gristmill.storage.tokens.text_tokens import load_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import ModelConfig
-from gristmill.training.evaluate.document_losses import write_document_losses
+from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
 from gristmill.training.hub.model_folder import heldout_texts, write_tokenizer
 from gristmill.training.hub.saved_model import MANIFEST
@@ -81,7 +81,7 @@ def evaluated(folder: Path, data: TrainingManifest, eval_tokens: int, losses: Pa
         model = load_model(folder).to(world.device)
         windows = heldout_windows(data, model.config.seq_len, eval_tokens)
         metrics = heldout_loss(model, windows, MICRO_BATCH, world)
-        write_document_losses(losses, model, data, world)
+        write_document_losses(losses, model, data, world, TOKENS)
     return metrics
 
 
