@@ -243,7 +243,7 @@ class TrainingConfig(Settings):
     )
     profile_steps: tuple[int, int] | None = Field(
         default=None,
-        description="first and last step that rank 0 traces, on a GPU with a snapshot of memory; None: none",
+        description="first and last step that rank 0 traces, on a GPU with a memory snapshot; None: none",
     )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
     eval_tasks: Address | None = Field(
