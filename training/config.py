@@ -41,10 +41,7 @@ class ModelConfig(Settings):
     tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
     qk_norm: bool = Field(default=True, description="RMSNorm of each head's queries and keys, as in Qwen3")
     logit_softcap: float | None = Field(
-        default=None,
-        gt=0,
-        description="logits are c tanh(logits / c), as in Gemma 2; None: as they are. `gristmill export model` refuses "
-        "such a model, which no class of transformers computes",
+        default=None, gt=0, description="logits are c tanh(logits / c), which `export model` refuses; None: as they are"
     )
 
     @model_validator(mode="after")
@@ -249,8 +246,7 @@ class TrainingConfig(Settings):
     )
     profile_steps: tuple[int, int] | None = Field(
         default=None,
-        description="first and last step, from 1, of which rank 0 writes a trace of torch.profiler, and on a GPU a "
-        "snapshot of its memory; None: none",
+        description="first and last step that rank 0 traces, on a GPU with a memory snapshot; None: none",
     )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
     eval_tasks: Address | None = Field(
