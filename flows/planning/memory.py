@@ -170,19 +170,24 @@ def peak(
     # pieces of the loss add up their gradients of it: the sum so far, and that of one
     summed = 2 * output if training.loss_chunks > 1 else 0.0
     at_loss = Memory("loss", weights, gradients, optimizer, gathered, activations, logits, summed)
+    left = activations - tokens * outside  # the last norm is done
     again = 0.0  # activations of a block that are computed again
     if training.recompute != "none":
         again = tokens * bytes_kept(kept_by_block(config, product, compiled, "none"), tensor)
+    if training.recompute == "selective":  # but for what attention found, the values, gate and up, which are there
+        kv = config.kv_head_count * config.head_dim
+        there = product * (config.heads * config.head_dim + kv + 2 * config.ffn_dim) + FLOAT * config.heads
+        again -= tokens * there / tensor
     fetched = gathered + product * block if training.reshard_after_forward else gathered
     # the gradients of the three wide tensors of the feed-forward network and of the stream
     of_token = product * (4 * config.ffn_dim / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
     within = Memory(
-        "backward of a block", weights, gradients, optimizer, fetched, activations + again, 0.0,
+        "backward of a block", weights, gradients, optimizer, fetched, left + again, 0.0,
         output + tokens * of_token,
     )  # fmt: skip
     reduced = 2 if training.reduce_dtype == "bf16" else FLOAT
     behind = Memory(
-        "gradients of a block", weights, gradients, optimizer, fetched, activations - tokens * kept, 0.0,
+        "gradients of a block", weights, gradients, optimizer, fetched, left - tokens * kept, 0.0,
         output + (product + reduced) * block,
     )  # fmt: skip
     # what a rank has left of gradients when all are summed
