@@ -1,8 +1,8 @@
 """The most memory that a rank of a training holds, by parts, ahead of any run.
 
-Three moments of a step are counted, of which one is the peak: the loss, when the activations of all blocks and the
-logits are there; the backward pass of a block, when its weights are whole, its activations are there again and its
-gradients wait for the other ranks; and the update, for which Muon makes matrices whole.
+Four moments of a step are counted, of which one is the peak: the loss, when the activations of all blocks and the
+logits are there; the backward pass of the last block, when its activations are there again, if they were not kept; its
+end, when its gradients wait for the other ranks; and the update, for which Muon makes matrices whole.
 `tests/flows/planning/test_peak_memory.py` holds the sums against torch's own tracker.
 
 Eager and compiled trainings keep different tensors. Eager is what autograd keeps of the operations as they are written
@@ -150,9 +150,13 @@ def peak(
 
     weights = FLOAT * held / layout.shards
     optimizer = optimizer_bytes(training, Counts(round(block), round(root), layers)) / layout.shards
+    # the root stays whole from the forward to the backward pass; a block that was the last to be gathered stays in the
+    # buffer of the gathering until the next is
     gathered = product * root
     if not training.reshard_after_forward:
         gathered += product * layers * block
+    elif layout.shards > 1:
+        gathered += product * block
     waiting = micro_batches > 1  # gradients of earlier micro-batches
     gradients = waiting * FLOAT * (held / layout.shards if sharded else held)
 
@@ -162,12 +166,35 @@ def peak(
     activations = tokens * (layers * kept * in_flight + outside)
     logits = tokens * vocab_size / tensor * _of_a_logit(training, product, compiled) / training.loss_chunks
 
-    at_loss = Memory("loss", weights, gradients, optimizer, gathered, activations, logits, 0.0)
-    moments = [at_loss, _backward(at_loss, config, training, product, compiled, tokens, block, root, tensor, kept)]
+    output = product * vocab_size * config.dim / tensor  # the output matrix
+    # pieces of the loss add up their gradients of it: the sum so far, and that of one
+    summed = 2 * output if training.loss_chunks > 1 else 0.0
+    at_loss = Memory("loss", weights, gradients, optimizer, gathered, activations, logits, summed)
+    left = activations - tokens * outside  # the last norm is done
+    again = 0.0  # activations of a block that are computed again
+    if training.recompute != "none":
+        again = tokens * bytes_kept(kept_by_block(config, product, compiled, "none"), tensor)
+    if training.recompute == "selective":  # but for what attention found, the values, gate and up, which are there
+        kv = config.kv_head_count * config.head_dim
+        there = product * (config.heads * config.head_dim + kv + 2 * config.ffn_dim) + FLOAT * config.heads
+        again -= tokens * there / tensor
+    fetched = gathered + product * block if training.reshard_after_forward else gathered
+    # the gradients of the three wide tensors of the feed-forward network and of the stream
+    of_token = product * (4 * config.ffn_dim / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
+    within = Memory(
+        "backward of a block", weights, gradients, optimizer, fetched, left + again, 0.0,
+        output + tokens * of_token,
+    )  # fmt: skip
+    reduced = 2 if training.reduce_dtype == "bf16" else FLOAT
+    behind = Memory(
+        "gradients of a block", weights, gradients, optimizer, fetched, left - tokens * kept, 0.0,
+        output + (product + reduced) * block,
+    )  # fmt: skip
+    # what a rank has left of gradients when all are summed
     ends = FLOAT * held / layout.shards
     working = _update_bytes(config, training, layers, layout.shards, 2 if cuda else FLOAT) / tensor
-    moments.append(Memory("update", weights, ends, optimizer, gathered, 0.0, 0.0, working))
-    return max(moments, key=lambda moment: moment.total)
+    update = Memory("update", weights, ends, optimizer, product * root, 0.0, 0.0, working)
+    return max(at_loss, within, behind, update, key=lambda moment: moment.total)
 
 
 def optimizer_bytes(training: TrainingConfig, parameters: Counts) -> float:
@@ -188,26 +215,6 @@ def _of_a_logit(training: TrainingConfig, product: int, compiled: bool) -> float
     if compiled:
         return 2 * product
     return FLOAT * (5 if training.z_loss else 3)
-
-
-def _backward(
-    at_loss: Memory, config: ModelConfig, training: TrainingConfig, product: int, compiled: bool,
-    tokens: int, block: float, root: float, tensor: int, kept: float,
-) -> Memory:  # fmt: skip
-    """The backward pass of the last block: its weights and those of the one before it, which are fetched ahead; its
-    activations, if they were computed again; the gradients of its own and of the output matrix."""
-    again = 0.0
-    if training.recompute != "none":
-        again = bytes_kept(kept_by_block(config, product, compiled, "none"), tensor)
-    # the gradients of the three wide tensors of the feed-forward network and of the stream
-    of_token = product * (4 * config.ffn_dim / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
-    reduced = 2 if training.reduce_dtype == "bf16" else FLOAT
-    gathered = at_loss.gathered + (2 * product * block if training.reshard_after_forward else 0)
-    buffers = tokens * of_token + product * (block + root) + reduced * block
-    return Memory(
-        "backward", at_loss.weights, at_loss.gradients, at_loss.optimizer, gathered,
-        at_loss.activations + tokens * again, 0.0, buffers,
-    )  # fmt: skip
 
 
 def _update_bytes(config: ModelConfig, training: TrainingConfig, layers: int, shards: int, number: int) -> float:

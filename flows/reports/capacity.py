@@ -21,7 +21,7 @@ SECONDS_A_JOB = 0.002
 # Bytes that a worker holds before its first job.
 WORKER = 300 << 20
 # A file is opened by two requests, of its end and of what is wanted, and written by one.
-_REQUESTS_A_READ = 2
+REQUESTS_A_READ = 2
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,6 @@ def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapac
     workers = max(1, min(jobs, fitting * machines.number))
     seconds = cost.cpu_seconds * factor
     hours = (seconds if cost.once else max(seconds / workers, cost.longest)) / 3600
-    files = (cost.reads * _REQUESTS_A_READ + cost.writes) / max(cost.jobs, 1)
+    files = (cost.reads * REQUESTS_A_READ + cost.writes) / max(cost.jobs, 1)
     requests = round(files * (factor if cost.once else jobs))
     return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, cost.once, memory, workers, requests)

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import tempfile
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 import gristmill
 from gristmill.flows.reports import figures
+from gristmill.flows.reports.bill import bill
 from gristmill.flows.reports.classifier_curves import cross_fitted, curves_png, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
@@ -45,7 +47,7 @@ _SIGNATURE = ModelSignature(
 def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None:
     """Log the artifacts of a finished model to its run; `report` is one with training.
 
-    `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, and of a classifier
+    `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, `bill.json`, and of a classifier
     that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`; of classifiers that
     steps name what `train classifier` wrote beside them, `<step>-classifier.json` and `.svg`; of the heads that scored
     documents how good they are, `heads.json`. The model is one of the experiment's, made by the run. Held: on disk,
@@ -67,6 +69,7 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
         for step in report.recipe.steps:
             if isinstance(step, Quality | Topic | Harm) and step.model is not None:
                 copy_description(step.step, report.settings.placed(step).model, shown)
+        files.write_json(str(shown / "bill.json"), asdict(bill(report)))
         if report.result["sample"]:
             (shown / "sample.txt").write_text(report.result["sample"], encoding="utf-8")
         client.log_artifacts(run, str(shown))

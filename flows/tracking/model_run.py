@@ -11,6 +11,7 @@ from mlflow.entities import Metric, Param, Run, ViewType
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
+from gristmill.flows.reports.bill import bill
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.tracking.compared import (
@@ -89,7 +90,8 @@ class ModelRun:
             report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)
             log_artifacts(self.client, run, report)
             # behind those of the training: MLflow shows metrics in the order in which it first got them
-            metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
+            sums = _funnel(self.data) | bill(report).metrics()
+            metrics = [Metric(name, value, 0, 0) for name, value in sums.items()]
             self.client.log_batch(run, metrics=metrics)
             experiment = self.experiment.id()
             others = [other for other in compared_runs(self.client, experiment) if other.info.run_id != run]

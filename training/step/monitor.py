@@ -16,6 +16,7 @@ from gristmill.training.config import ModelConfig
 from gristmill.training.data_sheets import data_sheet_flops
 from gristmill.training.model.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
 from gristmill.training.model.parallel import World, local
+from gristmill.training.step.power import Power
 
 QUERIES = 256  # rows of the attention logits that are in memory at once
 
@@ -38,7 +39,8 @@ def measured_flops(device: torch.device, dtype: torch.dtype | None) -> float:
 
 
 class Machine:
-    """What timing.jsonl has beside the speed: MFU, memory, and the use of the processor. Rank 0's, but for MFU."""
+    """What timing.jsonl has beside the speed: MFU, memory, the use of the processor, and what is drawn. Rank 0's, but
+    for MFU and the number of processes."""
 
     def __init__(self, model: ModelConfig, vocab_size: int, world: World, dtype: torch.dtype | None) -> None:
         self.world = world
@@ -48,6 +50,7 @@ class Machine:
         name = torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else ""
         self.peaks = {"mfu": data_sheet_flops(name), "mfu_measured": measured_flops(world.device, dtype)}
         self.process = psutil.Process()
+        self.power = Power(world.device)
         self.process.cpu_percent()  # the next call says what was used since
 
     def __call__(self, tokens_per_second: float) -> dict[str, float]:
@@ -62,11 +65,16 @@ class Machine:
         if self.world.device.type == "cuda":
             found["system/gpu_memory_peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
         unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-        return found | {
-            "system/cpu_percent": self.process.cpu_percent(),
-            "system/memory_gib": self.process.memory_info().rss / 2**30,
-            "system/memory_peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30,
-        }
+        return (
+            found
+            | self.power()
+            | {
+                "system/processes": float(self.world.size),
+                "system/cpu_percent": self.process.cpu_percent(),
+                "system/memory_gib": self.process.memory_info().rss / 2**30,
+                "system/memory_peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30,
+            }
+        )
 
 
 class Updates:

@@ -14,6 +14,7 @@ from gristmill.flows.machine.context import lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import near_duplicates, templates
+from gristmill.flows.reports.bill import bill
 from gristmill.flows.reports.classifier_curves import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.dropped import Dropped, draw, samples
 from gristmill.flows.reports.finished import finished
@@ -127,6 +128,7 @@ def page(report: Report) -> str:
         duplicates=_duplicates(report),
         losses=plots.losses_svg(report) if report.trained else None,
         classifier=_classifier(report),
+        bill=bill(report),
     )
 
 

@@ -74,10 +74,11 @@ MUENNIGHOFF_LIMIT = 1 + 15.387756
 ZERO = {"parameters": 7.5e9, "devices": 64, "bytes": 16, "none": 120.0, "all": 1.9}
 
 # Narayanan et al. 2021 (Megatron-LM, arXiv 2104.04473), section 5.1, equation 4: days = 8 T P / (n X), with
-# recomputation: tokens, parameters, GPUs, operations a second of a GPU, days.
+# recomputation; the trillion is 1,008 billion in its Table 1. Tokens, parameters, GPUs, operations a second of a GPU,
+# days.
 MEGATRON_DAYS = (
     (300e9, 175e9, 1024, 140e12, 34),
-    (450e9, 1e12, 3072, 163e12, 84),
+    (450e9, 1.008e12, 3072, 163e12, 84),
 )
 # Huang et al. 2019 (GPipe, arXiv 1811.06965), section 2.3: bubble (K - 1) / (M + K - 1), small where M >= 4 K.
 BUBBLE = ((1, 8, 0.0), (4, 4, 3 / 7), (4, 16, 3 / 19), (8, 8, 7 / 15), (8, 32, 7 / 39))

@@ -70,7 +70,7 @@ def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, run_smal
     assert names == {
         *(f"train/{k}" for k in ("loss", "grad_norm", "learning_rate", "tokens", "clip_fraction", "noise_scale")),
         *("train/tokens_per_second", "train/data_wait_fraction", "train/mfu_measured", "train/mfu_measured_causal"),
-        *("system/cpu_percent", "system/memory_gib", "system/memory_peak_gib"),
+        *("system/processes", "system/cpu_percent", "system/memory_gib", "system/memory_peak_gib"),
         *(f"time/{k}_seconds" for k in ("forward", "backward", "optimizer", "data", "evaluation", "checkpoint")),
         *("heldout/loss", "heldout/bits_per_byte", "unigram/loss", "unigram/bits_per_byte"),
         *("heldout/web/bits_per_byte", "heldout/books/bits_per_byte"),
