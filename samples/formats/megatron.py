@@ -81,8 +81,8 @@ def _later_phases(export: TokenExport) -> list[str]:
     return [
         "",
         f"Start Megatron again from its checkpoint with {names}. `--train-samples` counts those of all phases before, "
-        "and Megatron begins at that number in its own order of the phase, which repeats it: the shares are those of the "
-        "phase, but some of its samples are read twice and some never.",
+        "and Megatron begins at that number in its own order of the phase, which repeats it: the shares are those of "
+        "the phase, but some of its samples are read twice and some never.",
     ]
 
 
