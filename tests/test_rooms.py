@@ -58,6 +58,7 @@ ALLOWED = {
 }
 # What a room may not import, of ours or of others.
 FORBIDDEN = {
+    "gristmill.samples": ("dask", "distributed", "prefect", "mlflow"),
     "gristmill.storage": ("dask", "distributed", "prefect", "mlflow", "torch"),
     "gristmill.tasks": ("prefect", "mlflow", "torch"),
     "gristmill.training": ("prefect",),

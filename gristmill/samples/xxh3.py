@@ -15,7 +15,7 @@ import numpy as np
 try:
     import xxhash
 except ImportError:  # numpy does
-    xxhash = None
+    xxhash = None  # type: ignore[assignment]
 
 P32 = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
 P64 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)

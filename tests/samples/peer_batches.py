@@ -58,6 +58,25 @@ def olmo_core(source, rank, world, state):
         yield {**batch, "documents": batch["doc_lens"]}, loader.state_dict()
 
 
+def torchtitan(source, rank, world, state):
+    """Local batches of two rows, so that a step takes several."""
+    from gristmill.samples.torchtitan import SampleLoader
+
+    config = SampleLoader.Config(manifest=MANIFEST, batch=source.batch, seed=source.seed)
+    runtime = {"tokenizer": None, "seq_len": source.seq_len, "local_batch_size": 2, "snapshot_every_n_steps": 1}
+    loader = config.build(dp_world_size=world, dp_rank=rank, **runtime)
+    if state:
+        loader.load_state_dict(state)
+    inputs, labels = [], []
+    for given, asked in loader:
+        inputs.append(given["input"])
+        labels.append(asked)
+        if 2 * len(inputs) == source.batch // world:
+            rows = {"input_ids": np.concatenate(inputs), "labels": np.concatenate(labels)}
+            yield rows | {"documents": np.zeros((len(rows["labels"]), 1), np.int64)}, loader.state_dict()
+            inputs, labels = [], []
+
+
 def grain(source, rank, world, state):
     """Grain's own loader: a source is a data source of it as it is."""
     import grain.python as pygrain
@@ -93,7 +112,7 @@ def main():
         dist.init_process_group("gloo")
     source = SampleSource(MANIFEST, *map(int, sys.argv[4:]))
     source = pickle.loads(pickle.dumps(source))
-    loader = {"olmo_core": olmo_core, "grain": grain}[KIND]
+    loader = {"olmo_core": olmo_core, "torchtitan": torchtitan, "grain": grain}[KIND]
     for rank in ranks:
         whole, state = [], None
         for number, (batch, after) in enumerate(loader(source, rank, world, None)):

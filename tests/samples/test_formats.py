@@ -241,7 +241,7 @@ def test_nanochat_has_each_document_where_its_beginning_is_read(exported):
     """Against the ends of texts in the samples: a document begins behind each one that a sample reads."""
     export, folder = exported
     decode = load_tokenizer(export.data.tokenizer.path).decode
-    shards = sorted((folder / "base_data").glob("*.parquet"))
+    shards = sorted((folder / "base_data_climbmix").glob("*.parquet"))
     texts = [text for path in shards[:-1] for text in pyarrow.parquet.read_table(path)["text"].to_pylist()]
     expected = []
     for index in range(len(export.source)):
@@ -274,7 +274,7 @@ def samples_of(export: TokenExport, index: int) -> tuple[np.ndarray, np.ndarray]
 def test_torchtitan_has_the_same_documents(exported, exports, tmp_path):
     export, folder = exported
     write_export(exports["phases"], "nanochat", str(tmp_path / "other"))
-    own, other = sorted((folder / "train").iterdir()), sorted((tmp_path / "other" / "base_data").iterdir())
+    own, other = sorted((folder / "train").iterdir()), sorted((tmp_path / "other" / "base_data_climbmix").iterdir())
     assert [path.read_bytes() for path in own] == [path.read_bytes() for path in other[:-1]]
     assert "--training.seq_len 32" in (folder / "torchtitan.args").read_text().splitlines()
 
@@ -353,4 +353,4 @@ def test_files_are_cut_where_they_are_long(exports, tmp_path, monkeypatch):
     assert len(documents["source_paths"]) > 2
     read = [np.fromfile(tmp_path / "olmo-core" / path, bool) for path in documents["label_mask_paths"]]
     assert (np.concatenate(read).reshape(ids.shape) == targets).all()
-    assert len(list((tmp_path / "nanochat" / "base_data").iterdir())) == 3
+    assert len(list((tmp_path / "nanochat" / "base_data_climbmix").iterdir())) == 3

@@ -8,16 +8,20 @@ GRISTMILL_PEERS=PEERS/bin/python python -m pytest -m bench -s tests/samples/test
 import hashlib
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from gristmill.samples import SampleSource
+from gristmill.samples.formats.export import TokenExport
+from gristmill.samples.formats.folder import write_export
 from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.model.loss import inputs_and_targets
-from tests.samples.mixed_corpus import BATCH, END, SEED, SEQ_LEN, write
+from tests.samples.mixed_corpus import BATCH, END, PHASE, SEED, SEQ_LEN, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = os.environ.get("GRISTMILL_PEERS")
@@ -40,15 +44,15 @@ def digests(inputs: np.ndarray, labels: np.ndarray, documents: np.ndarray) -> li
     ]
 
 
-def trained(manifest: Path) -> list[str]:
-    """Of what our own loop reads."""
+def trained(manifest: Path, with_documents: bool) -> list[str]:
+    """Of what our own loop reads; without documents their lengths are 0."""
     order = Order(load_training_manifest(manifest), seq_len=SEQ_LEN, batch=BATCH, seed=SEED)
     inputs, labels, documents = [], [], np.zeros((STEPS, BATCH, SEQ_LEN), np.int64)
     for step in range(STEPS):
         read, targets = inputs_and_targets(torch.from_numpy(order.batch(step)), BATCH)
         inputs.append(read.numpy())
         labels.append(targets.numpy())
-        for row in range(BATCH):
+        for row in range(BATCH if with_documents else 0):
             number = (read[row] == END).cumsum(0)
             lengths = torch.unique_consecutive(number, return_counts=True)[1]
             documents[step, row, : len(lengths)] = lengths.numpy()
@@ -71,7 +75,7 @@ def together(folder: Path, world: int, prefix: str = "") -> list[str]:
 @pytest.mark.bench
 @pytest.mark.parametrize("packing", [False, True], ids=["windows", "packed"])
 @pytest.mark.parametrize("world", [1, 2, 4])
-@pytest.mark.parametrize("kind", ["olmo_core", "grain"])
+@pytest.mark.parametrize("kind", ["olmo_core", "grain", "torchtitan"])
 def test_batches_are_those_of_our_own_loop(tmp_path, kind, world, packing):
     if not has(kind):
         pytest.skip(f"GRISTMILL_PEERS names no Python that has {kind}")
@@ -82,8 +86,58 @@ def test_batches_are_those_of_our_own_loop(tmp_path, kind, world, packing):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    expected = trained(manifest)
+    expected = trained(manifest, with_documents=kind != "torchtitan")
     assert len(set(expected)) == STEPS
     assert together(tmp_path, world) == expected
     assert together(tmp_path, world, "resumed_") == expected[RESUME:]
     print(f"\n{kind}, {world} processes: {STEPS} batches, and {STEPS - RESUME} after a resume, equal by SHA-256")
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("manifest", ["shares", "phases", "packed"])
+@pytest.mark.parametrize(
+    ("trainer", "module"),
+    [("olmo-core", "olmo_core"), ("mosaic", "streaming"), ("litgpt", "litdata"), ("megatron", "megatron.core")],
+)
+def test_exported_tokens_are_read_by_the_trainers_own_readers(tmp_path, trainer, module, manifest):
+    if not has(module.partition(".")[0]):
+        pytest.skip(f"GRISTMILL_PEERS names no Python that has {module}")
+    written = write(tmp_path, packing=manifest == "packed", phases=manifest != "shares")
+    source = SampleSource(written, SEQ_LEN, BATCH, SEED)
+    export = TokenExport("peers", "0123456789abcdef", "", source, load_training_manifest(written))
+    folder = tmp_path / "out"
+    write_export(export, trainer, str(folder))
+    command = [PEERS, str(Path(__file__).with_name("peer_reads.py")), trainer, str(folder), str(SEQ_LEN + 1)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    read = np.load(folder.with_suffix(".npy")).astype(np.int64)
+    rows = np.stack([source.row(index) for index in range(len(source))])
+    rows = np.where(rows < 0, ~rows, rows)
+    if trainer == "megatron":
+        if manifest == "shares":
+            shards = [shard for each in export.data.sources for shard in each.shards]
+            assert read.tolist() == np.concatenate([np.fromfile(shard.path, "<u2") for shard in shards]).tolist()
+        else:
+            assert read.reshape(-1, SEQ_LEN).tolist() == rows[: PHASE * BATCH, 1:].tolist()
+    elif trainer == "olmo-core" and manifest == "shares":
+        # OLMo-core shuffles: the windows are those of the sources, and each source has its share of them
+        assert read.shape == (len(rows), SEQ_LEN)
+        counts = Counter(owner(window, export) for window in read)
+        for each in export.data.sources:
+            assert counts[each.name] / len(rows) == pytest.approx(each.share, abs=0.02)
+    else:
+        assert (read == rows).all()
+    print(f"\n{trainer}, {manifest}: {len(read)} read as written")
+
+
+def owner(window: np.ndarray, export: TokenExport) -> str:
+    """The source whose tokens hold a window, from the start of one of its shards on at a stride of SEQ_LEN."""
+    for each in export.data.sources:
+        for shard in each.shards:
+            ids = np.fromfile(shard.path, "<u2")
+            if (ids[: len(ids) // SEQ_LEN * SEQ_LEN].reshape(-1, SEQ_LEN) == window).all(1).any():
+                return each.name
+        whole = np.concatenate([np.fromfile(shard.path, "<u2") for shard in each.shards])
+        if (whole[: len(whole) // SEQ_LEN * SEQ_LEN].reshape(-1, SEQ_LEN) == window).all(1).any():
+            return each.name
+    raise AssertionError("a window of no source")

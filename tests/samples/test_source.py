@@ -15,9 +15,11 @@ import torch
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 
 from gristmill.samples import SampleSource, order, xxh3
 from gristmill.samples.order import Order, permute, permute_one
+from gristmill.samples.torch_batches import RankBatches, collate
 from gristmill.storage.damage import DamagedFileError, MissingFileError
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.data import batches
@@ -256,6 +258,25 @@ def test_one_index_goes_where_many_go(size, key, data):
 
 def test_the_loop_reads_by_the_same_order():
     assert batches.Order is order.Order is Order
+
+
+@pytest.mark.parametrize(("world", "workers"), [(1, 0), (3, 1)])
+def test_a_loader_of_torch_gives_each_rank_its_rows(source, trained, world, workers):
+    """Also of a batch that the ranks do not divide, and from a later step on."""
+    for rank in range(world):
+        batches = RankBatches(source, rank, world, first=STEPS - 3)
+        loader = DataLoader(source, batch_sampler=batches, collate_fn=collate, num_workers=workers)
+        assert len(loader) == 3
+        for step, batch in enumerate(loader, start=STEPS - 3):
+            rows = len(range(rank, BATCH, world))
+            inputs, targets = inputs_and_targets(torch.from_numpy(trained.batch(step, rank, world)), rows)
+            assert (batch["input_ids"] == inputs).all() and (batch["labels"] == targets).all()
+            assert batch["document_lengths"].sum(1).tolist() == [SEQ_LEN] * rows
+
+
+def test_a_rank_without_rows_is_refused(source):
+    with pytest.raises(ValueError, match="rank 8 of 9 has no rows of batches of 8; take fewer ranks"):
+        RankBatches(source, 8, 9)
 
 
 @pytest.mark.slow

@@ -78,7 +78,12 @@ def _later_phases(export: TokenExport) -> list[str]:
     if not later:
         return []
     names = ", then with ".join(f"`megatron-{phase}.args`" for phase in later)
-    return ["", f"Start Megatron again from its checkpoint with {names}: `--train-samples` counts those of all before."]
+    return [
+        "",
+        f"Start Megatron again from its checkpoint with {names}. `--train-samples` counts those of all phases before, "
+        "and Megatron begins at that number in its own order of the phase, which repeats it: the shares are those of "
+        "the phase, but some of its samples are read twice and some never.",
+    ]
 
 
 def phase_samples(export: TokenExport) -> list[tuple[int, int]]:

@@ -25,11 +25,12 @@ from gristmill.storage.tokens.text_tokens import TextTokenizer, load_tokenizer
 FILE_TOKENS = 1 << 26  # of samples whose documents are in one file
 GROUP = 256  # documents of a row group: nanochat's ranks take groups in turn
 SCHEMA = pa.schema([pa.field("text", pa.string(), nullable=False)])
+NANOCHAT = "base_data_climbmix"  # its DATA_DIR; `base_data` before March 2026
 LOOK = 4096  # tokens that are looked through at once for the end of a document
 
 
 def nanochat_files(export: TokenExport) -> Iterator[OutFile]:
-    yield from _files(export, "base_data", [*_train(export), _heldout(export)])
+    yield from _files(export, NANOCHAT, [*_train(export), _heldout(export)])
     yield content("nanochat.env", b"NANOCHAT_BASE_DIR=.\n")
 
 
@@ -65,7 +66,8 @@ def nanochat_start(export: TokenExport) -> list[str]:
         f"--total-batch-size={export.source.batch * export.source.seq_len} --num-iterations={export.source.steps}",
         "",
         "nanochat encodes texts by its own tokenizer (`python -m scripts.tok_train`), and cuts them into rows by "
-        "itself, so it gets documents: each where the sample is read in which it begins. The last file is validation.",
+        "itself, so it gets documents: each where the sample is read in which it begins. The last file is validation. "
+        f"A checkout from before March 2026 looks for `{NANOCHAT}` under the name `base_data`.",
     ]
 
 
