@@ -180,27 +180,58 @@ def test_stopped_then_killed_then_finished(two, make_run, tmp_path):
     assert all(torch.equal(ours[name], expected[name]) for name in expected)
 
 
-@pytest.mark.slow
-def test_two_nodes_train_like_one(two, make_run, tmp_path):
-    """Two agents that meet at an address, with one rank each."""
-    run = make_run(tmp_path)
-    checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
+def of_nodes(runs: list) -> list[int]:
+    """The exit codes of two agents that meet at an address, with one rank each."""
+    for run in runs:
+        checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
+
+    def agent(rank: int) -> int:
+        out, nodes = runs[rank].out, Nodes(2, rank, address)
+        return launch(out / "run.json", 1, out / f"{rank}.txt", env={"OMP_NUM_THREADS": "1"}, nodes=nodes)
+
     with ThreadPoolExecutor() as agents:
-        codes = agents.map(
-            lambda rank: launch(
-                run.out / "run.json",
-                1,
-                run.out / f"{rank}.txt",
-                env={"OMP_NUM_THREADS": "1"},
-                nodes=Nodes(2, rank, address),
-            ),
-            range(2),
-        )
-        assert list(codes) == [0, 0]
+        return list(agents.map(agent, range(2)))
+
+
+@pytest.mark.slow
+def test_two_nodes_train_like_one(two, make_run, tmp_path):
+    assert of_nodes([make_run(tmp_path)] * 2) == [0, 0]
     assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+
+
+@pytest.mark.slow
+def test_nodes_with_disks_of_their_own_train_like_one(two, make_run, tmp_path):
+    """A third machine takes the place of the second, of which nothing is left; then one goes on alone."""
+    store = f"file://{tmp_path}/home/checkpoints"
+    first, second, third = (make_run(tmp_path / name, store=store) for name in ("first", "second", "third"))
+    assert of_nodes([first, second]) == [0, 0]
+    assert (first.out / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+    assert [path.name for path in second.out.glob("*.json*")] == ["run.json"]
+    assert keeping.stored(store) == {20, 40}
+    keeping.remove_stored(store, 40)
+    shutil.rmtree(second.out)
+    assert of_nodes([first, third]) == [0, 0]
+    assert "resuming from" in (first.out / "0.txt").read_text()
+    assert (first.out / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+    ours, expected = (load_file(each.out / "model.safetensors") for each in (first, two))
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+    keeping.remove_stored(store, 40)
+    assert keeping.restore(store, third.out, third.out / "checkpoints").name == "step-00000020"
+    train(third)
+    assert_close(metrics(third.out), metrics(two.out), 1e-4)
+
+
+@pytest.mark.slow
+def test_nodes_of_other_settings_do_not_train_together(make_run, tmp_path):
+    store = f"file://{tmp_path}/home/checkpoints"
+    runs = [make_run(tmp_path / str(rank), store=store, training={"seed": rank}) for rank in range(2)]
+    assert all(code not in (0, STOPPED, KILLED) for code in of_nodes(runs))
+    said = (runs[0].out / "0.txt").read_text()
+    assert "rank 1 has another training.seed than rank 0: end the run, and start it on all machines again" in said
+    assert not keeping.stored(store)
 
 
 @pytest.mark.slow
