@@ -219,6 +219,10 @@ class SourceEntry(Protocol):
     def rows(self) -> Sequence[RowsEntry] | Sequence[Rows]: ...
 
 
+def _sources(manifest: TrainingManifest | Manifest) -> Sequence[SourceEntry]:
+    return manifest.sources
+
+
 class Order:
     """The training samples of a manifest, by step.
 
@@ -243,13 +247,13 @@ class Order:
         self.seq_len, self.seed, self.transform = seq_len, seed, transform
         self.plan = batch if isinstance(batch, BatchPlan) else BatchPlan(batch, seq_len)
         window = seq_len if transform is None else transform.tokens - 1
-        self.sources: Sequence[SourceEntry] = manifest.sources
+        self.sources = _sources(manifest)
         if manifest.row_length not in (None, seq_len):
             raise ValueError(
                 f"the mixture is packed for a context of {manifest.row_length} tokens, the model has seq_len "
                 f"{seq_len}; make the mixture for this model"
             )
-        self.tokens = [Tokens(source.shards, manifest.vocab_size, manifest.dtype) for source in self.sources]
+        self.tokens = [Tokens(source.shards, manifest.vocab_size, manifest.dtype) for source in manifest.sources]
         self.read: list[Windows | PackedRows]
         if manifest.row_length is None:
             self.read = [Windows(tokens, window) for tokens in self.tokens]
