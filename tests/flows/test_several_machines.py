@@ -87,7 +87,7 @@ def test_two_tasks_of_a_real_slurm_train_one_model(runs, recipe, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_machines_share_an_object_store_and_nothing_else(runs, recipe, s3, tmp_path):
     """Each has a local folder of its own; the second joins by the recipe, then by the address that the first says. A
     run that is stopped goes on where the second has lost its folder, to the weights of two processes on one."""
