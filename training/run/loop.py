@@ -35,7 +35,7 @@ from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
 from gristmill.training.model.decoder import flops_per_token, parameter_count
 from gristmill.training.model.parallel import World, compute_dtype, micro_batch, processes, whole_weights
-from gristmill.training.run.profile import Profile
+from gristmill.training.run.profiler import Profile
 from gristmill.training.run.record import Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
 from gristmill.training.run.tracking import TrackedNames, Tracker
