@@ -24,9 +24,10 @@ ROLLBACK = Event(step=6, what="rollback", why="data window", began=5, to=2, wind
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    uri = f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+    folder = tmp_path_factory.mktemp("mlflow")
+    uri = f"sqlite:///{folder}/mlflow.db"
     client = MlflowClient(uri)
-    return client, uri, client.create_experiment("training")
+    return client, uri, client.create_experiment("training", artifact_location=(folder / "artifacts").as_uri())
 
 
 @pytest.fixture
