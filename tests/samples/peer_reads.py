@@ -8,12 +8,15 @@ Writes FOLDER.npy: the samples in the order of the reader, or of megatron the to
 import json
 import os
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
 
 
 def mosaic(folder: Path, row: int):
+    for images in ("streaming.vision", "streaming.multimodal"):  # need a torchvision of the very build of torch
+        sys.modules[images] = types.ModuleType(images)
     from streaming import StreamingDataset
 
     data = StreamingDataset(local=str(folder / "train"), shuffle=False, batch_size=1)
