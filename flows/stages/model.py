@@ -138,7 +138,7 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
             nodes=places.nodes,
             restarts=RESTARTS,
         )
-    check_ended_well(code, out, log)
+    check_ended_well(code, out, log, places.nodes.count)
     if joined:
         shutil.rmtree(out / CHECKPOINTS)  # some files of those that are in the store
     if store:
@@ -150,16 +150,22 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     return {"result": files.read_json(files.join(places.folder, RESULT))}
 
 
-def check_ended_well(code: int, out: Path, log: Path) -> None:
-    """Raise RuntimeError, with the cause, for a training that `gristmill.training.run.launch` started and that left
-    this code."""
+def check_ended_well(code: int, out: Path, log: Path, machines: int = 1) -> None:
+    """Raise RuntimeError, with the cause, for a training on so many machines that `gristmill.training.run.launch`
+    started and that left this code."""
     if code == launch.STOPPED:
         raise RuntimeError(f"training was stopped and has saved a checkpoint in {out}: run the same command to go on")
     report = out / "guard.json"
     if code and report.exists():
         raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
     if code and (failure := out / launch.FAILURE).exists():
-        raise RuntimeError(f"training ended: {failure.read_text().strip()}; more is in {log}")
+        said = f"training ended: {failure.read_text().strip()}; more is in {log}"
+        if machines > 1:
+            said += (
+                f". If another of the {machines} machines ended first, its log says why. The same commands go on from "
+                "the newest checkpoint"
+            )
+        raise RuntimeError(said)
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")
