@@ -20,8 +20,8 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.shards import PackedRows, Tokens, Windows
 
 if TYPE_CHECKING:
-    from gristmill.samples.manifest import Manifest
-    from gristmill.storage.tokens.training_manifest import TrainingManifest
+    from gristmill.samples.manifest import Manifest, Source
+    from gristmill.storage.tokens.training_manifest import SourceShare, TrainingManifest
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 
@@ -230,7 +230,7 @@ class Order:
         self.seq_len, self.seed, self.transform = seq_len, seed, transform
         self.plan = batch if isinstance(batch, BatchPlan) else BatchPlan(batch, seq_len)
         window = seq_len if transform is None else transform.tokens - 1
-        self.sources = manifest.sources
+        self.sources: list[SourceShare | Source] = [*manifest.sources]
         if manifest.row_length not in (None, seq_len):
             raise ValueError(
                 f"the mixture is packed for a context of {manifest.row_length} tokens, the model has seq_len "
@@ -241,7 +241,7 @@ class Order:
         if manifest.row_length is None:
             self.read = [Windows(tokens, window) for tokens in self.tokens]
         else:
-            packed = zip(self.tokens, manifest.sources, strict=True)
+            packed = zip(self.tokens, self.sources, strict=True)
             self.read = [PackedRows(tokens, source.rows, seq_len, manifest.end_of_text) for tokens, source in packed]
         self.windows = [len(read) for read in self.read]
         each = [len(tokens) / max(1, windows) for tokens, windows in zip(self.tokens, self.windows, strict=True)]
