@@ -20,8 +20,8 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.shards import PackedRows, Tokens, Windows
 
 if TYPE_CHECKING:
-    from gristmill.samples.manifest import Manifest, Rows
-    from gristmill.storage.tokens.training_manifest import RowsEntry, TrainingManifest
+    from gristmill.samples.manifest import Manifest, Source
+    from gristmill.storage.tokens.training_manifest import SourceShare, TrainingManifest
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 
@@ -206,23 +206,6 @@ class Transform(Protocol):
     def __call__(self, text: np.ndarray, sample: int) -> np.ndarray: ...
 
 
-class SourceEntry(Protocol):
-    """A source of either manifest."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def share(self) -> float: ...
-    @property
-    def epochs(self) -> float: ...
-    @property
-    def rows(self) -> Sequence[RowsEntry] | Sequence[Rows]: ...
-
-
-def _sources(manifest: TrainingManifest | Manifest) -> Sequence[SourceEntry]:
-    return manifest.sources
-
-
 class Order:
     """The training samples of a manifest, by step.
 
@@ -247,7 +230,7 @@ class Order:
         self.seq_len, self.seed, self.transform = seq_len, seed, transform
         self.plan = batch if isinstance(batch, BatchPlan) else BatchPlan(batch, seq_len)
         window = seq_len if transform is None else transform.tokens - 1
-        self.sources = _sources(manifest)
+        self.sources: list[SourceShare | Source] = [*manifest.sources]
         if manifest.row_length not in (None, seq_len):
             raise ValueError(
                 f"the mixture is packed for a context of {manifest.row_length} tokens, the model has seq_len "
