@@ -132,7 +132,7 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
     for layout in layouts(work.model, devices, tensor, pipeline):
         tried = [choice(work, devices, layout, recompute) for recompute in RECOMPUTE]
         if fitting := [one for one in tried if one.memory.total <= devices.usable]:
-            found.append(min(fitting, key=lambda one: (one.seconds, one.memory.total)))
+            found.append(min(fitting, key=lambda one: (one.seconds, one.computing, one.memory.total)))
         smallest = min(tried, key=lambda one: one.memory.total)
         if least is None or smallest.memory.total < least.memory.total:
             least = smallest
@@ -143,7 +143,7 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
             f"{least.memory.total / 1e9:,.1f} GB a device, with recompute {least.recompute} and micro_batch 1; give "
             "more devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
         )
-    return sorted(found, key=lambda one: (one.seconds, one.memory.total, one.layout.replicas))
+    return sorted(found, key=lambda one: (one.seconds, one.computing, one.memory.total, one.layout.replicas))
 
 
 def layouts(model: ModelConfig, devices: Devices, tensor: int = 1, pipeline: int = 1) -> Iterator[Layout]:

@@ -22,11 +22,12 @@ def write(made: TrainingPlan, home: str) -> str:
 
 def page(made: TrainingPlan) -> str:
     """The page; the same plan gives the same bytes."""
+    rows = sentences.layouts(made)
     return templates.template("plan_page.html").render(
         plan=made,
         said=list(sentences.lines(made)),
-        columns=sentences.COLUMNS,
-        layouts=list(sentences.layouts(made)),
+        columns=list(rows[0]),
+        layouts=[list(row.values()) for row in rows],
         laws=list(sentences.laws(made)),
         memory=svg("memory", "memory of a device by part, for each layout", memory(made)),
         time=svg("time", "seconds of a step, for each layout", time(made)),

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 
+from gristmill.flows.planning.layouts import Choice
 from gristmill.flows.planning.plan import TrainingPlan
 
 MOST = 8  # layouts that are shown
 PARTS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "buffers")
 
-COLUMNS = (
-    "shards", "replicas", "tensor", "pipeline", "recompute", "rows", *PARTS, "GB", "GB sent", "bubble", "s a step",
-    "tokens/s",
-)  # fmt: skip
+ENGINES = ("tensor", "pipeline", "bubble")  # columns of layouts that our own loop has not
+STATES = ("weights", "gradients", "optimizer", "gathered", "buffers")
 
 
 def lines(made: TrainingPlan) -> Iterator[str]:
@@ -65,21 +64,31 @@ def laws(made: TrainingPlan) -> Iterator[tuple[str, ...]]:
         yield one.law, f"{one.parameters:,.0f}", f"{one.tokens:,.0f}", f"{one.tokens / one.parameters:,.1f}", loss
 
 
-def layouts(made: TrainingPlan) -> Iterator[tuple[str, ...]]:
-    """A row for each of the first layouts: shards, replicas, tensor, pipeline, recomputation, micro-batch, GB by part
-    and in all, GB sent a step, the bubble, seconds a step, tokens a second of a device."""
-    for one in made.choices[:MOST]:
-        at = one.layout
-        sent = one.traffic
-        rows = made.tokens / made.steps / one.seconds / made.devices.count
-        yield (
-            *(f"{n}" for n in (at.shards, at.replicas, at.tensor, at.pipeline)),
-            one.recompute,
-            f"{one.micro_batch} x {one.micro_batches}",
-            *(f"{getattr(one.memory, part) / 1e9:,.1f}" for part in PARTS),
-            f"{one.memory.total / 1e9:,.1f}",
-            f"{(sent.gather + sent.replicas + sent.tensor + sent.pipeline) / 1e9:,.1f}",
-            f"{one.bubble:.0%}",
-            f"{one.seconds:.3g}",
-            f"{rows:,.0f}",
-        )
+def layouts(made: TrainingPlan) -> list[dict[str, str]]:
+    """The first layouts, by column: of the parallelism what a layout has, recomputation, micro-batch and how many, GB
+    by part and in all, GB sent a step, seconds a step, tokens a second of a device. What none of them has is left
+    out."""
+    rows = [_row(made, one) for one in made.choices[:MOST]]
+    idle = [name for name in ENGINES if all(row[name] in ("1", "0%") for row in rows)]
+    return [{name: value for name, value in row.items() if name not in idle} for row in rows]
+
+
+def _row(made: TrainingPlan, one: Choice) -> dict[str, str]:
+    at, held, sent = one.layout, one.memory, one.traffic
+    tokens = made.tokens / made.steps / one.seconds / made.devices.count
+    return {
+        "shards": f"{at.shards}",
+        "replicas": f"{at.replicas}",
+        "tensor": f"{at.tensor}",
+        "pipeline": f"{at.pipeline}",
+        "recompute": one.recompute,
+        "micro-batch": f"{one.micro_batch} x {one.micro_batches}",
+        "states, GB": f"{sum(getattr(held, part) for part in STATES) / 1e9:,.1f}",
+        "activations": f"{held.activations / 1e9:,.1f}",
+        "logits": f"{held.logits / 1e9:,.1f}",
+        "all, GB": f"{held.total / 1e9:,.1f}",
+        "sent, GB": f"{(sent.gather + sent.replicas + sent.tensor + sent.pipeline) / 1e9:,.1f}",
+        "bubble": f"{one.bubble:.0%}",
+        "s a step": f"{one.seconds:.3g}",
+        "tokens/s": f"{tokens:,.0f}",
+    }

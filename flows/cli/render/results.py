@@ -291,10 +291,11 @@ def plan_tables(plan: "TrainingPlan") -> list[Table]:
     from gristmill.flows.planning import sentences
 
     layouts = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in sentences.COLUMNS:
+    rows = sentences.layouts(plan)
+    for name in rows[0]:
         layouts.add_column(name, justify="right")
-    for row in sentences.layouts(plan):
-        layouts.add_row(*row)
+    for one in rows:
+        layouts.add_row(*one.values())
     laws = Table("law", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("parameters", "tokens", "tokens a parameter", "loss"):
         laws.add_column(name, justify="right")
