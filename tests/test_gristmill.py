@@ -46,8 +46,8 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
     done = run(program, folder, ROOT)
     assert done.returncode == 0, done.stderr
     every = (
-        "AgreementReport DecisionReport FoundMixture Report Rows ScalingReport TrainingPlan ablate agreement corpus load "
-        "mix open pipeline plan pretrain scale tokens"
+        "AgreementReport DecisionReport FoundMixture Report Rows ScalingReport TrainingPlan ablate agreement corpus "
+        "load mix open pipeline plan pretrain scale tokens"
     )
     assert done.stdout.splitlines() == ["True True", "pipeline corpus", "demo Report 0.1.0", every, "True False"]
 

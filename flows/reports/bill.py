@@ -13,6 +13,7 @@ import orjson
 
 from gristmill.flows.reports.capacity import REQUESTS_A_READ
 from gristmill.flows.reports.run import Report
+from gristmill.storage import files
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS, TIMING
 
@@ -20,7 +21,7 @@ from gristmill.training.run.tracking import METRICS, TIMING
 @dataclass(frozen=True)
 class StageBill:
     """`core_hours`: None for a stage of a version that did not measure it; `bytes`: of its files in the home;
-    `requests`: to the store, where the home is one."""
+    `requests`: to the store, None where the home is none."""
 
     stage: str
     core_hours: float | None
@@ -56,22 +57,25 @@ class RunBill:
         return sum(stage.bytes for stage in self.stages)
 
     @property
-    def requests(self) -> int:
-        return sum(stage.requests or 0 for stage in self.stages)
+    def requests(self) -> int | None:
+        """None for a home that is no object store."""
+        counted = [stage.requests for stage in self.stages if stage.requests is not None]
+        return sum(counted) if counted else None
 
     def metrics(self) -> dict[str, float]:
         """The sums, as MLflow has them."""
         found = {
-            "bill/corpus_core_hours": self.core_hours,
-            "bill/bytes": float(self.bytes),
-            "bill/requests": float(self.requests),
+            "resources/corpus_core_hours": self.core_hours,
+            "resources/bytes": float(self.bytes),
         }
+        if self.requests is not None:
+            found["resources/requests"] = float(self.requests)
         if self.training is not None:
-            found["bill/training_hours"] = self.training.hours
-            found["bill/training_gpu_hours"] = self.training.gpu_hours
-            found["bill/training_core_hours"] = self.training.core_hours
+            found["resources/training_hours"] = self.training.hours
+            found["resources/training_gpu_hours"] = self.training.gpu_hours
+            found["resources/training_core_hours"] = self.training.core_hours
             if self.training.kilowatt_hours is not None:
-                found["bill/training_kilowatt_hours"] = self.training.kilowatt_hours
+                found["resources/training_kilowatt_hours"] = self.training.kilowatt_hours
         return found
 
 
@@ -90,11 +94,12 @@ def bill(report: Report) -> RunBill:
 
 def _row(stage: StageResult) -> StageBill:
     costs = stage.costs
+    unknown = costs is None or files.is_local(stage.folder)
     return StageBill(
         stage.name,
         None if costs is None else sum(cost.cpu_seconds for cost in costs.values()) / 3600,
         stage.manifest["parts"]["bytes"],
-        None if costs is None else sum(cost.reads * REQUESTS_A_READ + cost.writes for cost in costs.values()),
+        None if unknown else sum(cost.reads * REQUESTS_A_READ + cost.writes for cost in (costs or {}).values()),
     )
 
 

@@ -1,5 +1,6 @@
 """Histograms of signals, and samples of documents, beside a count and a draw by brute force; texts that do harm."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -123,7 +124,11 @@ def test_shards_make_no_difference_to_histograms_and_samples(reports, pages):
     assert [(step, [(j.rule, j.arrived, j.beyond, counted(j)) for j in rules]) for step, rules in one.items()] == [
         (step, [(j.rule, j.arrived, j.beyond, counted(j)) for j in rules]) for step, rules in seven.items()
     ]
-    assert pages[1] == pages[7]
+    # what it took depends on the shards: more files have more bytes
+    one_page, seven_pages = (
+        re.sub("<h2>What it took.*?</table>", "", page, flags=re.DOTALL) for page in pages.values()
+    )
+    assert one_page == seven_pages
 
 
 def ids(page: str, heading: str) -> dict[str, list[str]]:
