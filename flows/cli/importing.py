@@ -16,16 +16,12 @@ app.add_typer(imports, name="import", rich_help_panel=HAND_OVER)
 @imports.command()
 def run(
     recipe: FinishedRecipe,
-    losses: Annotated[
-        Path, typer.Option(exists=True, dir_okay=False, help="the trainer's metrics: JSON lines, or CSV with a head")
-    ],
+    losses: Annotated[Path, typer.Option(help="the trainer's metrics: JSON lines, or CSV with a head")],
     name: Annotated[str, typer.Option(help="of the run in MLflow, and of the model's folder")],
     trainer: Annotated[str, typer.Option(help="the program, as olmo-core or torchtitan: its metrics have this before")],
     model: Annotated[
         Path | None,
         typer.Option(
-            exists=True,
-            file_okay=False,
             help="the trained model as Hugging Face lays it out (Llama, Qwen3), by the trainer's own converter; it is "
             "evaluated on the recipe's held-out text",
         ),

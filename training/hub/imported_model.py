@@ -28,6 +28,7 @@ from gristmill.training.hub.weight_files import CONFIG, TOKENIZERS, check_fits, 
 from gristmill.training.hub.weights import export_model, load_model, model_config, own_name
 from gristmill.training.model.parallel import processes
 
+KEY = "--model"  # what names the folder, in errors
 MICRO_BATCH = 4  # windows in one forward pass of the evaluation
 
 
@@ -39,10 +40,10 @@ def shape_of(source: Path, data: TrainingManifest) -> ModelConfig:
     Raises FileNotFoundError for a folder without config or weights; ValueError for a model of another kind, for weights
     of other shapes than its config's, and for another tokenizer.
     """
-    weight_files(source)
+    weight_files(source, KEY)
     described = json.loads((source / CONFIG).read_text(encoding="utf-8"))
     config = model_config(described)
-    check_fits(source, config)
+    check_fits(source, config, key=KEY)
     if described["vocab_size"] < data.vocab_size:
         raise ValueError(
             f"{source / CONFIG} has a vocab_size of {described['vocab_size']:,}, and the recipe's tokenizer has "

@@ -14,15 +14,17 @@ from safetensors import safe_open
 
 from gristmill.training.config import ModelConfig
 
+KEY = "training.init_from"  # what names the folder, in errors
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZERS = ("tokenizer.model", "tokenizer.json")  # of SentencePiece, of Hugging Face; the first is taken
 _UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
 
 
-def weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path, key: str = KEY) -> list[Path]:
     """The files of weights: those that model.safetensors.index.json lists, or model.safetensors.
 
-    Raises FileNotFoundError where there are none, ValueError for an index that names other places.
+    `key`: what names the folder, in errors. Raises FileNotFoundError where there are none, ValueError for an index
+    that names other places.
     """
     folder = Path(folder)
     names = {WEIGHTS}
@@ -32,7 +34,7 @@ def weight_files(folder: Path) -> list[Path]:
             raise ValueError(f"{folder / INDEX} names {strange[0]}, which is no *.safetensors file beside it; mend it")
     if missing := sorted(name for name in (*names, CONFIG) if not (folder / name).is_file()):
         raise FileNotFoundError(
-            f"training.init_from is {folder}, which has no {missing[0]}; give a folder with {CONFIG}, {WEIGHTS} and "
+            f"{key} is {folder}, which has no {missing[0]}; give a folder with {CONFIG}, {WEIGHTS} and "
             f"{TOKENIZERS[0]}, as `gristmill export model` writes it"
         )
     return [folder / name for name in sorted(names)]
@@ -44,29 +46,34 @@ def tokenizer_file(folder: Path) -> Path:
         if (path := Path(folder) / name).is_file():
             return path
     raise FileNotFoundError(
-        f"training.init_from is {folder}, which has no {' and no '.join(TOKENIZERS)}, by which texts become its "
+        f"{KEY} is {folder}, which has no {' and no '.join(TOKENIZERS)}, by which texts become its "
         "tokens; give a folder that `gristmill export model` wrote"
     )
 
 
-def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None) -> None:
+def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None, key: str = KEY) -> None:
     """Raise ValueError, which names key, value and remedy, where the weights in a folder are no model of this shape.
 
     `vocab_size`: None before the tokenizer is known. The length of the context is free. Not checked: whether the
     weights were trained on the tokens of the tokenizer beside them.
     """
-    files = weight_files(folder)
+    files = weight_files(folder, key)
     described = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
-    for key, ours, theirs in _settings(config, described):
+    for name, ours, theirs in _settings(config, described, key):
         if ours != theirs:
             raise ValueError(
-                f"training.init_from is {folder}, whose {CONFIG} gives {theirs} for {key}, and the recipe has {ours}; "
-                f"set {key}: {json.dumps(theirs)}, or name other weights"
+                f"{key} is {folder}, whose {CONFIG} gives {theirs} for {name}, and the recipe has {ours}; "
+                f"set {name}: {json.dumps(theirs)}, or name other weights"
             )
-    for key, wanted in (("hidden_act", "silu"), ("attention_bias", False), ("mlp_bias", False), ("rope_scaling", None)):
-        if described.get(key, wanted) != wanted:
+    for name, wanted in (
+        ("hidden_act", "silu"),
+        ("attention_bias", False),
+        ("mlp_bias", False),
+        ("rope_scaling", None),
+    ):
+        if described.get(name, wanted) != wanted:
             raise ValueError(
-                f"training.init_from is {folder}, whose {CONFIG} has {key} {described[key]}, which the decoder here "
+                f"{key} is {folder}, whose {CONFIG} has {name} {described[name]}, which the decoder here "
                 "does not compute; name other weights"
             )
     found = _shapes(files)
@@ -77,27 +84,27 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None)
     if other := sorted(found.keys() ^ expected.keys()):
         what = "lack" if other[0] in expected else "have"
         raise ValueError(
-            f"training.init_from is {folder}, whose weights {what} {other[0]}, against the recipe's `model`; change "
+            f"{key} is {folder}, whose weights {what} {other[0]}, against the recipe's `model`; change "
             "the recipe's `model`, or name other weights"
         )
     for name, shape in expected.items():
         if found[name] != shape:
             raise ValueError(
-                f"training.init_from is {folder}, whose {name} is {list(found[name])}, where `model` and the "
+                f"{key} is {folder}, whose {name} is {list(found[name])}, where `model` and the "
                 f"vocabulary of {vocab_size} ask for {list(shape)}; change `model`, or name other weights"
             )
 
 
-def _settings(config: ModelConfig, described: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def _settings(config: ModelConfig, described: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
     """Keys of the recipe with its value and that of config.json, whose defaults are those of LlamaConfig."""
     kind = described.get("model_type")
     if kind not in ("llama", "qwen3", "gristmill"):
-        raise ValueError(f"training.init_from has weights of a model of the type {kind}; give ones of llama or qwen3")
+        raise ValueError(f"{key} has weights of a model of the type {kind}; give ones of llama or qwen3")
     heads = described["num_attention_heads"]
     rope = described.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default":
         raise ValueError(
-            f"training.init_from has weights with rope_type {rope['rope_type']}, which the decoder here does not "
+            f"{key} has weights with rope_type {rope['rope_type']}, which the decoder here does not "
             "compute; name other weights"
         )
     yield "model.dim", config.dim, described["hidden_size"]
