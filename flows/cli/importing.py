@@ -46,9 +46,9 @@ def run(
     if as_json:
         print_json(asdict(found))
         return
-    told = "was imported before" if found.there else "is imported"
+    state = "was imported before" if found.there else "is imported"
     out = console()
-    out.print(f"{name} {told}: {found.points:,} steps, MLflow run {found.run}", soft_wrap=True, highlight=False)
+    out.print(f"{name} {state}: {found.points:,} steps, MLflow run {found.run}", soft_wrap=True, highlight=False)
     for metric, value in found.heldout.items():
         out.print(f"{metric}  {value:.4f}", highlight=False)
     if found.folder:

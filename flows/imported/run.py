@@ -6,15 +6,17 @@ The model is evaluated here, on the held-out text that the recipe's own models a
 of one program. The same import again changes nothing.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import orjson
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, ViewType
 
-from gristmill.flows.imported.points import read_points
+from gristmill.flows.imported.points import LOSS, read_points
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.finished import finished
@@ -36,6 +38,7 @@ from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
 
 EVALUATION = "evaluation.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ def import_run(
 
     Raises NotFinishedError where they are not, and what `read_points` and `shape_of` raise; nothing is written then.
     """
+    if not _NAME.fullmatch(given.name):
+        raise ValueError(
+            f"--name {given.name}: it is part of a folder's name; give letters, digits, `.`, `_` and `-`, a letter or "
+            "digit first"
+        )
     data = finished(recipe, settings).data
     if data is None:
         raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens` them first")
@@ -77,7 +85,7 @@ def import_run(
     folder, heldout, shape = "", dict[str, float](), None
     if given.model is not None:
         folder, heldout, shape = _model(given, given.model, recipe, data, settings, said)
-    key = files.digest(orjson.dumps([_identity(given), data.mixture.key, sorted(heldout.items())]))[:16]
+    key = files.digest(orjson.dumps([_identity(given), data.mixture.key, Path(folder).name]))[:16]
     run, there = _tracked(settings, recipe, data, given, key, folder, heldout, shape)
     return ImportedRun(run, folder, points, heldout, there)
 
@@ -150,20 +158,19 @@ def _tracked(
 
 
 def _log_points(client: MlflowClient, run: str, given: Given, shown: Callable[[str], str]) -> int:
-    """Log what the trainer wrote, a request for each BATCH points; the last step. Its own metrics keep their names,
-    behind that of the trainer, and `train/loss` is that of a recipe's run."""
-    last, waiting = 0, list[Metric]()
-    for step, values in read_points(given.losses, given.step, given.loss):
-        last = max(last, step)
-        for name, value in values.items():
-            waiting.append(Metric(shown(name) if name == "train/loss" else _name(given.trainer, name), value, 0, step))
-        if len(waiting) >= BATCH - 100:
-            for start in range(0, len(waiting), BATCH):
-                client.log_batch(run, metrics=waiting[start : start + BATCH])
-            waiting = []
-    for start in range(0, len(waiting), BATCH):
-        client.log_batch(run, metrics=waiting[start : start + BATCH])
+    """Log what the trainer wrote, BATCH points a request; the last step. Its own metrics keep their names, behind that
+    of the trainer, and LOSS is that of a recipe's run."""
+    last, points = 0, _points(given, shown)
+    while some := list(islice(points, BATCH)):
+        client.log_batch(run, metrics=some)
+        last = max(last, *(point.step for point in some))
     return last
+
+
+def _points(given: Given, shown: Callable[[str], str]) -> Iterator[Metric]:
+    for step, values in read_points(given.losses, given.step, given.loss):
+        for name, value in values.items():
+            yield Metric(shown(name) if name == LOSS else _name(given.trainer, name), value, 0, step)
 
 
 def _name(trainer: str, column: str) -> str:

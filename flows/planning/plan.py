@@ -48,7 +48,7 @@ class Repetition:
 @dataclass(frozen=True)
 class Bill:
     """What training takes, in all. `hours`: until it ends, checkpoints and what failures undo included; `device_hours`:
-    of all devices; `price`: of those; `corpus`: what the crawl takes, None where no finished run tells."""
+    of all devices; `price`: of those; `corpus`: what the crawl takes, None without a finished run."""
 
     hours: float
     device_hours: float

@@ -82,7 +82,7 @@ def evaluated(folder: Path, data: TrainingManifest, eval_tokens: int, losses: Pa
         model = load_model(folder).to(world.device)
         windows = heldout_windows(data, model.config.seq_len, eval_tokens)
         metrics = heldout_loss(model, windows, MICRO_BATCH, world)
-        write_document_losses(losses, model, data, world, TOKENS)
+        write_document_losses(losses, model, data, world, min(TOKENS, MICRO_BATCH * model.config.seq_len))
     return metrics
 
 

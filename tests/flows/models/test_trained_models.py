@@ -212,3 +212,12 @@ def _raised(call, *arguments) -> Exception:
     with pytest.raises(ValueError) as caught:
         call(*arguments)
     return caught.value
+
+
+def test_a_name_that_leaves_its_folder_is_refused(given, home, tmp_path, invoke):
+    losses = tmp_path / "log.jsonl"
+    losses.write_text('{"step": 1, "loss": 4.0}\n')
+    for name in ("../out", "a/b", ".hidden", ""):
+        with pytest.raises(ValueError, match="^--name"):
+            invoke("import", "run", given, "--losses", losses, "--name", name, "--trainer", "other")
+    assert not (home / "imported").is_dir() or not list(home.glob("imported/.hidden*"))
