@@ -21,10 +21,11 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import torch.distributed.checkpoint as dcp
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
@@ -39,6 +40,7 @@ from gristmill.training.step.events import Event
 METADATA = ".metadata"
 # A setting that an older checkpoint does not name is newer than it: its default is what that run did.
 UNNAMED = {f"training.{name}": json.dumps(value) for name, value in TrainingConfig().model_dump(mode="json").items()}
+UNNAMED["training.embedding_rate"] = json.dumps(1.0)  # of all optimizers, before it was a setting
 
 
 class Progress(BaseModel):
@@ -60,7 +62,7 @@ class Commit(BaseModel):
     fingerprint: dict[str, str]
     progress: Progress
     world: int
-    files: dict[str, str]  # xxh3-128 of each file's content
+    files: dict[Annotated[str, Field(pattern=r"^[^/]*[^/.][^/]*$")], str]  # xxh3-128 of each file's content, by name
     metadata_sha256: str
 
 
@@ -70,6 +72,7 @@ def run_fingerprint(run: RunConfig, manifest: TrainingManifest, device: torch.de
     settings = {f"model.{k}": v for k, v in run.model.model_dump(mode="json").items()}
     learned = run.training.model_dump(mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "guard": {"max_rollbacks"}})
     learned["learning_rate"] = run.training.peak_rate
+    learned["embedding_rate"] = run.training.embedding_factor
     learned["precision"] = precision(run.training.precision, device)
     settings |= {f"training.{k}": v for k, v in learned.items()}
     settings["init_digests"] = dict(sorted(run.init_digests.items()))

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -26,6 +27,9 @@ from gristmill.training.hub.weight_files import CONFIG, INDEX, tokenizer_file, w
 
 JOIN, GIVEN = "join.json", "given"
 INIT_FROM, EVAL_TASKS = "init_from", "eval_tasks"
+# Both become paths: names of files, which leave no folder.
+GivenFile = Annotated[str, Field(pattern=rf"^({INIT_FROM}|{EVAL_TASKS})/[^/]*[^/.][^/]*$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Offer(Settings):
@@ -34,7 +38,7 @@ class Offer(Settings):
 
     run: RunConfig
     mixture: str
-    given: dict[str, str] = Field(default={})
+    given: dict[GivenFile, Digest] = Field(default={})
 
 
 @contextmanager

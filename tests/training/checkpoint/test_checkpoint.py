@@ -86,7 +86,7 @@ def test_a_setting_that_a_checkpoint_does_not_name_had_its_default(run_small, ma
     train(make_run(tmp_path / "same", resume_from=older))
     later = (run_small.out / METRICS).read_text().splitlines()[20:]
     assert (tmp_path / "same" / METRICS).read_text().splitlines() == later
-    with pytest.raises(ValueError, match="training.embedding_rate: checkpoint null, this run 3.0"):
+    with pytest.raises(ValueError, match="training.embedding_rate: checkpoint 1.0, this run 3.0"):
         train(make_run(tmp_path / "other", resume_from=older, training={"embedding_rate": 3.0}))
 
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
@@ -71,3 +72,12 @@ def test_a_file_that_is_not_what_was_given_is_refused(run, tmp_path):
             files.write_bytes(f"{folder}/given/{run.init_digests[DIGESTED]}", b"x")
             joining.accepted(folder, Path, tmp_path / "node-1")
     assert not files.exists(f"{folder}/join.json") and files.exists(f"{folder}/given")
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"), [("init_from/../../out", "a" * 32), ("other/x", "a" * 32), ("init_from/..", "a" * 32),
+                         ("init_from/x", "../x"), ("init_from/x", "")],
+)  # fmt: skip
+def test_names_that_would_leave_their_folder_are_refused(run, name, digest):
+    with pytest.raises(ValidationError, match="given"):
+        joining.Offer(run=run, mixture="mixture-1", given={name: digest})
