@@ -122,7 +122,7 @@ def traffic(work: Work, layout: Layout, micro_batch: int, micro_batches: int, re
 
 def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) -> list[Choice]:
     """The layouts that fit so many devices, each with the recomputation and the largest micro-batch with which a step
-    is shortest; the shortest step first, of equal ones that with least memory.
+    is shortest, of equal ones the least recomputation; the shortest step first, then that with least memory.
 
     `tensor`, `pipeline`: the most of each, for engines that have them; our own loop has neither. Raises ValueError
     where nothing fits, with what would be least.
@@ -132,7 +132,9 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
     for layout in layouts(work.model, devices, tensor, pipeline):
         tried = [choice(work, devices, layout, recompute) for recompute in RECOMPUTE]
         if fitting := [one for one in tried if one.memory.total <= devices.usable]:
-            found.append(min(fitting, key=lambda one: (one.seconds, one.computing, one.memory.total)))
+            found.append(
+                min(fitting, key=lambda one: (one.seconds, one.computing))
+            )  # of equal ones the least recomputation
         smallest = min(tried, key=lambda one: one.memory.total)
         if least is None or smallest.memory.total < least.memory.total:
             least = smallest
