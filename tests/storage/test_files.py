@@ -148,3 +148,14 @@ def test_files_of_an_object_store_are_recorded_before_they_are_sent(s3):
     with files.recording("s3://crawl/stage") as written:
         files.write_bytes("s3://crawl/stage/a.bin", b"abc")
     assert written == {"a.bin": {"bytes": 3, "content": files.digest(b"abc")}}
+
+
+def test_a_file_of_a_store_is_read_by_one_request(s3):
+    """An empty one, too, of which a range would be refused; one that is not there is said to be not there."""
+    for name, content in (("empty", b""), ("small", b"one" * 9)):
+        files.write_bytes(f"s3://crawl/{name}", content)
+        s3.requests.clear()
+        assert files.read_bytes(f"s3://crawl/{name}") == content
+        assert [(method, path) for method, path, _ in s3.requests] == [("GET", f"/crawl/{name}")]
+    with pytest.raises(FileNotFoundError):
+        files.read_bytes("s3://crawl/none")
