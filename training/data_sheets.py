@@ -34,6 +34,11 @@ DATA_SHEETS = {
 }
 
 
+# Share of the data sheet's rate that training reaches: of dense models of 100 million parameters and more, compiled, on
+# an H100, .40 to .55, as docs/training.md measured.
+MFU = 0.4
+
+
 def data_sheet(device_name: str) -> DataSheet | None:
     """That of a device; None for one not listed. The case of letters does not count."""
     given = device_name.lower()
@@ -44,3 +49,17 @@ def data_sheet_flops(device_name: str) -> float | None:
     """Floating-point operations a second that a device's data sheet promises in bf16; None for one not listed."""
     sheet = data_sheet(device_name)
     return None if sheet is None else sheet.flops
+
+
+def asked_sheet(name: str, mfu: float) -> DataSheet:
+    """The data sheet of a device that the options `--device` and `--mfu` name, which need not be here.
+
+    Raises ValueError for a name that no data sheet is known of, and for an MFU that is no share.
+    """
+    sheet = data_sheet(name)
+    if sheet is None:
+        known = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
+        raise ValueError(f"--device {name}: no data sheet is known of it; give one of {known}")
+    if not 0 < mfu <= 1:
+        raise ValueError(f"--mfu {mfu:g} is no share of the data sheet's rate; give one above 0 and at most 1, as 0.4")
+    return sheet

@@ -18,11 +18,10 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, gpus
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.code_version import releases
-from gristmill.training.data_sheets import DATA_SHEETS, data_sheet_flops
+from gristmill.training.data_sheets import MFU, asked_sheet
 from gristmill.training.rate_request import MeasuredRate, RateRequest
 from gristmill.training.run.launch import environment_of
 
-MFU = 0.4  # of dense models of 100 million parameters and more, as docs/training.md measured on an H100: .40 to .55
 # Of a run of the proxy `small`: its start, evaluation and end. A larger one has more to evaluate.
 START_SECONDS = 2.0
 
@@ -68,12 +67,7 @@ def run_flops(proxy: ProxyConfig, tokens: int) -> float:
 def named(proxy: ProxyConfig, name: str, devices: int = 1, mfu: float = MFU, price: float = 0.0) -> Device:
     """Devices that this machine does not have. Raises ValueError for a name that no data sheet is known of, for an MFU
     that is no share, and for fewer devices than a run has processes."""
-    peak = data_sheet_flops(name)
-    if peak is None:
-        known = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
-        raise ValueError(f"--device {name}: no data sheet is known of it; give one of {known}")
-    if not 0 < mfu <= 1:
-        raise ValueError(f"--mfu {mfu:g} is no share of the data sheet's rate; give one above 0 and at most 1, as 0.4")
+    peak = asked_sheet(name, mfu).flops
     if devices < proxy.processes:
         raise ValueError(
             f"--devices {devices}: a run of the proxy {proxy.name} has {proxy.processes} processes, with a device "

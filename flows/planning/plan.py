@@ -26,9 +26,8 @@ from gristmill.flows.scaling.law import ScalingLaw
 from gristmill.flows.scaling.optimum import TokenCost
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.data_sheets import DATA_SHEETS, data_sheet
+from gristmill.training.data_sheets import MFU, asked_sheet
 
-MFU = 0.4  # of dense models of 100 million parameters and more, compiled, on an H100: .40 to .55
 NETWORK = 400.0  # Gbit/s of a device to other machines: one adapter of NDR InfiniBand each, as in NVIDIA's DGX H100
 
 
@@ -197,12 +196,7 @@ def plan(
 
 
 def _devices(name: str, count: int, machine: int, network: float, mfu: float, memory: float | None) -> Devices:
-    sheet = data_sheet(name)
-    if sheet is None:
-        known = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
-        raise ValueError(f"--device {name}: no data sheet is known of it; give one of {known}")
-    if not 0 < mfu <= 1:
-        raise ValueError(f"--mfu {mfu:g} is no share of the data sheet's rate; give one above 0 and at most 1, as 0.4")
+    sheet = asked_sheet(name, mfu)
     for what, value in (("--devices", count), ("--machine-devices", machine), ("--network", network)):
         if value <= 0:
             raise ValueError(f"{what} {value:g} is not above 0; correct it")
