@@ -16,6 +16,7 @@ from gristmill.flows.planning.laws import (
 )
 from gristmill.flows.planning.layouts import Choice, Devices, Work, choices
 from gristmill.flows.planning.memory import counts
+from gristmill.flows.planning.ramp import Ramp, ramp
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.given_files import check_tokenizer_file
 from gristmill.flows.recipe.recipe import Recipe, load
@@ -64,7 +65,8 @@ class Bill:
 class TrainingPlan:
     """`tokens`: that training learns from; `flops`: of the whole training, by the model's own count; `compute_6nd`: 6 N
     D; `splits`: the best parameters and tokens of as much compute, by law; `choices`: layouts that fit, the fastest
-    first; `remarks`: what could not be known, and why."""
+    first; `ramp`: larger batches that the noise of the finished run allows, None without such a run; `remarks`: what
+    could not be known, and why."""
 
     recipe: str
     vocab_size: int
@@ -80,6 +82,7 @@ class TrainingPlan:
     choices: tuple[Choice, ...]
     checkpoints: Checkpoints
     bill: Bill
+    ramp: Ramp | None = None
     remarks: tuple[str, ...] = ()
 
     @property
@@ -191,6 +194,7 @@ def plan(
         choices=tuple(found),
         checkpoints=saved,
         bill=Bill(hours, hours * devices, hours * devices * price, crawl),
+        ramp=None if report is None else ramp(report.metrics, recipe.training, recipe.model.seq_len),
         remarks=tuple(remarks),
     )
 

@@ -45,6 +45,17 @@ def lines(made: TrainingPlan) -> Iterator[str]:
     )
     money = f", {made.bill.price:,.2f}" if made.price else ""
     yield f"training: {made.bill.hours:,.1f} hours, {made.bill.device_hours:,.1f} device hours{money}"
+    if (ramp := made.ramp) is not None:
+        yield (
+            f"the finished run's gradient noise scale was {ramp.first:,.1f} sequences after the warm-up, {ramp.last:,.1f} "
+            f"at its end; "
+            + (
+                f"batch_ramp: {ramp.setting} keeps batches at most a quarter of it, and reads the same tokens in "
+                f"steps: {ramp.steps:,}, not {ramp.fixed_steps:,}"
+                if ramp.stages
+                else "twice its batch would be more than a quarter of that, so no batch_ramp"
+            )
+        )
     if (crawl := made.bill.corpus) is not None:
         paid = f", {crawl.computing + crawl.requesting:,.2f}, {crawl.storing:,.2f} a month" if crawl.computing else ""
         yield (

@@ -1,6 +1,7 @@
 """The plan of a recipe by the command: sentences, JSON, page, and what is written into the recipe's file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -8,6 +9,8 @@ from typer.testing import CliRunner
 
 import gristmill
 from gristmill.flows.cli import app
+from gristmill.flows.planning import sentences
+from gristmill.flows.planning.ramp import Ramp
 
 RECIPE = """# kept
 name: small
@@ -65,6 +68,20 @@ def test_the_best_layout_is_written_and_comments_stay(recipe):
     assert all(comment in text for comment in ("# kept", "# tiny", "# of 4,096 tokens"))
     assert "wrote into" in said
     assert "micro_batch: 32" in said  # all of a rank's rows at once
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        (((704, 2), (1984, 4)), "batch_ramp: [{tokens: 704, times: 2}, {tokens: 1984, times: 4}] keeps batches at most"),
+        ((), "so no batch_ramp"),
+    ],
+)
+def test_the_noise_of_a_finished_run_gives_a_ramp(recipe, stages, said):
+    made = replace(gristmill.plan(str(recipe), "h100", 2), ramp=Ramp(stages, 29, 60, 20.0, 70.0))
+    text = "\n".join(sentences.lines(made))
+    assert said in text
+    assert "20.0 sequences after the warm-up, 70.0 at its end" in text
 
 
 @pytest.mark.parametrize(
