@@ -63,9 +63,7 @@ def test_a_ramp_by_noise_saves_three_steps_of_ten_at_the_same_loss(many, tmp_pat
     stages = [{"tokens": tokens, "times": times} for tokens, times in found.stages]
     _, ramped = trained("ramp", steps=found.steps, batch_ramp=stages)
     fixed, loss = lines[-1]["heldout/loss"], ramped[-1]["heldout/loss"]
-    print(
-        f"{found.setting}: {found.steps} steps of {found.fixed_steps}, held-out loss {loss:.4f}, fixed batch {fixed:.4f}"
-    )
+    print(f"{found.setting}: {found.steps} steps of {found.fixed_steps}, loss {loss:.4f}, fixed batch {fixed:.4f}")
     assert ramped[-1]["train/tokens"] >= lines[-1]["train/tokens"]
     assert found.steps <= 0.7 * found.fixed_steps
     assert loss <= fixed + 0.01
