@@ -37,8 +37,8 @@ from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
-from gristmill.flows.stages.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease

@@ -47,8 +47,8 @@ def lines(made: TrainingPlan) -> Iterator[str]:
     yield f"training: {made.bill.hours:,.1f} hours, {made.bill.device_hours:,.1f} device hours{money}"
     if (ramp := made.ramp) is not None:
         yield (
-            f"the finished run's gradient noise scale was {ramp.first:,.1f} sequences after the warm-up, {ramp.last:,.1f} "
-            f"at its end; "
+            f"the finished run's gradient noise scale was {ramp.first:,.1f} sequences after the warm-up, "
+            f"{ramp.last:,.1f} at its end; "
             + (
                 f"batch_ramp: {ramp.setting} keeps batches at most a quarter of it, and reads the same tokens in "
                 f"steps: {ramp.steps:,}, not {ramp.fixed_steps:,}"

@@ -152,6 +152,8 @@ class Recipe(Settings):
                     if name not in (*known, "language"):  # which has its own sentence
                         there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
                         yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
+            if step.step == "semantic_dedup" and "embedding" not in steps[:at]:
+                yield ("steps", at), "`semantic_dedup` compares the vectors of the step `embedding`: put that before it"
             best = getattr(step, "best", None)
             if best is not None and best not in known:
                 there = did_you_mean(best, known) or f"give one of {', '.join(known) or 'none'}"

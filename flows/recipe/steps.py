@@ -16,6 +16,7 @@ from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
+from gristmill.tasks.dedup.semantic.settings import SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
@@ -68,19 +69,20 @@ TABLE = (
     TableRow(BadWords),
     TableRow(Topic),
     TableRow(Pii),
-    TableRow(ContentDedup, "gristmill.flows.stages.exact_duplicates:by_content"),
-    TableRow(UrlDedup, "gristmill.flows.stages.exact_duplicates:by_url"),
-    TableRow(LineDedup, "gristmill.flows.stages.exact_duplicates:cut_repeated"),
-    TableRow(ParagraphDedup, "gristmill.flows.stages.exact_duplicates:cut_repeated"),
-    TableRow(SentenceDedup, "gristmill.flows.stages.exact_duplicates:cut_repeated"),
-    TableRow(SubstringDedup, "gristmill.flows.stages.exact_duplicates:substring_dedup"),
-    TableRow(MinHash, "gristmill.flows.stages.near_duplicates:minhash"),
+    TableRow(ContentDedup, "gristmill.flows.stages.dedup.exact_duplicates:by_content"),
+    TableRow(UrlDedup, "gristmill.flows.stages.dedup.exact_duplicates:by_url"),
+    TableRow(LineDedup, "gristmill.flows.stages.dedup.exact_duplicates:cut_repeated"),
+    TableRow(ParagraphDedup, "gristmill.flows.stages.dedup.exact_duplicates:cut_repeated"),
+    TableRow(SentenceDedup, "gristmill.flows.stages.dedup.exact_duplicates:cut_repeated"),
+    TableRow(SubstringDedup, "gristmill.flows.stages.dedup.exact_duplicates:substring_dedup"),
+    TableRow(MinHash, "gristmill.flows.stages.dedup.near_duplicates:minhash"),
     TableRow(Decontamination, "gristmill.flows.stages.removal:decontamination"),
     TableRow(Perplexity, "gristmill.flows.stages.learned_filters:perplexity"),
     TableRow(Quality, _LEARNED),
     TableRow(Toxicity, _LEARNED),
     TableRow(AdultContent, _LEARNED),
     TableRow(Embedding, "gristmill.flows.stages.embedding:embedding"),
+    TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_dedup"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}

@@ -193,7 +193,7 @@ class _Crawl:
 def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
     steps, costs, factor = stage.step_counts, stage.costs, crawl.factor
     left = sum(cost.bytes for cost in (costs or {}).values())
-    growing = sum(cost.bytes for cost in (costs or {}).values() if cost.grows == "documents")
+    growing = sum(cost.bytes for cost in (costs or {}).values() if cost.grows != "constant")
     grown = factor if not left else 1 + (factor - 1) * growing / left
     return StageCapacity(
         stage.name,
@@ -205,13 +205,14 @@ def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
 
 
 def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapacity:
-    factor = crawl.factor if cost.grows == "documents" else 1.0
+    factor = {"documents": crawl.factor, "documents^1.5": crawl.factor**1.5, "constant": 1.0}[cost.grows]
     jobs = cost.jobs
-    if cost.grows == "documents" and not cost.once:
+    if cost.grows != "constant" and not cost.once:
         # partitions of a small run hold little: a crawl has never more of them than shards
-        divided = min(round(cost.jobs * factor), max(cost.jobs, crawl.shards))
+        divided = min(round(cost.jobs * crawl.factor), max(cost.jobs, crawl.shards))
         jobs = crawl.shards if cost.jobs == crawl.had else divided
-    memory = None if cost.memory is None else WORKER + round(cost.memory * (factor if cost.once else 1.0))
+    held = crawl.factor if cost.once and cost.grows != "constant" else 1.0
+    memory = None if cost.memory is None else WORKER + round(cost.memory * held)
     machines, fitting = crawl.machines, crawl.machines.cores
     if machines.memory is not None and memory:
         fitting = min(machines.cores, machines.memory // memory)
@@ -219,5 +220,5 @@ def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapac
     seconds = cost.cpu_seconds * factor
     hours = (seconds if cost.once else max(seconds / workers, cost.longest)) / 3600
     files = (cost.reads * REQUESTS_A_READ + cost.writes) / max(cost.jobs, 1)
-    requests = round(files * (factor if cost.once else jobs))
+    requests = round(files * (held if cost.once else jobs))
     return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, cost.once, memory, workers, requests)

@@ -10,9 +10,10 @@ import psutil
 
 from gristmill.storage import files
 
-Grows = Literal["documents", "constant"]
-"""How CPU time, jobs and files of a phase grow: with the documents of the corpus, or not at all, as what is made of a
-sample. The memory of a job stays the same where a phase has many jobs, and grows with what a phase does in one."""
+Grows = Literal["documents", "documents^1.5", "constant"]
+"""How CPU time, jobs and files of a phase grow: with the documents of the corpus, the time with these times their root,
+or not at all, as what is made of a sample. The memory of a job stays the same where a phase has many jobs, and grows
+with what a phase does in one."""
 
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 

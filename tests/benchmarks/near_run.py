@@ -16,7 +16,7 @@ import psutil
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.near_duplicates import minhash
+from gristmill.flows.stages.dedup.near_duplicates import minhash
 from gristmill.storage import layout, parquet, shards
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.dedup.near.settings import MinHash

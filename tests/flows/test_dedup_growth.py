@@ -12,8 +12,8 @@ import pytest
 
 from gristmill.flows.stages import exact_duplicates, near_duplicates
 from gristmill.flows.stages.corpus import CorpusPlaces
-from gristmill.flows.stages.earlier_crawls import EarlierCrawl
-from gristmill.flows.stages.near_duplicates import Deciding, Matching, NearPlaces, Signing
+from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl
+from gristmill.flows.stages.dedup.near_duplicates import Deciding, Matching, NearPlaces, Signing
 from gristmill.storage import checked_parquet
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup

@@ -3,7 +3,7 @@
 import pytest
 
 from gristmill.flows.reports.dropped import edits
-from gristmill.flows.stages.exact_duplicates import substring_dedup
+from gristmill.flows.stages.dedup.exact_duplicates import substring_dedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.engine.verify import verify
 from tests.corpora import Texts, context, ledger, read

@@ -18,7 +18,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import marking, templates
 from gristmill.flows.reports.near_duplicates import plots
-from gristmill.flows.stages.earlier_crawls import crawl_of, earlier_crawls
+from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.tokens import token_shards

@@ -8,7 +8,7 @@ from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.decisions.copies import met, seldom_met
 from gristmill.flows.decisions.plan import arms
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.near_duplicates import pairs_of_copies
+from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
 from tests.corpora import Texts, context, fresh
 from tests.flows.decisions.test_decision_runs import stage
 
@@ -50,7 +50,7 @@ def test_recipes_that_keep_duplicates_and_seldom_meet_them_are_named():
 
 
 def test_the_pairs_are_those_of_the_clusters(tmp_path):
-    from gristmill.flows.stages.near_duplicates import minhash
+    from gristmill.flows.stages.dedup.near_duplicates import minhash
     from gristmill.tasks.dedup.near.settings import MinHash
 
     rng = np.random.default_rng(1)

@@ -14,7 +14,7 @@ from lxml import etree, html
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import near_duplicates
-from gristmill.flows.stages.near_duplicates import minhash
+from gristmill.flows.stages.dedup.near_duplicates import minhash
 from gristmill.storage import parquet
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.engine.make import NotFinishedError

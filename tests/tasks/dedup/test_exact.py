@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gristmill.flows.stages.exact_duplicates import by_content, by_url
+from gristmill.flows.stages.dedup.exact_duplicates import by_content, by_url
 from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.storage import layout, parquet, sorted_files
 from gristmill.tasks.dedup import order_work as order

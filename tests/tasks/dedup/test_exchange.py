@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.flows.stages.exchange import collected, merged
+from gristmill.flows.stages.dedup.exchange import collected, merged
 from gristmill.storage import checked_parquet, sorted_files
 from gristmill.tasks.dedup import exchange, merging
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, fan_ins, partitions_of

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.stages.corpus import CorpusPlaces
-from gristmill.flows.stages.exact_duplicates import PassagesRecord, _cut
+from gristmill.flows.stages.dedup.exact_duplicates import PassagesRecord, _cut
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.stages.corpus import CorpusPlaces
-from gristmill.flows.stages.exact_duplicates import _find
+from gristmill.flows.stages.dedup.exact_duplicates import _find
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup import exchange, substring_cuts

@@ -10,7 +10,7 @@ near_duplicates   gather     every shard, of earlier crawls those that have cand
 pairs_of_copies   count      every shard; where a decision asks
 
 Where there are many shards or partitions, files are merged between sign and match, gather and verify, verify and
-verdicts (`gristmill.flows.stages.exchange`).
+verdicts (`gristmill.flows.stages.dedup.exchange`).
 """
 
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules, pinned
-from gristmill.flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
-from gristmill.flows.stages.exchange import collected, merged, merged_away, remove_merged
+from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl, earlier_crawls
+from gristmill.flows.stages.dedup.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, partitions_of, unless_merged
 from gristmill.tasks.dedup.near.components import MEMBER_BYTES, choose_partition, gather_members

@@ -11,7 +11,7 @@ from pydantic import SerializeAsAny
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries
-from gristmill.flows.stages.exchange import collected, merged, merged_away, remove_merged
+from gristmill.flows.stages.dedup.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup import exact_work, passages, passages_work, substring_cuts, substrings_work
 from gristmill.tasks.dedup.exact import DOCUMENT_BYTES, Exact, UrlDedup

@@ -1,0 +1,1 @@
+"""Stages of deduplication, and the exchange between their phases."""

@@ -1,0 +1,115 @@
+"""Semantic duplicates: the stage of the step `semantic_dedup`, over the vectors that the step `embedding` has stored.
+
+semantic_duplicates   draw       every shard
+                      centroids  once
+                      assign     every shard
+                      choose     every range of clusters
+                      verdicts   every range of shards
+                      split      every shard
+
+Where there are many shards or ranges, files are merged between assign and choose, choose and verdicts
+(`gristmill.flows.stages.dedup.exchange`).
+"""
+
+from dataclasses import dataclass
+
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.dedup.exchange import collected, merged, remove_merged
+from gristmill.storage import files, layout
+from gristmill.tasks.dedup.exchange import KeyRanges, partitions_of, unless_merged
+from gristmill.tasks.dedup.semantic import semantic_work as work
+from gristmill.tasks.dedup.semantic.clusters import SAMPLED, clusters_of
+from gristmill.tasks.dedup.semantic.settings import SemanticDedup
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.phases import Each, PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.models.embedding.embedding import Embedding
+
+
+class Record(Settings):
+    """`reference`: sources without vectors; `documents`: those that arrive."""
+
+    settings: SemanticDedup
+    reference: tuple[str, ...]
+    documents: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """`vectors`: the folder of the parts with vectors."""
+
+    corpus: CorpusPlaces
+    vectors: str
+
+
+def semantic_dedup(context: RunContext, recipe: Recipe, corpus: Corpus, step: SemanticDedup) -> Corpus:
+    """The corpus without documents whose vector is near to that of one that is kept."""
+    before = recipe.steps[: recipe.steps.index(step)]
+    embedding = next(each for each in reversed(before) if isinstance(each, Embedding))
+    vectors = next(stage for stage in reversed(corpus.stages) if stage.name == "embedding_vectors")
+    spec = StageSpec(
+        "semantic_duplicates",
+        _deduplicate,
+        Record(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
+        corpus.inputs(vectors, signals=step.best is not None),
+        Places(corpus.places, vectors.folder),
+    )
+    return corpus.then(context.build(spec))
+
+
+def _deduplicate(phases: PhaseRunner, record: Record, places: Places) -> dict:
+    """Keep one document of each group of near vectors."""
+    corpus, settings, n_shards = places.corpus, record.settings, len(places.corpus.sources)
+    compared = corpus.shards(without=record.reference)  # whose files are numbered without gaps
+    numbers, signals, jobs = range(len(compared)), settings.best is not None, corpus.source_numbers()
+
+    def found(number: int) -> dict:
+        shard = compared[number]
+        return {"vectors": layout.part(places.vectors, shard), "kept": corpus.kept[shard]}
+
+    def placed(number: int) -> dict:
+        shard = compared[number]
+        read = corpus.signals[shard] if signals else ()
+        own = {"shard": shard, "documents": corpus.documents[shard], "signals": read, "source": jobs[shard]}
+        return found(number) | own
+
+    clusters = settings.clusters or clusters_of(record.documents)
+    share = min(1.0, SAMPLED * clusters / record.documents)
+    drawn = phases.map("draw", work.draw_shard, Each(numbers, found), temporary=True, common={"share": share})
+    with_vector = sum(counts["documents"] for counts in drawn.values())
+    dimension = max((counts["dimension"] for counts in drawn.values()), default=1)
+    written = work.sample_files(phases.folder, len(compared))
+    sample = merged(phases, "sample", written, KeyRanges(1))
+    given = {"sample": sample, "clusters": clusters}
+    clusters = phases.once("centroids", work.find_centroids, given, grows="documents^1.5")["clusters"]
+    remove_merged(sample, written)
+    files.remove(written.folder)
+
+    ranges = KeyRanges(min(clusters, partitions_of(with_vector, work.vector_bytes(dimension))), clusters)
+    assigning = {"settings": settings, "ranges": unless_merged(len(compared), ranges)}
+    phases.map(
+        "assign", work.assign_shard, Each(numbers, placed), temporary=True, common=assigning, grows="documents^1.5"
+    )
+    written = work.vectors_files(phases.folder, len(compared))
+    vectors = merged(phases, "vectors", written, ranges)
+    shards = KeyRanges(min(n_shards, partitions_of(with_vector, work.DROPPED_BYTES)), n_shards)
+    among = {"settings": settings, "ranges": ranges, "vectors": vectors}
+    among |= {"shards": unless_merged(ranges.ranges, shards)}
+    chosen = phases.map(
+        "choose", work.choose, dict.fromkeys(range(ranges.ranges), {}), common=among, grows="documents^1.5"
+    )
+    remove_merged(vectors, written)
+    files.remove(written.folder)
+
+    dropped = work.dropped_files(phases.folder, ranges.ranges)
+    verdicts = collected(phases, "verdicts", dropped, shards, "shard")
+    kept = Each(corpus.shards(), lambda shard: {"kept": corpus.kept[shard]})
+    phases.map("split", work.split_shard, kept, common={"verdicts": verdicts})
+    files.remove(verdicts.folder)
+    return {
+        "vectors": with_vector,
+        "clusters": clusters,
+        "largest_cluster": max((counts["largest"] for counts in chosen.values()), default=0),
+    }

@@ -1,0 +1,167 @@
+"""Semantic duplicates (`gristmill.tasks.dedup.semantic.settings`) as phases over the shards of a corpus:
+
+    sample/00000.parquet          hash, vector: the documents that centroids are learned from
+    centroids.parquet             vector
+    vectors/00000.parquet         by `cluster`: cluster, vector, id, order_0, ..., shard: a row for each document
+    dropped/00000.parquet         by `shard`: shard, id, representative, cosine: those of a range of clusters
+    part-00000.parquet, ledger/   the kept documents of a shard, and for which one the others are gone
+
+Which documents are drawn follows from their ids, and which of two is kept from the keep order: so neither shards nor
+workers decide anything. Vectors are rounded to 16 bits (`clusters`). A phase holds the vectors of a shard, or the
+sample, or a range of clusters.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage.schema import SELECTION
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup import order_work as order
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
+from gristmill.tasks.dedup.semantic.clusters import centroids, duplicates, nearest, rounded
+from gristmill.tasks.dedup.semantic.settings import SemanticDedup
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.models.embedding.vectors import vectors_of
+
+# What a shard's range holds for a document that is dropped.
+DROPPED_BYTES = 300
+
+
+def vector_bytes(dimension: int) -> int:
+    """What a job holds for a document of its clusters: its vector in 16 and in 32 bits, twice, and its row."""
+    return 12 * dimension + 200
+
+
+def draw_shard(folder: str, number: int, vectors: str, kept: str, share: float) -> dict:
+    """Write the vectors of about this share of the shard's documents. `vectors`: the part with them.
+
+    Returns `documents` with a vector, and their `dimension`.
+    """
+    ids, found = _vectors(vectors, kept)
+    hashes = np.fromiter((xxhash.xxh3_64_intdigest(each.encode()) for each in ids.to_pylist()), np.uint64, len(ids))
+    drawn = hashes < share * 2.0**64 if share < 1 else np.ones(len(ids), bool)
+    rows = pa.table({"hash": hashes[drawn], "vector": _column(found[drawn])})
+    exchange.write(sample_files(folder, number + 1).path(number), rows, "hash", None)
+    return {"documents": len(ids), "dimension": found.shape[1]}
+
+
+def find_centroids(folder: str, _: int, sample: SortedFiles, clusters: int) -> dict:
+    """Write the centroids of the sample. Holds it in 16 bits, and the products of 1,024 documents with all of them."""
+    rows = pa.concat_tables(sample.each(0, 1 << 64))
+    rows = rows.take(pc.sort_indices(rows["hash"]))
+    centres = centroids(vectors_of(rows), clusters)
+    parquet.write_table(centroids_path(folder), pa.table({"vector": _column(centres)}))
+    return {"clusters": max(1, len(centres))}
+
+
+def assign_shard(
+    folder: str,
+    number: int,
+    shard: int,
+    vectors: str,
+    documents: str,
+    kept: str,
+    signals: tuple[str, ...],
+    source: int,
+    settings: SemanticDedup,
+    ranges: KeyRanges | None,
+) -> dict:
+    """Write the documents of a shard by their clusters. `signals`: its parts with the signal `best`; `source`: the
+    number of its source; `ranges`: see `exchange.write`."""
+    ids, found = _vectors(vectors, kept)
+    ordered = gather((*signals, documents), kept, order.columns(settings))
+    ordered = ordered.take(pc.index_in(ids, ordered["id"].combine_chunks()))
+    ordered = order.keyed(ordered, source, settings)
+    centres = vectors_of(parquet.read_table(centroids_path(folder)))
+    columns = {"cluster": nearest(found, centres), "vector": _column(found), "id": ids}
+    columns |= {name: ordered[name] for name in order.order_names(settings)}
+    columns["shard"] = np.full(len(ids), shard, np.int64)
+    exchange.write(vectors_files(folder, number + 1).path(number), pa.table(columns), "cluster", ranges)
+    return {"rows": len(ids)}
+
+
+def choose(
+    folder: str,
+    partition: int,
+    ranges: KeyRanges,
+    vectors: SortedFiles,
+    shards: KeyRanges | None,
+    settings: SemanticDedup,
+) -> dict:
+    """Which documents of a range of clusters are dropped, and for which other. `shards`: the ranges by which the file
+    is read, see `exchange.write`.
+
+    Returns counts: documents dropped, and those of the largest cluster, whose vectors are held.
+    """
+    rows = pa.concat_tables(vectors.each(*ranges.bounds(partition)))
+    rank = np.empty(len(rows), np.int64)
+    rank[order.ranking(rows, settings)] = np.arange(len(rows))
+    rows = rows.take(np.lexsort((rank, rows["cluster"].to_numpy())))
+    cluster, found = rows["cluster"].to_numpy(), vectors_of(rows)
+    begins = np.flatnonzero(np.append(True, cluster[1:] != cluster[:-1])[: len(cluster)])
+    ends = np.append(begins[1:], len(cluster))
+    of, cosine = np.full(len(rows), -1), np.zeros(len(rows))
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        first, cosine[begin:end] = duplicates(found[begin:end], settings.similarity)
+        of[begin:end] = np.where(first < 0, -1, begin + first)
+    gone = of >= 0
+    dropped = pa.table(
+        {
+            "shard": rows["shard"].filter(gone),
+            "id": rows["id"].filter(gone),
+            "representative": rows["id"].take(of[gone]),
+            "cosine": cosine[gone],
+        }
+    )
+    exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
+    return {"dropped": len(dropped), "largest": int((ends - begins).max(initial=0))}
+
+
+def split_shard(folder: str, shard: int, kept: str, verdicts: CollectedShards) -> dict:
+    """Write the kept documents of a shard; the ledger names each dropped one's kept one, and their cosine."""
+    arriving = parquet.read_table(kept, SELECTION.names)
+    dropped = verdicts.read(shard)
+    dropped = dropped.take(pc.sort_indices(pc.index_in(dropped["id"], arriving["id"].combine_chunks())))
+    losses = ledger.from_columns(
+        {
+            "id": dropped["id"],
+            "step": pa.repeat("semantic_dedup", len(dropped)),
+            "rule": pa.repeat("semantic", len(dropped)),
+            "detail": pa.array([f"cosine {cosine:.4f}" for cosine in dropped["cosine"].to_pylist()], pa.string()),
+            "representative": dropped["representative"],
+        }
+    )
+    return shards.write_selection(folder, shard, arriving, [("semantic_dedup", losses)])
+
+
+def sample_files(folder: str, shards: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "sample"), shards)
+
+
+def centroids_path(folder: str) -> str:
+    return files.join(folder, "centroids.parquet")
+
+
+def vectors_files(folder: str, shards: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "vectors"), shards)
+
+
+def dropped_files(folder: str, partitions: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "dropped"), partitions)
+
+
+def _vectors(vectors: str, kept: str) -> tuple[pa.Array, np.ndarray]:
+    """(ids, rounded vectors) of the documents of a selection that have a vector other than zero."""
+    table = parquet.read_table(vectors, ["id", "vector"])
+    left = parquet.read_table(kept, ["id"])["id"]
+    table = table.filter(pc.is_in(table["id"], left.combine_chunks()))
+    found = rounded(vectors_of(table))
+    compared = found.any(axis=1)
+    return table["id"].combine_chunks().filter(pa.array(compared)), found[compared]
+
+
+def _column(vectors: np.ndarray) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
