@@ -24,7 +24,7 @@ SCRIPT = f"""
 import sys
 from types import SimpleNamespace
 
-from gristmill.flows.stages import near_duplicates
+from gristmill.flows.stages.dedup import near_duplicates
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.near.settings import MinHash

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill.flows.stages import exact_duplicates, near_duplicates
 from gristmill.flows.stages.corpus import CorpusPlaces
+from gristmill.flows.stages.dedup import exact_duplicates, near_duplicates
 from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl
 from gristmill.flows.stages.dedup.near_duplicates import Deciding, Matching, NearPlaces, Signing
 from gristmill.storage import checked_parquet

@@ -12,7 +12,7 @@ import pytest
 
 from gristmill.flows import cli
 from gristmill.flows.reports import similar
-from gristmill.flows.stages import near_duplicates
+from gristmill.flows.stages.dedup import near_duplicates
 from gristmill.storage import checked_json, files, layout, parquet
 from gristmill.tasks.dedup.near.settings import MinHash
 from tests.corpora import Texts, context, plain_jaccard

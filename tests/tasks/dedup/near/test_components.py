@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from gristmill.flows.stages import near_duplicates
+from gristmill.flows.stages.dedup import near_duplicates
 from gristmill.storage import files, parquet
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.near import gather

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from gristmill.flows.stages import near_duplicates
+from gristmill.flows.stages.dedup import near_duplicates
 from gristmill.storage import layout, parquet, sorted_files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.schema import DOCUMENTS
