@@ -1,15 +1,12 @@
 """Keep order on columns: keys by which documents are sorted, and the order that they give."""
 
-from datetime import UTC, datetime, timedelta
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.documents.instants import instant
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _LAST = np.iinfo(np.int64).max
 _COLUMNS = {"newest": "date", "oldest": "date", "longest": "characters"}
 
@@ -53,22 +50,6 @@ def ranking(table: pa.Table, order: KeepOrder) -> np.ndarray:
     """The rows (int64) in keep order: by the columns that `keyed` added, then by `id`, compared as bytes."""
     keys = [(name, "ascending") for name in (*order_names(order), "id")]
     return pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
-
-
-def instant(date: str | None) -> int | None:
-    """Microseconds since 1970 of a date as archives have it; None for what is none.
-
-    ISO 8601 and its profile for WARC (W3C-DTF), which may stop after the year or the month; finer parts than given are
-    taken as the least, and a time without a zone as UTC.
-    """
-    given = (date or "").strip()
-    if given.isascii() and given[:4].isdigit() and len(given) in (4, 7):
-        given += "-01-01" if len(given) == 4 else "-01"
-    try:
-        moment = datetime.fromisoformat(given)
-    except ValueError:
-        return None
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MICROSECOND
 
 
 def _instants(dates: pa.ChunkedArray) -> pa.Array:

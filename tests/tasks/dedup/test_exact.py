@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from gristmill.flows.stages.dedup.exact_duplicates import by_content, by_url
 from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.storage import layout, parquet, sorted_files
-from gristmill.tasks.dedup import order_work as order
 from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
 from gristmill.tasks.dedup.exact_work import choose
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
+from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.characters import CODE_POINTS, lowercase
 from gristmill.tasks.kernels.words import words_only
@@ -200,7 +200,7 @@ def test_a_signal_that_is_missing_or_no_number_is_an_error(tmp_path):
 
 def test_dates_that_are_equal_are_one_moment():
     same = ["2024", "2024-01", "2024-01-01", "2024-01-01T00:00:00Z", "2024-01-01 01:00:00+01:00", "20240101"]
-    assert {order.instant(date) for date in same} == {1_704_067_200_000_000}
+    assert {instant(date) for date in same} == {1_704_067_200_000_000}
 
 
 URLS = {
