@@ -12,7 +12,7 @@ from gristmill.flows.stages.documents import documents
 from gristmill.flows.stages.evaluation.removal import without_evaluation
 from gristmill.flows.stages.evaluation.sets import named_texts
 from gristmill.flows.stages.removal import without_taken_down
-from gristmill.flows.stages.signals import decided, measured
+from gristmill.flows.stages.signals import decided, measured, measuring
 from gristmill.tasks.documents.step import DocumentStep
 from gristmill.tasks.models.filter import LearnedFilter
 
@@ -54,7 +54,7 @@ def curate(
         withheld = partial(without_evaluation, context, evaluation=named)
     groups = _groups(pinned(context, recipe.after))
     first = groups[0] if not extract_apart and groups and isinstance(groups[0][0], DocumentStep) else ()
-    corpus = documents(context, recipe, first)
+    corpus = documents(context, recipe, measuring(first))
     extracted = corpus
     yield Passed((), corpus, corpus)
     check_sources(corpus)

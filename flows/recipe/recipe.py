@@ -16,6 +16,8 @@ from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
+from gristmill.tasks.documents.where.syntax import DERIVED
+from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.reading.sources import Columns, Source
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
@@ -154,6 +156,8 @@ class Recipe(Settings):
                         yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             if step.step == "semantic_dedup" and "embedding" not in steps[:at]:
                 yield ("steps", at), "`semantic_dedup` compares the vectors of the step `embedding`: put that before it"
+            if isinstance(step, Where):
+                yield from self._of_expression(at, step, known)
             best = getattr(step, "best", None)
             if best is not None and best not in known:
                 there = did_you_mean(best, known) or f"give one of {', '.join(known) or 'none'}"
@@ -176,6 +180,20 @@ class Recipe(Settings):
                         "put the step that measures it into the recipe, or a source's column into its `columns`"
                     )
                     yield ("mixture",), f"groups documents by {name}, which no step measures; {hint}"
+
+    def _of_expression(self, at: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        if step.expression is None:
+            yield ("steps", at), '`where` has neither `keep` nor `drop`; give one, as `keep: "characters > 200"`'
+        own = [name for source in self.sources for name, _ in _columns(source).own]
+        there = [*signals, *own, *DOCUMENT_COLUMNS, *DERIVED]
+        if any(_columns(source).every for source in self.sources):
+            return  # the columns of its files are known when these are read
+        for name in step.columns:
+            if name not in there:
+                later = next((s.step for s in self.steps[at:] if name in [signal.name for signal in s.signals]), None)
+                hint = did_you_mean(name, there) or f"there are {', '.join(dict.fromkeys(there))}"
+                hint = f"the step `{later}` behind it measures that; put it before" if later else hint
+                yield ("steps", at, "drop" if step.keep is None else "keep"), f"there is no column {name} here; {hint}"
 
     def _of_own_columns(self, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         for at, source in enumerate(self.sources):

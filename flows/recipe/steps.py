@@ -20,6 +20,7 @@ from gristmill.tasks.dedup.semantic.settings import SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
+from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
@@ -69,6 +70,7 @@ TABLE = (
     TableRow(BadWords),
     TableRow(Topic),
     TableRow(Pii),
+    TableRow(Where),
     TableRow(ContentDedup, "gristmill.flows.stages.dedup.exact_duplicates:by_content"),
     TableRow(UrlDedup, "gristmill.flows.stages.dedup.exact_duplicates:by_url"),
     TableRow(LineDedup, "gristmill.flows.stages.dedup.exact_duplicates:cut_repeated"),

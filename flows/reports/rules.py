@@ -7,9 +7,9 @@ from typing import Any, Literal
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.own_steps import StepError
 from gristmill.flows.recipe.steps import BUILT_IN, document_steps, thresholds_of
-from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Member
+from gristmill.tasks.documents.step import Bound, Clause, DocumentStep, EditStep, Member
 
-Decision = Bound | Member
+Thresholded = Bound | Member
 End = Literal["low", "high", "allowed", "excluded"]
 
 
@@ -96,9 +96,11 @@ def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
         yield Row(None, signal.name, signal.unit, signal.source, signal.description)
 
 
-def _settings(step: DocumentStep, decisions: Sequence[Decision]) -> Mapping[tuple[str, End], str]:
+def _settings(step: DocumentStep, decisions: Sequence[Thresholded]) -> Mapping[tuple[str, End], str]:
     """Which setting gives each end of each rule: the one with whose value it changes."""
     found: dict[tuple[str, End], str] = {}
+    if not decisions:
+        return found
     for name in thresholds_of(step):
         changed = _decisions(step.model_copy(update={name: _another(getattr(step, name))}))
         for old, new in zip(decisions, changed, strict=True):
@@ -114,14 +116,14 @@ def _another(value: Any) -> Any:
     return (*value, "another") if isinstance(value, tuple) else value
 
 
-def _ends(decision: Decision) -> dict[End, Any]:
+def _ends(decision: Thresholded) -> dict[End, Any]:
     if isinstance(decision, Member):
         return {"allowed": decision.allowed, "excluded": decision.excluded}
     return {"low": decision.low, "high": decision.high}
 
 
-def _decisions(step: DocumentStep) -> Sequence[Decision]:
+def _decisions(step: DocumentStep) -> Sequence[Thresholded]:
     try:
-        return step.decisions()
+        return [each for each in step.decisions() if not isinstance(each, Clause)]  # an expression has no signal
     except AttributeError as error:
         raise StepError(f"the decisions of {step.step} read a setting that has no default ({error})") from error

@@ -27,8 +27,7 @@ from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.stages.corpus import NothingLeftError, pinned
 from gristmill.storage import counts, ledger, parquet
 from gristmill.storage.schema import LEDGER
-from gristmill.tasks.documents.decisions import Decisions, decide, wanted
-from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.decisions import Decisions, decide, gathered
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError
@@ -149,7 +148,7 @@ class Replay:
         """Decide anew on one shard. Holds the columns of it that the decisions read."""
         kept = self.passed.arriving.kept.part(number)
         if number in self.signals:
-            table = gather(self.signals[number], kept, wanted(self.decisions))
+            table = gathered(self.signals[number], kept, self.decisions)
             drops = decide(table, self.decisions)
         else:
             table = parquet.read_table(kept, ["id"])

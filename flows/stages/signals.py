@@ -12,7 +12,7 @@ from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, classes, librari
 from gristmill.storage import files
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.shards import decide_shard, edit_shard, measure_shard
-from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Member, Settings
+from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
@@ -26,8 +26,16 @@ class Record(Settings):
     classes: tuple[str, ...]
 
 
+def measuring(steps: tuple[DocumentStep, ...]) -> tuple[DocumentStep, ...]:
+    """Those that measure or edit: without the ones that decide by what others have measured."""
+    return tuple(step for step in steps if step.signals or isinstance(step, EditStep))
+
+
 def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
-    """The corpus with the signals of the steps, and with the texts that they leave, if one of them edits."""
+    """The corpus with the signals of the steps, and with the texts that they leave, if one of them edits; the same one
+    for steps that only decide."""
+    if not (steps := measuring(steps)):
+        return corpus
     edits = any(isinstance(step, EditStep) for step in steps)
     spec = StageSpec(
         "edited" if edits else "signals",
@@ -63,7 +71,7 @@ def _jobs(places: CorpusPlaces) -> Each:
 class RulesRecord(Settings):
     """(step, its rules in order) in the order of the steps."""
 
-    decisions: tuple[tuple[str, tuple[Bound | Member, ...]], ...]
+    decisions: tuple[tuple[str, tuple[Decision, ...]], ...]
 
 
 def decided(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:

@@ -7,22 +7,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import ledger
+from gristmill.storage import ledger, parquet
 from gristmill.storage.schema import LEDGER
-from gristmill.tasks.documents.step import Bound, Member
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
+from gristmill.tasks.documents.where.evaluate import truth
+from gristmill.tasks.documents.where.syntax import ExpressionError, columns, parsed, stored
 
-Decisions = Sequence[tuple[str, Sequence[Bound | Member]]]
+Decisions = Sequence[tuple[str, Sequence[Decision]]]
 
 LANGUAGE = "language"
+_SAID = 200  # characters of a value that the ledger has
 
 
-def wanted(decisions: Decisions) -> list[str]:
-    """The columns that `decide` reads, besides `id`: each once, in the order of the rules."""
+def wanted(decisions: Decisions, there: Sequence[str] = ()) -> list[str]:
+    """The columns that `decide` reads, besides `id`: each once, in the order of the rules. `there`: those that the
+    documents have, among which an expression may name one that else is derived from another."""
     rules = [rule for _, rules in decisions for rule in rules]
-    names = [rule.signal for rule in rules]
+    names: list[str] = []
+    for rule in rules:
+        read = columns(parsed(rule.expression)) if isinstance(rule, Clause) else [rule.signal]
+        names += [stored(name, there) for name in read] if isinstance(rule, Clause) else read
     if any(isinstance(rule, Bound) and rule.languages for rule in rules):
         names.append(LANGUAGE)
     return list(dict.fromkeys(names))
+
+
+def gathered(parts: tuple[str, ...], kept: str, decisions: Decisions) -> pa.Table:
+    """`id` and the columns that `decide` reads, of the documents of the selection `kept`; raises as `gather` does."""
+    there = [name for part in parts for name in parquet.columns(part)]
+    return gather(parts, kept, wanted(decisions, there))
 
 
 def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]]:
@@ -51,7 +65,7 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
     return decided
 
 
-def distances(signals: pa.Table, step: str, rules: Sequence[Bound | Member], certainty: str = "") -> np.ndarray:
+def distances(signals: pa.Table, step: str, rules: Sequence[Decision], certainty: str = "") -> np.ndarray:
     """How far each document is from the other side of a step's cut, float64 (n,): one that is kept from the nearest
     rule, one that is dropped from the farthest of those that it fails.
 
@@ -64,6 +78,8 @@ def distances(signals: pa.Table, step: str, rules: Sequence[Bound | Member], cer
         fails, _ = _judged(signals, step, rule)
         if isinstance(rule, Bound):
             far = _from_bound(signals, step, rule)
+        elif isinstance(rule, Clause):
+            far = np.full(len(signals), np.inf)
         else:
             far = _from_label(signals, step, rule, certainty)
         nearest = np.minimum(nearest, far)
@@ -89,11 +105,11 @@ def _from_label(signals: pa.Table, step: str, rule: Member, certainty: str) -> n
     return np.asarray(_column(signals, step, rule.rule, certainty), np.float64)
 
 
-def _judged(
-    signals: pa.Table, step: str, rule: Bound | Member
-) -> tuple[np.ndarray, Callable[[np.ndarray], dict[str, Any]]]:
+def _judged(signals: pa.Table, step: str, rule: Decision) -> tuple[np.ndarray, Callable[[np.ndarray], dict[str, Any]]]:
     """Which documents fail a rule, bool; and what gives the ledger's columns of some that do: the signal, and the end
     of the bound that it crossed."""
+    if isinstance(rule, Clause):
+        return _judged_by_clause(signals, step, rule)
     may_be_null = isinstance(rule, Bound) and rule.keeps_null
     column = _column(signals, step, rule.rule, rule.signal, may_be_null)
     if isinstance(rule, Member):
@@ -111,6 +127,35 @@ def _judged(
         return {"value": values[rows], "threshold": np.where(values[rows] < ends[0], *ends)}
 
     return (values < low) | (values > high), crossed
+
+
+def _judged_by_clause(
+    signals: pa.Table, step: str, rule: Clause
+) -> tuple[np.ndarray, Callable[[np.ndarray], dict[str, Any]]]:
+    tree = parsed(rule.expression)
+    try:
+        found = truth(tree, signals)
+    except ExpressionError as error:
+        raise LookupError(f"{step}: {error}") from error
+    fails = found.is_null() if rule.drops == "null" else pc.fill_null(pc.equal(found, rule.drops == "true"), False)
+    if rule.is_error and (count := pc.sum(fails).as_py()):
+        raise ValueError(
+            f"{step}: {rule.expression} is neither true nor false for {count} documents, as a column has no value; "
+            "write `nulls: keep` or `nulls: drop`, or coalesce(column, value)"
+        )
+    names = [stored(name, signals.column_names) for name in columns(tree)]
+
+    def values(rows: np.ndarray) -> dict[str, Any]:
+        columns = {name: signals[name].take(rows).to_pylist() for name in dict.fromkeys(names) if name != "text"}
+        said = [", ".join(map(_said, columns, row)) for row in zip(*columns.values(), strict=True)]
+        return {"detail": pa.array(said if columns else [None] * len(rows), pa.string())}
+
+    return np.asarray(fails), values
+
+
+def _said(name: str, value: Any) -> str:
+    text = "null" if value is None else f"{value}"
+    return f"{name} = {text if len(text) <= _SAID else f'{text[:_SAID]}...'}"
 
 
 def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple[float | np.ndarray, float | np.ndarray]:

@@ -7,14 +7,14 @@ from gristmill.storage import layout, parquet, shards
 from gristmill.storage.schema import LEDGER, SELECTION, carried
 from gristmill.tasks.documents import measure
 from gristmill.tasks.documents.batch import names
-from gristmill.tasks.documents.decisions import Decisions, decide, wanted
+from gristmill.tasks.documents.decisions import Decisions, decide, gathered
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.documents.step import DocumentStep
 
 
 def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, decisions: Decisions) -> dict:
     """Apply decisions to stored signals, which may lie in several parts; writes the ids that stay, and the ledger."""
-    table = gather(signals, kept, wanted(decisions))
+    table = gathered(signals, kept, decisions)
     arriving = parquet.read_table(kept, SELECTION.names)
     return shards.write_selection(folder, shard, arriving, decide(table, decisions))
 

@@ -110,6 +110,20 @@ class Member:
     excluded: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True)
+class Clause:
+    """A document is dropped if an expression (`gristmill.tasks.documents.where`) comes to `drops` on its columns.
+    `is_error`: such a document is an error instead."""
+
+    rule: str
+    expression: str
+    drops: Literal["true", "false", "null"]
+    is_error: bool = False
+
+
+Decision = Bound | Member | Clause
+
+
 def _describe_name(schema: dict[str, Any]) -> None:
     """The name of a step is written once, as a literal type: what it is for is said here, for forms of recipes."""
     schema["properties"]["step"]["description"] = "the name of the step"
@@ -186,7 +200,7 @@ class DocumentStep(Step):
         """The same step with every threshold at its default: all that a job which measures may read."""
         return type(self).model_validate({name: getattr(self, name) for name in self.signal_fields})
 
-    def decisions(self) -> Sequence[Bound | Member]:
+    def decisions(self) -> Sequence[Decision]:
         """In the order in which they are tried; the first that fails is the reason of the drop."""
         raise NotImplementedError(f"{type(self).__name__} has no method `decisions`")
 

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RulesRecord
 from gristmill.storage import parquet
-from gristmill.tasks.documents.decisions import decide, wanted
-from gristmill.tasks.documents.selection import gather
-from gristmill.tasks.documents.step import Bound, Member
+from gristmill.tasks.documents.decisions import decide, gathered
+from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
 from gristmill.tasks.engine.make import StageResult
 
 _DIGITS = np.uint64(42)  # of the 52 of a float64's mantissa, left out
@@ -29,7 +28,7 @@ _CHARACTERS = 100  # of such a value
 _LISTED = 6  # languages, and values, of a rule in words
 
 Counts = tuple[np.ndarray, np.ndarray, np.ndarray]
-Decisions = tuple[tuple[str, tuple[Bound | Member, ...]], ...]
+Decisions = tuple[tuple[str, tuple[Decision, ...]], ...]
 
 
 @dataclass
@@ -127,7 +126,7 @@ def judged(corpus: Corpus) -> dict[str, list[Judged]]:
     found: dict[str, list[Judged]] = {}
     for stage in corpus.stages:
         if (decisions := _decisions(stage)) is not None:
-            rules = {step: [Judged(step, rule) for rule in those if _binds(rule)] for step, those in decisions}
+            rules = {step: _thresholds(step, those) for step, those in decisions}
             found |= {step: those for step, those in rules.items() if those}
             for table, reached, units in _reached(corpus, stage, decisions):
                 for one in rules[reached]:
@@ -142,6 +141,11 @@ def _decisions(stage: StageResult) -> Decisions | None:
         if "decisions" in where:
             return RulesRecord.model_validate({"decisions": where["decisions"]}).decisions
     return None
+
+
+def _thresholds(step: str, rules: Sequence[Decision]) -> list[Judged]:
+    """Those on one signal: an expression is shown by what it drops alone."""
+    return [Judged(step, rule) for rule in rules if not isinstance(rule, Clause) and _binds(rule)]
 
 
 def _binds(rule: Bound | Member) -> bool:
@@ -163,7 +167,7 @@ def _reached(
     names = names or [step for step, _ in decisions]  # of a learned filter: its scores
     for shard, source in enumerate(corpus.sources):
         parts = tuple(stages[inputs[name]].part(shard) for name in names)
-        table = gather(parts, stages[inputs["kept"]].part(shard), wanted(decisions))
+        table = gathered(parts, stages[inputs["kept"]].part(shard), decisions)
         units = {each.name: _unit(each) for part in parts for each in parquet.schema(part)}
         for step, rules in decisions:
             yield table, step, units

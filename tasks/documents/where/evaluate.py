@@ -1,8 +1,8 @@
 """Expressions over a table, by Arrow's functions on whole columns.
 
 What is missing stays so, as in SQL: a comparison with null is null, `null and false` is false, `null or true` is true.
-A number that is NaN counts as missing. Arithmetic is in float64, and what is divided by 0 is missing. Texts are compared by code
-points.
+A number that is NaN counts as missing. Arithmetic is in float64, and what is divided by 0 is missing. Texts are
+compared by code points.
 """
 
 import ast
@@ -18,6 +18,8 @@ _TIME = pa.timestamp("us", "UTC")
 _HOST = r"^[A-Za-z][A-Za-z0-9+.\-]*://(?:[^/?#@]*@)?(?P<found>\[[^\]]*\]|[^/?#:]+)"
 _TLD = r"\.(?P<found>[^.0-9][^.]*)\.?$"  # of an address in numbers there is none
 _MIME = r"^\s*(?P<found>[^;\s]+)"
+# As crawls write them; days that only some months have are looked at one by one.
+_USUAL = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$"
 _WHOLE = r"^\s*[+-]?[0-9]{1,18}\s*$"
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
 _COMPARED: dict[type[ast.cmpop], Callable] = {
@@ -28,7 +30,7 @@ _COMPARED: dict[type[ast.cmpop], Callable] = {
     ast.Gt: pc.greater,
     ast.GtE: pc.greater_equal,
 }
-_MIRRORED = {ast.Add: pc.add, ast.Sub: pc.subtract, ast.Mult: pc.multiply}
+_ARITHMETIC: dict[type[ast.operator], Callable] = {ast.Add: pc.add, ast.Sub: pc.subtract, ast.Mult: pc.multiply}
 
 
 def evaluate(tree: ast.expr, table: pa.Table) -> pa.Array:
@@ -58,8 +60,8 @@ class _Evaluation:
                 return self._column(name)
             case ast.Constant(value=value):
                 return self._repeated(value)
-            case ast.BoolOp(op=op, values=values):
-                joined = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
+            case ast.BoolOp(values=values):
+                joined = pc.and_kleene if isinstance(node.op, ast.And) else pc.or_kleene
                 found = _boolean(self.of(values[0]), values[0])
                 for each in values[1:]:
                     found = joined(found, _boolean(self.of(each), each))
@@ -68,11 +70,11 @@ class _Evaluation:
                 return pc.invert(_boolean(self.of(inner), inner))
             case ast.UnaryOp(operand=inner):
                 return pc.negate(_number(self.of(inner), inner))
-            case ast.BinOp(left=left, op=op, right=right):
+            case ast.BinOp(left=left, right=right):
                 one, other = _number(self.of(left), left), _number(self.of(right), right)
-                if isinstance(op, ast.Div):
+                if isinstance(node.op, ast.Div):
                     return pc.divide(one, pc.if_else(pc.equal(other, 0.0), _null(pa.float64()), other))
-                return _MIRRORED[type(op)](one, other)
+                return _ARITHMETIC[type(node.op)](one, other)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 found, before = None, left
                 for op, right in zip(ops, rights, strict=True):
@@ -236,16 +238,17 @@ def _as_time(values: pa.Array, other: pa.DataType, node: ast.expr) -> pa.Array:
     """Texts that are compared with times as times; a constant that is none is an error."""
     if _kind(values.type) != "text" or not pa.types.is_timestamp(other):
         return values
-    if isinstance(node, ast.Constant) and instant(node.value) is None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and instant(node.value) is None:
         raise ExpressionError(f"{spelled(node)} is no time; write it as '2024-05-01' or '2024-05-01T12:00:00Z'")
     return _time(values)
 
 
 def _time(texts: pa.Array) -> pa.Array:
-    """Times of ISO 8601, each different text read once; null for what is none."""
-    coded = texts.dictionary_encode()
-    known = pa.array([instant(text) for text in coded.dictionary.to_pylist()], pa.int64())
-    return known.take(coded.indices).cast(_TIME)
+    """Times of ISO 8601; null for what is none."""
+    usual = pc.fill_null(pc.match_substring_regex(texts, _USUAL), False)
+    coded = pc.if_else(usual, _null(texts.type), texts).dictionary_encode()  # each different text is read once
+    known = pa.array([instant(text) for text in coded.dictionary.to_pylist()], pa.int64()).cast(_TIME)
+    return pc.if_else(usual, pc.if_else(usual, texts, _null(texts.type)).cast(_TIME), known.take(coded.indices))
 
 
 def _found(texts: pa.Array, pattern: str) -> pa.Array:

@@ -6,6 +6,7 @@ and functions of the table below, and no more.
 """
 
 import ast
+from collections.abc import Sequence
 from functools import lru_cache
 
 # A recipe may come from anywhere: what is longer is refused before it is parsed.
@@ -53,7 +54,7 @@ def columns(tree: ast.expr) -> list[str]:
     return list(dict.fromkeys(node.id for node in ordered))
 
 
-def stored(name: str, there: tuple[str, ...] | list[str]) -> str:
+def stored(name: str, there: Sequence[str]) -> str:
     """The column of a file behind a name: a derived one's, unless there is one of that very name."""
     return name if name in there or name not in DERIVED else DERIVED[name]
 
@@ -65,7 +66,7 @@ def clauses(tree: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
     return [tree]
 
 
-def spelled(tree: ast.expr) -> str:
+def spelled(tree: ast.AST) -> str:
     """An expression in one way of writing it."""
     return ast.unparse(tree)
 

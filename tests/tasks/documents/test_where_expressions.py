@@ -44,7 +44,10 @@ PAIRS = [
     ("length(title) > 8", "length(title) > 8"),
     ("'mill' in lower(title)", "contains(lower(title), 'mill')"),
     ("'mill' not in title", "not contains(title, 'mill')"),
-    ("starts_with(url, 'https://') and not ends_with(url, '/')", "starts_with(url, 'https://') and not suffix(url, '/')"),
+    (
+        "starts_with(url, 'https://') and not ends_with(url, '/')",
+        "starts_with(url, 'https://') and not suffix(url, '/')",
+    ),
     ("matches(title, '^[A-Z].*[0-9]$')", "regexp_matches(title, '^[A-Z].*[0-9]$')"),
     ("matches(url, r'\\.(edu|gov)(/|$)')", r"regexp_matches(url, '\.(edu|gov)(/|$)')"),
     ("'news' in tags", "list_contains(tags, 'news')"),
@@ -54,14 +57,23 @@ PAIRS = [
     ("is_short == True or topic == 'law'", "is_short = true or topic = 'law'"),
     ("not is_short and score < 0.5", "not is_short and score < 0.5"),
     ("when >= '2024-03-01'", "\"when\" >= timestamptz '2024-03-01 00:00:00+00'"),
-    ("when < '2024-03-01T12:30:00Z' and year(when) == 2024", "\"when\" < timestamptz '2024-03-01 12:30:00+00' and year(\"when\") = 2024"),
-    ("month(when) in (1, 12) or day(when) > 28", "month(\"when\") in (1, 12) or day(\"when\") > 28"),
+    (
+        "when < '2024-03-01T12:30:00Z' and year(when) == 2024",
+        '"when" < timestamptz \'2024-03-01 12:30:00+00\' and year("when") = 2024',
+    ),
+    ("month(when) in (1, 12) or day(when) > 28", 'month("when") in (1, 12) or day("when") > 28'),
     ("time(date) > '2023-06-15'", "try_cast(date as timestamptz) > timestamptz '2023-06-15 00:00:00+00'"),
     ("year(date) >= 2023 and date is not None", "year(try_cast(date as timestamptz)) >= 2023 and date is not null"),
     ("float(number) > 10", "try_cast(number as double) > 10"),
-    ("int(number) == 12", "case when regexp_full_match(trim(number), '[+-]?[0-9]+') then try_cast(number as bigint) end = 12"),
+    (
+        "int(number) == 12",
+        "case when regexp_full_match(trim(number), '[+-]?[0-9]+') then try_cast(number as bigint) end = 12",
+    ),
     ("int(score * 10) == 3", "trunc(score * 10)::bigint = 3"),
-    ("string(words) == '50' or starts_with(string(words), '7')", "words::varchar = '50' or starts_with(words::varchar, '7')"),
+    (
+        "string(words) == '50' or starts_with(string(words), '7')",
+        "words::varchar = '50' or starts_with(words::varchar, '7')",
+    ),
     ("coalesce(score, 0) < 0.2", "coalesce(score, 0.0) < 0.2"),
     ("coalesce(topic, title, 'none') == 'none'", "coalesce(topic, title, 'none') = 'none'"),
     ("abs(score - 0.5) < 0.1 and floor(score * 4) == 2", "abs(score - 0.5) < 0.1 and floor(score * 4) = 2"),
@@ -70,7 +82,7 @@ PAIRS = [
     ("(topic == 'law') == (score > 0.5)", "(topic = 'law') = (score > 0.5)"),
     ("topic in ()", "topic is null and null"),
     ("None is None and topic == 'law'", "topic = 'law'"),
-]  # fmt: skip
+]
 
 
 def rows(count: int) -> pa.Table:
