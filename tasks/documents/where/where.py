@@ -41,7 +41,7 @@ class Where(DocumentStep):
                 except ValueError as error:
                     raise ValueError(f"`{name}`: {error}") from error
         if self.keep is not None and self.drop is not None:
-            raise ValueError("has both `keep` and `drop`: write `keep: (...) and not (...)`, or two steps")
+            raise ValueError("has both `keep` and `drop`: write `keep: (...) and not (...)`")
         return self
 
     @property
