@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.address import Address
+from gristmill.training.layout import Parallel
 
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
@@ -222,11 +223,13 @@ class TrainingConfig(Settings):
         "reduce-scatter a micro-batch; whole: it sums all of them, 4 bytes a parameter, with one a step; None: sharded "
         "on GPUs, where it goes on beside the backward pass, else whole",
     )
-    replicas: int = Field(
-        default=1,
-        gt=0,
-        description="copies of the model, each sharded over its share of the processes: less to gather between "
-        "machines, more memory; as many as machines keep gathering within one",
+    engine: Literal["gristmill", "olmo_core"] = Field(
+        default="gristmill",
+        description="whose model and layouts train: gristmill's own, or those of OLMo-core, in its environment; a run "
+        "may begin with one and go on with the other",
+    )
+    parallel: Parallel = Field(
+        default=Parallel(), description="how processes divide the model; tensor and context are for olmo_core"
     )
     reshard_after_forward: bool = Field(
         default=True,
@@ -339,8 +342,8 @@ class TrainingConfig(Settings):
 # kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever it was allowed.
 NEUTRAL = frozenset(
     {
-        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate", "replicas",
-        "reshard_after_forward", "log_every", "monitor_every", "profile_steps", "eval_every", "eval_tasks",
+        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate", "engine",
+        "parallel", "reshard_after_forward", "log_every", "monitor_every", "profile_steps", "eval_every", "eval_tasks",
         "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature",
         "sample_top_k",
     }

@@ -23,6 +23,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ from gristmill.training.data.digests import check_digests
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World, begin_micro_batch, local, processes, sharded_model
+from gristmill.training.model.parallel import World, begin_micro_batch, local, processes, sharded_model, world_of
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.step.optimizer import Optimizers, learning_rate, optimizers
 
@@ -89,7 +90,7 @@ def train(run: DoReMiRun) -> np.ndarray:
     FloatingPointError when training diverged.
     """
     run.out.mkdir(parents=True, exist_ok=True)
-    with processes(run.timeout_seconds, run.training.replicas) as world:
+    with processes(run.timeout_seconds, partial(world_of, parallel=run.training.parallel)) as world:
         manifest = load_training_manifest(run.data)
         check_digests(manifest)
         weights, excess = trained(run, manifest, world)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import Path
@@ -296,7 +297,12 @@ def _earlier(folder: str, path: Path) -> Iterator[Trouble]:
 
 
 def training(recipe: Recipe, settings: MachineSettings) -> Iterator[Trouble]:
-    """What is wrong with the tokenizer's file, the weights that a training begins with, and its tasks."""
+    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and the environment
+    of its engine."""
+    try:
+        engine_python(settings, recipe.training.engine)
+    except ValueError as error:
+        yield ("training", "engine"), f"{error}"
     try:
         check_tokenizer_file(settings, recipe)
     except (OSError, ValueError) as error:

@@ -11,6 +11,9 @@ from gristmill.flows.cli.app import MAKE, FinishedRecipe, Json, app, console, pr
 from gristmill.storage.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gristmill.flows.recipe.edited import Value
     from gristmill.flows.recipe.first_recipe import FirstRecipe
 
 _MOST_PASSED_OVER = 10
@@ -224,7 +227,7 @@ def plan(
         _write_settings(name, made.settings())
 
 
-def _write_settings(name: str, values: dict[str, int | str]) -> None:
+def _write_settings(name: str, values: "Mapping[str, Value]") -> None:
     """Put settings of `training` into a recipe's own file. Raises ValueError for a recipe that ships, with the settings
     to copy."""
     from gristmill.flows.recipe.edited import edited

@@ -48,6 +48,9 @@ class MachineSettings(BaseSettings):
     training_node: int = Field(0, ge=0, description="number of this one among them; `join` is for all but 0")
     training_rendezvous: str = Field("", description="HOST:PORT where number 0 listens for the others")
     training_interface: str = Field("", description="network device of training, such as eth0; default: loopback")
+    olmo_core_python: str = Field(
+        "", description="Python of an environment with OLMo-core, for `training.engine: olmo_core`"
+    )
     proxy_runs: int = Field(
         0, ge=0, description="proxy models trained at once; 0: one a GPU, or one a core on a machine without one"
     )

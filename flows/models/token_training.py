@@ -21,6 +21,7 @@ from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.mixture_work import write_mixture
 from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.olmo_core.lacks import lacking
 
 _WHAT = "settings"
 DATA = "data"
@@ -44,6 +45,8 @@ class TokenTraining(Settings):
             raise ValueError(f"weights has {', '.join(unknown)}, which are no sources ({', '.join(self.sources)})")
         if self.training.init_from is not None:
             raise ValueError("training.init_from is for a recipe, whose tokens are made by the model's own tokenizer")
+        for path, sentence in lacking(self.model, self.training):
+            raise ValueError(f"{'.'.join(path)} {sentence}")
         return self
 
     @property
@@ -138,15 +141,17 @@ def train_tokens(
             "out, or make a recipe of the texts"
         )
     # here, since the manifest is written without the libraries of training
+    from gristmill.flows.machine.engine_python import engine_python
     from gristmill.flows.stages.model import RESTARTS, RESULT, check_ended_well
     from gristmill.training.run import launch
 
+    python = engine_python(settings, given.training.engine)
     folder = folder.resolve()
     mixture = write_manifest(given, folder / DATA)
     run = RunConfig(model=given.model, training=given.training, data=mixture, out=folder)
     checked_json.write(str(folder / "run.json"), run.model_dump(mode="json"))
-    processes = settings.training_processes or launch.default_processes()
+    processes = settings.training_processes or launch.default_processes(python)
     log = folder / "training.log"
-    code = launch.launch(folder / "run.json", processes, log, on_line=on_line, restarts=RESTARTS)
+    code = launch.launch(folder / "run.json", processes, log, on_line=on_line, restarts=RESTARTS, python=python)
     check_ended_well(code, folder, log)
     return files.read_json(str(folder / RESULT))

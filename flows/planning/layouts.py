@@ -164,7 +164,7 @@ def layouts(model: ModelConfig, devices: Devices, tensor: int = 1, pipeline: int
 
 def choice(work: Work, devices: Devices, layout: Layout, recompute: str) -> Choice:
     """A layout with a recomputation and the largest micro-batch that fits; with one row where none does."""
-    training = work.training.model_copy(update={"recompute": recompute, "replicas": layout.replicas})
+    training = work.training.model_copy(update={"recompute": recompute})
     rows = -(-training.batch // layout.data)
 
     def held(micro_batch: int) -> Memory:

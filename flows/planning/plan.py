@@ -17,6 +17,7 @@ from gristmill.flows.planning.laws import (
 from gristmill.flows.planning.layouts import Choice, Devices, Work, choices
 from gristmill.flows.planning.memory import counts
 from gristmill.flows.planning.ramp import Ramp, ramp
+from gristmill.flows.recipe.edited import Value
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.given_files import check_tokenizer_file
 from gristmill.flows.recipe.recipe import Recipe, load
@@ -93,19 +94,20 @@ class TrainingPlan:
     def best(self) -> Choice:
         return self.choices[0]
 
-    def settings(self) -> dict[str, int | str]:
+    def settings(self) -> dict[str, Value]:
         """What the best layout is in a recipe's `training`. Raises ValueError for one that our own loop has not."""
         best = self.best
         if best.layout.tensor > 1 or best.layout.pipeline > 1:
             raise ValueError(
-                f"the best layout has tensor {best.layout.tensor} and pipeline {best.layout.pipeline}, which the "
-                "training of a recipe has not; plan without --tensor and --pipeline"
+                f"the best layout has tensor {best.layout.tensor} and pipeline {best.layout.pipeline}, which our "
+                "own engine lacks; plan without --tensor and --pipeline, or write `engine: olmo_core` and `parallel` "
+                "by hand"
             )
         every = min(self.steps, self.checkpoints.steps)
         return {
             "micro_batch": best.micro_batch,
             "recompute": best.recompute,
-            "replicas": best.layout.replicas,
+            "parallel": {"replicas": best.layout.replicas},
             "checkpoint_every": every,
         }
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import yaml
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | None | Mapping[str, int]
 
 
 def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
@@ -31,6 +31,8 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
     for key, value in values.items():
         if key in there:
             node = there[key]
+            if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+                raise ValueError(f"`{section}.{key}` has lines of its own; write it by hand")
             changes.append((node.start_mark.index, node.end_mark.index, _written(value)))
     new = {key: value for key, value in values.items() if key not in there}
     if new:

@@ -10,6 +10,7 @@ from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import ContradictionError
 from gristmill.tasks.documents.step import Settings
 from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.olmo_core.lacks import lacking
 
 PROXIES = Path(__file__).with_name("proxies")
 DEFAULT = "small"
@@ -25,6 +26,7 @@ _SET_BY_RUNS = {
     "init_from": "a proxy begins with drawn weights",
     "batch_ramp": "a run of other tokens would have another ramp",
     "objective": "texts are compared by the causal loss",
+    "engine": "small models are trained by gristmill's own",
     "profile_steps": "trace a training, whose steps are known",
     "eval_tasks": "name the folder where the runs are compared",
 }
@@ -107,6 +109,7 @@ class ProxyConfig(Settings):
         for name, remedy in _SET_BY_RUNS.items():
             if (given := getattr(self.training, name)) != getattr(unset, name):
                 yield ("training", name), f"is {given!r}, which a proxy has not; remove it: {remedy}"
+        yield from lacking(self.model, self.training)
         if (steps := self.steps(self.tokens)) != self.training.steps:
             yield (
                 ("training", "steps"),

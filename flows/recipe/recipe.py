@@ -25,6 +25,7 @@ from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
 from gristmill.training.config import FP8_MULTIPLE, ModelConfig, TrainingConfig
 from gristmill.training.data.denoisers import own_tokens
+from gristmill.training.olmo_core.lacks import lacking
 
 MIXTURES = Path(__file__).with_name("mixtures")
 
@@ -124,6 +125,7 @@ class Recipe(Settings):
                 f"fp8_min_dim is {least}, but no matrix of the blocks has sides of at least that which are multiples "
                 f"of {FP8_MULTIPLE}: lower it, make model.dim and model.ffn such multiples, or set it to null",
             )
+        yield from lacking(self.model, self.training)
         if late := self.training.late_stage(self.model.seq_len):
             yield ("training", "batch_ramp"), late.removeprefix("batch_ramp ")
 

@@ -22,6 +22,7 @@ from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.training.checkpoint.keeping import restore, upload_newer
 from gristmill.training.config import CHECKPOINTS, GuardConfig, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
+from gristmill.training.layout import Parallel
 from gristmill.training.run import joining, launch
 
 
@@ -62,7 +63,9 @@ class TrainingPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
     stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
-    and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget."""
+    and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget; `engine`,
+    `parallel`: by whose model and layout the processes train, which changes rounding alone, too; `python`: that of the
+    engine's environment, or empty."""
 
     mixture: str
     out: str
@@ -75,6 +78,9 @@ class TrainingPlaces:
     init_digests: dict[str, str]
     eval_tasks: str
     max_rollbacks: int
+    engine: str
+    parallel: dict[str, int]
+    python: str
 
 
 @dataclass(frozen=True)
@@ -90,9 +96,17 @@ def model_spec(
     settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None
 ) -> StageSpec:
     """The stage; without places it can be looked up, but not made. First weights and tasks are known by their content,
-    wherever they are. The budget of rollbacks is no part of it: a training that it ended goes on with a larger one."""
+    wherever they are. The budget of rollbacks is no part of it: a training that it ended goes on with a larger one. Nor
+    are engine and layout, which round otherwise: a training that one engine began goes on with another."""
     guard = recipe.training.guard.model_copy(update={"max_rollbacks": GuardConfig().max_rollbacks})
-    unplaced = {"init_from": None, "eval_tasks": None, "guard": guard}
+    plain = TrainingConfig()
+    unplaced = {
+        "init_from": None,
+        "eval_tasks": None,
+        "guard": guard,
+        "engine": plain.engine,
+        "parallel": plain.parallel,
+    }
     record = Record(model=recipe.model, training=recipe.training.model_copy(update=unplaced))
     inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
     if (folder := initial_folder(settings, recipe)) is not None:
@@ -116,6 +130,8 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
         "init_from": places.init_from or None,
         "eval_tasks": places.eval_tasks or None,
         "guard": record.training.guard.model_copy(update={"max_rollbacks": places.max_rollbacks}),
+        "engine": places.engine,
+        "parallel": Parallel(**places.parallel),
     }
     run = RunConfig(
         model=record.model,
@@ -137,6 +153,7 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
             on_line=phases.message,
             nodes=places.nodes,
             restarts=RESTARTS,
+            python=places.python,
         )
     check_ended_well(code, out, log, places.nodes.count)
     if joined:

@@ -31,6 +31,7 @@ RECIPE = "recipe.yaml"
 PARAMS = (
     *("seed", "limit", "tokenizer.vocab_size", "model.dim", "model.layers", "model.heads", "model.seq_len"),
     *("training.steps", "training.batch", "training.learning_rate", "training.optimizer", "training.seed"),
+    "training.engine",
 )
 _NO_MATTER = {"name", *(f"training.{name}" for name in NEUTRAL - {"init_from", "eval_tokens"})}
 _NAMED = 4  # differences in the name of a run
@@ -94,7 +95,11 @@ def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator
 def _differing(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[str]:
     """The keys whose values differ, but for those that make no difference to a model."""
     before, now = flat(dict(base)), flat(dict(recipe))
-    return [key for key in {**now, **before} if key not in _NO_MATTER and before.get(key) != now.get(key)]
+    return [key for key in {**now, **before} if not _no_matter(key) and before.get(key) != now.get(key)]
+
+
+def _no_matter(key: str) -> bool:
+    return key in _NO_MATTER or key.rpartition(".")[0] in _NO_MATTER
 
 
 def _shown(value: Any) -> str:

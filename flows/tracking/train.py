@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
@@ -59,7 +60,8 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
         def places() -> TrainingPlaces:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
-            processes = settings.training_processes or launch.default_processes()
+            python = engine_python(settings, recipe.training.engine)
+            processes = settings.training_processes or launch.default_processes(python)
             mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
@@ -75,6 +77,9 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
                 init_digests=init_digests(settings, initial) if initial else {},
                 eval_tasks=str(tasks_folder(settings, recipe) or ""),
                 max_rollbacks=recipe.training.guard.max_rollbacks,
+                engine=recipe.training.engine,
+                parallel=recipe.training.parallel.model_dump(exclude_none=True),
+                python=python,
             )
 
         model = context.build(model_spec(settings, recipe, data, places))

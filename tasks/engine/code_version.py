@@ -16,15 +16,16 @@ FOLLOWED = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristm
 # Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
 # Nor does whose a temporary file is.
 # Digests of source files are inputs; how they are computed is not.
+# Which engine trains is no part of a model's key.
 NEUTRAL = (
     "gristmill.storage.exclusive",
     "gristmill.storage.fingerprint",
     "gristmill.storage.home",
     "gristmill.storage.leftovers",
-    "gristmill.storage.leftovers",
     "gristmill.storage.remote",
     "gristmill.storage.space",
     "gristmill.tasks.engine",
+    "gristmill.training.olmo_core",
 )
 
 

@@ -113,7 +113,7 @@ def write_document_losses(
     path: Path, model: Decoder, manifest: TrainingManifest, world: World, tokens_a_pass: int
 ) -> None:
     """Write `document_losses` as Parquet: set, document (its index in the set), bits, bytes; a collective."""
-    losses = document_losses(model, manifest, world, tokens_a_pass)
+    losses = document_losses(model, manifest, world.readers, tokens_a_pass)
     if world.leads:
         columns = [losses.sets, losses.index, losses.bits, losses.sizes]
         parquet.write_table(str(path), pa.table(columns, schema=SCHEMA))

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from gristmill.storage import files
 from gristmill.storage.tokens.training_manifest import TrainingManifest
@@ -21,7 +20,7 @@ from gristmill.training.config import ModelConfig, RunConfig
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS, check_fits, tokenizer_file, weight_files
 from gristmill.training.model.collectives import all_gather, rank_slice
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World, set_first_weights
+from gristmill.training.model.parallel import World, local, local_part, set_first_weights
 
 # Keys of ours in the config of a model that has one of these settings.
 _OWN = ("qk_norm", "logit_softcap")
@@ -168,6 +167,4 @@ def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManif
                     parameter = parameters.get(own_name(name))
                     if parameter is None:  # the copy of a tied matrix, or positions
                         continue
-                    assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
-                    whole = tensors.get_tensor(name).float().to(world.device)
-                    parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
+                    local(parameter).copy_(local_part(tensors.get_tensor(name).float(), parameter))

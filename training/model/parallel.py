@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,10 +21,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.nn.attention.flex_attention import create_block_mask
 
 from gristmill.training.config import FP8_MULTIPLE, RENDEZVOUS, ModelConfig, TrainingConfig
+from gristmill.training.layout import Parallel
 from gristmill.training.model.collectives import NODE, NODE_RANK, NODES
 from gristmill.training.model.decoder import Block, Decoder, initial
 from gristmill.training.model.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
@@ -34,24 +36,32 @@ FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
 log = logging.getLogger(__name__)
 
 
+def emulates_fp8(min_dim: int, device: torch.device) -> bool:
+    """Whether products in fp8 are emulated on a device. Raises RuntimeError where torchao is not installed, or the GPU
+    lacks such products."""
+    if importlib.util.find_spec("torchao") is None:
+        raise RuntimeError(
+            f"training.fp8_min_dim is {min_dim}, which needs torchao: pip install 'gristmill[fp8]', or torchao in the "
+            "environment of another engine, or set it to null"
+        )
+    if device.type != "cuda":
+        log.info("fp8 is emulated on a CPU: its rounding is real, its speed is not")
+        return True
+    if torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
+        name = torch.cuda.get_device_name(device)
+        raise RuntimeError(f"training.fp8_min_dim is {min_dim}, but {name} has no products in fp8: set it to null")
+    return False
+
+
 def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -> None:
     """Let the linear layers whose two sides are at least `min_dim` multiply in fp8; before they are compiled.
 
     On a CPU the rounding is emulated, which shows what it costs in loss. Raises RuntimeError where torchao is not
     installed, or the GPU lacks such products; ValueError if no matrix is that large.
     """
-    try:
-        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-    except ImportError as error:
-        raise RuntimeError(
-            f"training.fp8_min_dim is {min_dim}, which needs torchao: pip install 'gristmill[fp8]', or set it to null"
-        ) from error
-    emulate = device.type != "cuda"
-    if not emulate and torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
-        name = torch.cuda.get_device_name(device)
-        raise RuntimeError(f"training.fp8_min_dim is {min_dim}, but {name} has no products in fp8: set it to null")
-    if emulate:
-        log.info("fp8 is emulated on a CPU: its rounding is real, its speed is not")
+    emulate = emulates_fp8(min_dim, device)
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
     chosen = []
 
     def large(module: nn.Module, name: str) -> bool:
@@ -72,8 +82,9 @@ def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -
 
 @dataclass(frozen=True)
 class World:
-    """`mesh`: (shards,), or (replicas, shards) where a model is kept more than once. `node`: the number of this rank's
-    machine among the `nodes`; `node_rank`: its own among the ranks there."""
+    """`mesh`: (shards,), or (replicas, shards) where a model is kept more than once; another engine has its own.
+    `node`: the number of this rank's machine among the `nodes`; `node_rank`: its own among the ranks there. `group`: of
+    the ranks that are counted here; None: all of the run. `one_of_each`: see `readers`."""
 
     rank: int
     size: int
@@ -82,6 +93,14 @@ class World:
     node: int = 0
     nodes: int = 1
     node_rank: int = 0
+    group: dist.ProcessGroup | None = None
+    one_of_each: World | None = None
+
+    @property
+    def readers(self) -> World:
+        """This rank among those that read other samples than it does. Where a layout divides a matrix or a sequence
+        among ranks, these read the same ones and have one number here; else it is the world itself."""
+        return self.one_of_each or self
 
     @property
     def leads(self) -> bool:
@@ -98,7 +117,7 @@ class World:
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Sum of a tensor over all ranks, in place."""
-        dist.all_reduce(values)
+        dist.all_reduce(values, group=self.group)
         return values
 
 
@@ -121,10 +140,37 @@ def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
     return -(-rows // micro_batch) * micro_batch
 
 
+def local_part(whole: torch.Tensor, sharded: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor, which every rank has, that is this rank's of `sharded`.
+
+    The last dimension of a mesh has cut first: that of tensor parallelism, whose parts FSDP cuts again.
+    """
+    assert isinstance(sharded, DTensor), "fully_shard has cut every parameter"
+    mesh = sharded.device_mesh
+    place = mesh.get_coordinate()
+    assert place is not None, "a rank of the mesh"
+    for dimension in reversed(range(mesh.ndim)):
+        placement = sharded.placements[dimension]
+        if placement.is_replicate():
+            continue
+        axis: int = placement.dim  # type: ignore[attr-defined]
+        pieces = whole.chunk(mesh.size(dimension), axis)
+        mine = place[dimension]
+        whole = pieces[mine] if mine < len(pieces) else whole.narrow(axis, 0, 0)
+    return whole
+
+
+def copies(parameter: torch.Tensor, world: World) -> int:
+    """Ranks of the world that hold the same part of a parameter."""
+    assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+    sizes = (parameter.device_mesh.size(i) for i, kind in enumerate(parameter.placements) if not kind.is_replicate())
+    return world.size // math.prod(sizes)
+
+
 @contextmanager
-def processes(timeout_seconds: float, replicas: int = 1) -> Iterator[World]:
-    """Join the processes that torchrun started or, without it, be the only one; leave them at the end. `replicas`: see
-    TrainingConfig.
+def processes(timeout_seconds: float, joined: Callable[[torch.device], World] | None = None) -> Iterator[World]:
+    """Join the processes that torchrun started or, without it, be the only one; leave them at the end. `joined`: what
+    they are to each other, when all are there; None: `world_of`, with one replica.
 
     A single process takes the same path through a group of one, with a store in its own memory. A rank that
     hangs makes the others fail after timeout_seconds.
@@ -143,30 +189,35 @@ def processes(timeout_seconds: float, replicas: int = 1) -> Iterator[World]:
     else:
         dist.init_process_group(backend, timeout=timeout, store=dist.HashStore(), rank=0, world_size=1)
     try:
-        yield world_of(device, replicas)
+        yield (joined or world_of)(device)
     finally:
         dist.destroy_process_group()
 
 
-def world_of(device: torch.device, replicas: int = 1) -> World:
+SHARDS = Parallel()  # one copy, sharded over all processes
+
+
+def world_of(device: torch.device, parallel: Parallel = SHARDS) -> World:
     """The processes of the group that has been joined. Ranks that follow each other share a replica, so that those of
     one machine do.
 
-    Raises ValueError where the processes cannot be divided into so many replicas.
+    Raises ValueError where the processes cannot be divided so.
     """
     size = dist.get_world_size()
-    if size % replicas:
-        raise ValueError(
-            f"training.replicas is {replicas}, which does not divide {size} processes; give one that does, or 1"
-        )
-    if replicas == 1:
+    shards = parallel.shards(size)
+    if parallel.replicas == 1:
         mesh = init_device_mesh(device.type, (size,), mesh_dim_names=("shard",))
     else:
-        mesh = init_device_mesh(device.type, (replicas, size // replicas), mesh_dim_names=("replica", "shard"))
+        mesh = init_device_mesh(device.type, (parallel.replicas, shards), mesh_dim_names=("replica", "shard"))
+    return World(dist.get_rank(), size, device, mesh, *node_places())
+
+
+def node_places() -> tuple[int, int, int]:
+    """(`node`, `nodes`, `node_rank`) of a World, as torchrun says them."""
     node, nodes, node_rank = (
         int(os.environ.get(name, default)) for name, default in ((NODE, 0), (NODES, 1), (NODE_RANK, dist.get_rank()))
     )
-    return World(dist.get_rank(), size, device, mesh, node, nodes, node_rank)
+    return node, nodes, node_rank
 
 
 def _use_flash_attention_3(device: torch.device) -> None:
@@ -247,41 +298,57 @@ def empty_sharded_model(
     fully_shard(model, mesh=world.mesh, mp_policy=policy)
     for method in ("losses", "scores"):
         register_fsdp_forward_method(model, method)
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            # The loss is divided by the global token count, so gradients add up and must not be averaged.
-            module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
+    sum_gradients(model)
     model.to_empty(device=world.device)
     return model
+
+
+def sum_gradients(model: nn.Module) -> None:
+    """Let FSDP add gradients up over ranks: the loss is divided by the global token count, so they are no means."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
+
+
+def fsdp_root(model: nn.Module) -> FSDPModule:
+    """What FSDP knows of a model as a whole."""
+    root = getattr(model, "fsdp_root", model)  # that of another engine is within the Decoder that it stands for
+    assert isinstance(root, FSDPModule), "the model is that of sharded_model"
+    return root
+
+
+def reshard(model: nn.Module) -> None:
+    """Drop all gathered weights: after a forward pass without a backward some are still there, in the precision of the
+    products, and would be used in place of what is loaded."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def begin_micro_batch(model: nn.Module, training: TrainingConfig, world: World, last: bool) -> None:
     """Before a forward pass of a step, of which it may be the `last`: see training.accumulate. Replicas add theirs at
     the end only."""
-    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
     kept = training.accumulate or ("sharded" if world.device.type == "cuda" else "whole")
-    model.set_requires_gradient_sync(last or kept == "sharded")
-    model.set_requires_all_reduce(last)
+    root = fsdp_root(model)
+    root.set_requires_gradient_sync(last or kept == "sharded")
+    root.set_requires_all_reduce(last)
 
 
 @torch.no_grad()
 def set_first_weights(model: Decoder, training: TrainingConfig, world: World) -> None:
     """The weights that training begins with, in place."""
     for name, parameter in model.named_parameters():
-        assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
         whole = initial(name, parameter.shape, model.config, training.seed)
-        whole = whole.mul_(multipliers(name, model.config, training).initial).to(world.device)
-        # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
-        parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
+        whole = whole.mul_(multipliers(name, model.config, training).initial)
+        # every rank has computed the same tensor, nothing needs to be sent
+        local(parameter).copy_(local_part(whole, parameter))
 
 
 def whole_weights(model: Decoder, world: World) -> dict[str, torch.Tensor]:
     """All parameters by name, whole, float32, on the CPU of rank 0; a collective, in which other ranks hold one whole
     parameter at a time, and get none."""
-    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
-    # a forward pass without a backward leaves the root's group gathered, in the precision of the products
-    model.reshard()
+    reshard(model)
     weights = {}
     for name, parameter in model.named_parameters():
         assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"

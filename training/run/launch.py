@@ -75,8 +75,12 @@ class Process(Protocol):
 OF_RANKS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
 
-def default_processes() -> int:
-    """One rank per GPU; 2 on a machine without, so that what runs is sharded training."""
+def default_processes(python: str = "") -> int:
+    """One rank per GPU; 2 on a machine without, so that what runs is sharded training. `python`: whose torch sees the
+    GPUs; "": ours."""
+    if python:
+        asked = [python, "-c", "import torch; print(torch.cuda.device_count())"]
+        return int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) or 2
     import torch
 
     return torch.cuda.device_count() or 2
@@ -94,8 +98,10 @@ def launch(
     restarts: int = 0,
     module: str = "gristmill.training.run.launch",
     preloaded: str = "",
+    python: str = "",
 ) -> int:
     """Run the training that run_json describes and return its exit code (see above). `processes`: on each machine.
+    `python`: that of another environment, which needs no gristmill: it gets this one; "": our own.
     `module`: whose main each rank is; its run_json names the folder `out`, too. `preloaded`: the address of a process
     that forks one for a run of one rank, see `gristmill.training.run.preloaded`. Where it is gone, and for a restart,
     the rank is started as without it.
@@ -116,7 +122,7 @@ def launch(
         for left in (STOP_MARKER, FAILURE):
             (out / left).unlink(missing_ok=True)
         address = preloaded if processes == nodes.count == restart == 1 else ""
-        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, address)
+        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, address, python)
         if code and (out / STOP_MARKER).exists():
             return STOPPED  # torchrun's own code would be 1, as for any failure
         if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
@@ -139,18 +145,22 @@ def _attempt(
     nodes: Nodes,
     module: str,
     preloaded: str,
+    python: str,
 ) -> int:
     """Run the agent, or the only rank, to its end and return its exit code."""
     meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
     environment = environment_of(processes, nodes.interface)
+    if python:
+        environment |= _lent(meeting / "modules")
+    python = python or sys.executable
     if processes == 1 and nodes.count == 1:
-        command = [sys.executable, "-u", "-m", module, str(run_json)]
+        command = [python, "-u", "-m", module, str(run_json)]
         environment = {name: value for name, value in environment.items() if name not in OF_RANKS}
         environment[PARENT] = str(os.getpid())
     else:
-        meeting.mkdir()
-        command, more = _agent(run_json, processes, nodes, meeting, module)
+        meeting.mkdir(exist_ok=True)
+        command, more = _agent(run_json, processes, nodes, meeting, module, python)
         environment |= more
     with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
@@ -186,11 +196,11 @@ def _attempt(
 
 
 def _agent(
-    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str
+    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str, python: str
 ) -> tuple[list[str], dict[str, str]]:
     """The command of torchrun's agent, and what it needs in its environment."""
-    command = [sys.executable, "-u", "-m", "gristmill.training.run.deathsig", str(os.getpid())]
-    command += [sys.executable, "-u", "-m", "gristmill.training.run.agent"]
+    command = [python, "-u", "-m", "gristmill.training.run.deathsig", str(os.getpid())]
+    command += [python, "-u", "-m", "gristmill.training.run.agent"]
     environment = {}
     if nodes.count > 1:
         command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
@@ -203,21 +213,33 @@ def _agent(
         environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # it would listen on all interfaces; no rank asks it
     # the folder for logs of the ranks, which have none, would stay among temporary files
     command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
-    return [*command, *_grace(), "-m", module, str(run_json)], environment
+    return [*command, *_grace(python), "-m", module, str(run_json)], environment
+
+
+def _lent(folder: Path) -> dict[str, str]:
+    """The environment of another Python that imports this gristmill, and nothing else of what is installed here."""
+    folder.mkdir(parents=True)
+    (folder / "gristmill").symlink_to(Path(gristmill.__file__).resolve().parent, target_is_directory=True)
+    return {"PYTHONPATH": str(folder)}
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _grace() -> list[str]:
+def _grace(python: str) -> list[str]:
     """The option of torchrun for GRACE_SECONDS, if this release of torch has it: those before kill after 30 seconds.
 
     Read in its text, since an import takes seconds.
     """
-    found = importlib.util.find_spec("torch")
-    assert found is not None and found.origin is not None, "torch is installed"
-    launcher = Path(found.origin).with_name("distributed") / "run.py"
+    if python == sys.executable:
+        found = importlib.util.find_spec("torch")
+        assert found is not None and found.origin is not None, "torch is installed"
+        torch = found.origin
+    else:
+        asked = [python, "-c", "import importlib.util; print(importlib.util.find_spec('torch').origin)"]
+        torch = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    launcher = Path(torch).with_name("distributed") / "run.py"
     known = '"--shutdown-timeout"' in launcher.read_text(encoding="utf-8")
     return ["--shutdown-timeout", str(GRACE_SECONDS)] if known else []
 

@@ -36,7 +36,8 @@ from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
 from gristmill.training.model.collectives import all_gather
 from gristmill.training.model.decoder import flops_per_token, parameter_count
-from gristmill.training.model.parallel import World, compute_dtype, micro_batch, processes, whole_weights
+from gristmill.training.model.parallel import World, compute_dtype, micro_batch, whole_weights
+from gristmill.training.run.engine import empty_model, joined
 from gristmill.training.run.profiling import Profile
 from gristmill.training.run.record import Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
@@ -44,7 +45,7 @@ from gristmill.training.run.tracking import TrackedNames, Tracker
 from gristmill.training.step.events import windows_left_out
 from gristmill.training.step.monitor import Machine, Monitor
 from gristmill.training.step.optimizer import learning_rate
-from gristmill.training.step.state import TrainState, empty_state
+from gristmill.training.step.state import TrainState, state_of
 from gristmill.training.step.update import StepPlan, train_step
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def train(run: RunConfig) -> dict:
     budget is spent: guard.json has the likely cause.
     """
     (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds, run.training.replicas) as world:
+    with stop_requests() as stop, Keeper(run) as keeper, joined(run) as world:
         if world.leads:
             for name in (RESULT, REPORT):
                 (run.out / name).unlink(missing_ok=True)
@@ -99,10 +100,10 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     plan, transform = training.batches(run.model.seq_len), objective(training, run.model.seq_len, manifest)
     order = Order(manifest, seq_len=run.model.seq_len, batch=plan, seed=training.data_seed, transform=transform)
     order.check_epochs(training.steps)
-    evaluator = Evaluator(run, manifest, world)
+    evaluator = Evaluator(run, manifest, world.readers)
 
     # `recovery.resume` sets the weights, or loads them
-    state = empty_state(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
+    state = state_of(empty_model(run, manifest, world), training, world)
     first_weights = partial(set_initial_weights, state.model, run, manifest, world)
     checkpoints = CheckpointStore(run, world, keeper)
     publish = checkpoints.publish if checkpoints.apart else None
@@ -111,7 +112,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
-    if world.leads and training.batch <= (training.micro_batch if world.size == 1 else 1):
+    if world.leads and training.batch <= (training.micro_batch if world.readers.size == 1 else 1):
         log.info("no train/noise_scale for steps of one micro-batch in all; a smaller training.micro_batch shows noise")
 
     tracker = None
@@ -125,7 +126,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
         with (
             saver,
             Profile(run.out, training.profile_steps, world, record.artifact) as profile,
-            batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming,
+            batches(order, training, world.readers, progress.step, windows_left_out(progress.events)) as coming,
         ):
             progress, saved = _learn(coming, learner, record, recovery, evaluator, saver, saved, profile)
     finally:

@@ -151,7 +151,7 @@ class Record:
     def _probed(self, probe: torch.Tensor) -> dict[str, float]:
         """The metrics of a probe, of which the guard gets the largest attention logit."""
         inside = dict(zip(self.inside, probe.tolist(), strict=True))
-        largest = max(value for name, value in inside.items() if "attention_logit" in name)
+        largest = max((value for name, value in inside.items() if "attention_logit" in name), default=math.nan)
         if math.isfinite(largest):  # in fp16 a logit can overflow, and a checkpoint's JSON has no such number
             self.progress.attention_logits = [*self.progress.attention_logits[1 - PROBES :], largest]
         return inside

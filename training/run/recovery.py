@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import FSDPModule
 
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
@@ -20,7 +19,7 @@ from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
 from gristmill.training.model.loss import IGNORE, inputs_and_targets
-from gristmill.training.model.parallel import World, rows_per_rank
+from gristmill.training.model.parallel import World, reshard, rows_per_rank
 from gristmill.training.step import guard
 from gristmill.training.step.events import (
     EVENTS,
@@ -224,9 +223,7 @@ class Recovery:
         return found
 
     def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
-        model = self.state.model
-        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
-        model.reshard()  # or the next forward pass would use what is still gathered
+        reshard(self.state.model)
         if path:
             return self.checkpoints.load(path, self.state.tensors, self.names), path
         self.first_weights()
@@ -237,18 +234,19 @@ class Recovery:
     def _loss(self, numbers: Sequence[int]) -> float:
         """Nats per token of the weights as they are on batches; a collective."""
         training, world, model = self.run.training, self.world, self.state.model
-        total = torch.zeros(2, dtype=torch.float64, device=world.device)
+        readers = world.readers
+        nats, count = torch.zeros(2, dtype=torch.float64, device=world.device)
         for number in numbers:
-            read = torch.from_numpy(self.order.batch(number, world.rank, world.size))
-            rows = rows_per_rank(self.order.plan.size(number), world.size, training.micro_batch)
+            read = torch.from_numpy(self.order.batch(number, readers.rank, readers.size))
+            rows = rows_per_rank(self.order.plan.size(number), readers.size, training.micro_batch)
             micro = min(training.micro_batch, rows)
             inputs, targets = (part.to(world.device) for part in inputs_and_targets(read, rows))
             for x, y in zip(inputs.split(micro), targets.split(micro), strict=True):
-                total += torch.stack([model(x, y)[0].double(), (y != IGNORE).sum().double()])
-        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
-        model.reshard()
-        nats, count = world.sum(total).tolist()
-        return min(nats / count, guard.NOT_FINITE) if math.isfinite(nats) else guard.NOT_FINITE
+                nats += model(x, y)[0].double()
+                count += (y != IGNORE).sum()
+        reshard(model)
+        loss = (world.sum(nats) / readers.sum(count)).item()
+        return min(loss, guard.NOT_FINITE) if math.isfinite(loss) else guard.NOT_FINITE
 
     def _sources(self, samples: range) -> dict[str, int]:
         places = self.order.windows_of(samples)

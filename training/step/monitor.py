@@ -109,7 +109,10 @@ class Monitor:
         self.updates = Updates(model)
         layers = range(len(model.layers))
         self.names = ["monitor/update_ratio"]
-        self.names += [f"monitor/{what}/layer_{i:02}" for what in ("activation_rms", "attention_logit") for i in layers]
+        self.inside = isinstance(model, Decoder)  # blocks of another engine are not looked into
+        if self.inside:
+            whats = ("activation_rms", "attention_logit")
+            self.names += [f"monitor/{what}/layer_{i:02}" for what in whats for i in layers]
 
     def probe(self, tokens: torch.Tensor) -> torch.Tensor:
         """After an update that `updates.begin` preceded: float64 in the order of `names`; a collective.
@@ -118,8 +121,10 @@ class Monitor:
         layer, attention logits those that tokens see. The layers run once more for this, uncompiled and one at a time,
         since fused attention keeps its logits to itself.
         """
-        found = self._inside(tokens)
-        return torch.cat([self.updates.end(self.world)[None], self.world.sum(found * self.world.leads)])
+        ratio = self.updates.end(self.world)[None]
+        if not self.inside:
+            return ratio
+        return torch.cat([ratio, self.world.sum(self._inside(tokens) * self.world.leads)])
 
     @torch.no_grad()
     def _inside(self, tokens: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.parallel import World
 
 DECAY = 0.99  # of the means over steps: about the last hundred count
 
@@ -26,14 +26,18 @@ class MicroBatchNorms:
 
     A hook on each whole parameter sees the gradient of one micro-batch before it is added to that of earlier ones, and
     before ranks add theirs. So neither needs a copy, and all micro-batches count. `model`: that of sharded_model;
-    making one of these is a collective.
+    making one of these is a collective. Where several ranks compute one micro-batch none has its gradient, and nothing
+    is seen.
     """
 
-    def __init__(self, model: Decoder, device: torch.device) -> None:
+    def __init__(self, model: nn.Module, world: World) -> None:
         self.norms: list[torch.Tensor] = []
-        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
-        for module in (model, *model.layers):
-            assert isinstance(module, FSDPModule) and isinstance(module, nn.Module), "that of sharded_model"
+        self.sums = torch.zeros(2, dtype=torch.float64, device=world.device)
+        if world.readers.size < world.size:
+            return
+        for module in model.modules():
+            if not isinstance(module, FSDPModule):
+                continue
             module.unshard()
             for parameter in module.parameters():
                 if not isinstance(parameter, DTensor):  # those of the layers are, while the rest is whole
@@ -50,6 +54,8 @@ class MicroBatchNorms:
 
     def add(self, tokens: torch.Tensor) -> None:
         """A backward pass has ended, of a micro-batch with so many targets; one without targets does not count."""
+        if not self.norms:
+            return
         square = torch.stack(self.norms).double().square().sum()
         self.norms.clear()
         self.sums += torch.stack([torch.where(tokens > 0, square / tokens, 0), (tokens > 0).double()])

@@ -6,7 +6,7 @@ import torch
 
 from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World, compute_dtype, empty_sharded_model, set_first_weights
+from gristmill.training.model.parallel import World, compute_dtype, copies, empty_sharded_model, set_first_weights
 from gristmill.training.step.clock import Clock
 from gristmill.training.step.noise import MicroBatchNorms
 from gristmill.training.step.optimizer import Optimizers, optimizers
@@ -92,12 +92,17 @@ class TrainState:
     """Changed in place by each step, saved in a checkpoint, loaded from one. `model`: that of sharded_model. Making it
     is a collective.
 
-    `tensors`: the live tensors under the names that they have in a checkpoint.
+    `tensors`: the live tensors under the names that they have in a checkpoint. `copies`: of each parameter how many
+    ranks hold the same part, float64.
     """
 
-    def __init__(self, model: Decoder, optimizers: Optimizers, scale: LossScale, outliers: Outliers) -> None:
+    def __init__(
+        self, model: Decoder, optimizers: Optimizers, scale: LossScale, outliers: Outliers, world: World
+    ) -> None:
         self.model, self.optimizers, self.scale, self.outliers = model, optimizers, scale, outliers
-        self.norms = MicroBatchNorms(model, scale.value.device)
+        self.norms = MicroBatchNorms(model, world)
+        held = [copies(parameter, world) for parameter in model.parameters()]
+        self.copies = torch.tensor(held, dtype=torch.float64, device=world.device)
         self.clock = Clock(model, scale.value.device)
         # Taken at once: after a forward pass the model may hand out gathered parameters in place of its sharded ones.
         self.tensors = scale.tensors() | outliers.tensors()
@@ -127,11 +132,16 @@ def empty_state(
     config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
 ) -> TrainState:
     """As `begun_state`, without weights: they are still to be set or loaded."""
-    model = empty_sharded_model(config, training, vocab_size, end_of_text, world)
+    return state_of(empty_sharded_model(config, training, vocab_size, end_of_text, world), training, world)
+
+
+def state_of(model: Decoder, training: TrainingConfig, world: World) -> TrainState:
+    """As `empty_state`, of a model that is sharded already."""
     scales = compute_dtype(training.precision, world.device) == torch.float16
     return TrainState(
         model,
         optimizers(model, training),
         LossScale(scales, world.device),
         Outliers(training.guard, world.device),
+        world,
     )

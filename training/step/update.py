@@ -67,7 +67,7 @@ def train_step(
     """
     model, scale = state.model, state.scale
     counted = targets != IGNORE
-    count, sequences = world.sum(torch.stack([counted.sum(), counted.any(1).sum()]))
+    count, sequences = world.readers.sum(torch.stack([counted.sum(), counted.any(1).sum()]))
     total = torch.zeros(2, dtype=torch.float64, device=world.device)
     micro = min(training.micro_batch, len(inputs))  # as `rows_per_rank` cuts them
     state.norms.begin()
@@ -83,7 +83,7 @@ def train_step(
 
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
-    square = torch.stack(norms).double().square().sum() / world.replicas
+    square = (torch.stack(norms).double().square() / state.copies).sum()
     stop_requested = square.new_full((), float(plan.stop_requested))
     shared = world.sum(torch.cat([total, square[None], stop_requested[None], state.norms.sums]))
     total, square, stop_requested, pieced = shared.split([2, 1, 1, 2])

@@ -228,7 +228,7 @@ def test_the_micro_batch_is_the_largest_that_fits():
         assert one.memory.total <= at.usable
         fewer = one.micro_batches - 1
         if fewer:  # fewer micro-batches would be larger, and do not fit
-            given = made.training.model_copy(update={"recompute": one.recompute, "replicas": one.layout.replicas})
+            given = made.training.model_copy(update={"recompute": one.recompute})
             larger = memory.peak(MODEL, given, made.parameters, 32_000, one.layout, -(-rows // fewer), fewer)
             assert larger.total > at.usable
 

@@ -37,7 +37,7 @@ def tracked(model: ModelConfig, training: TrainingConfig, ranks: int, monkeypatc
     results, for which it makes tensors that only the tracker takes for real ones."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     try:
-        world = world_of(torch.device("cpu"), training.replicas)
+        world = world_of(torch.device("cpu"), training.parallel)
         with FakeTensorMode(allow_non_fake_inputs=True), MemTracker() as tracker:
             begin = update.begin_micro_batch
 
@@ -60,7 +60,7 @@ def tracked(model: ModelConfig, training: TrainingConfig, ranks: int, monkeypatc
 
 
 def formula(model: ModelConfig, training: TrainingConfig, ranks: int, vocabulary: int = VOCABULARY) -> memory.Memory:
-    layout = Layout(ranks // training.replicas, training.replicas)
+    layout = Layout(ranks // training.parallel.replicas, training.parallel.replicas)
     product = 4 if training.precision == "fp32" else 2
     counted = memory.counts(model, vocabulary)
     return memory.peak(model, training, counted, vocabulary, layout, 1, ROWS, product, compiled=False, cuda=False)
@@ -92,7 +92,7 @@ SETTINGS = {
     "blocks kept whole": {"reshard_after_forward": False},
     "float32": {"precision": "fp32"},
     "gradients sent in bf16": {"reduce_dtype": "bf16"},
-    "two replicas": {"replicas": 2},
+    "two replicas": {"parallel": {"replicas": 2}},
 }
 
 

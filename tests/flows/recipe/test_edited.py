@@ -23,7 +23,7 @@ NONE = "name: web\n"
 @pytest.mark.parametrize("text", [BLOCK, FLOW, LAST, NONE])
 @given(micro=st.integers(1, 10**6), recompute=st.sampled_from(["none", "full", "selective"]))
 def test_values_are_those_asked_for_and_all_else_is_as_before(text, micro, recompute):
-    values = {"micro_batch": micro, "recompute": recompute, "replicas": 2}
+    values = {"micro_batch": micro, "recompute": recompute, "parallel": {"replicas": 2}}
     before, after = yaml.safe_load(text), yaml.safe_load(edited(text, "training", values))
     assert after == before | {"training": before.get("training", {}) | values}
 

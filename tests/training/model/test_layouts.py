@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.layout import Parallel
 from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.model.parallel import begin_micro_batch, local, processes, rows_per_rank, world_of
 from gristmill.training.step.state import begun_state
@@ -48,19 +50,19 @@ def rank_main(rank: int, size: int, path: str, trainings: list[TrainingConfig], 
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     for number, (training, expected) in enumerate(zip(trainings, truth, strict=True)):
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "TRAINING_RENDEZVOUS": f"file://{path}/{number}"}
-        with processes(60, training.replicas) as world:
-            assert world.replicas == training.replicas
+        with processes(60, partial(world_of, parallel=training.parallel)) as world:
+            assert world.replicas == training.parallel.replicas
             for ours, alone in zip(steps(world, training), expected, strict=True):
-                assert ours == pytest.approx(alone, rel=1e-6), (training.replicas, training.optimizer)
+                assert ours == pytest.approx(alone, rel=1e-6), (training.parallel, training.optimizer)
 
 
 LAYOUTS = {
     2: [settings(accumulate="whole"), settings(accumulate="sharded", optimizer="muon")],
     3: [settings(accumulate="whole", optimizer="muon"), settings(accumulate="sharded", reshard_after_forward=False)],
     4: [
-        settings(replicas=2, accumulate="sharded"),
-        settings(replicas=2, accumulate="whole", optimizer="muon"),
-        settings(replicas=4),
+        settings(parallel={"replicas": 2}, accumulate="sharded"),
+        settings(parallel={"replicas": 2}, accumulate="whole", optimizer="muon"),
+        settings(parallel={"replicas": 4}),
     ],
 }
 
@@ -70,7 +72,7 @@ def test_figures_of_any_layout_are_those_of_one_process(size, tmp_path):
     truth = []
     for training in LAYOUTS[size]:
         with processes(60) as world:
-            truth.append(steps(world, training.model_copy(update={"replicas": 1})))
+            truth.append(steps(world, training.model_copy(update={"parallel": Parallel()})))
     mp.start_processes(rank_main, (size, str(tmp_path), LAYOUTS[size], truth), nprocs=size, start_method="forkserver")
 
 
@@ -80,7 +82,7 @@ def group():
 
     def joined(size: int, replicas: int = 1):
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
-        return world_of(torch.device("cpu"), replicas)
+        return world_of(torch.device("cpu"), Parallel(replicas=replicas))
 
     yield joined
     dist.destroy_process_group()
@@ -90,13 +92,18 @@ def group():
 @pytest.mark.parametrize("replicas", [1, 8])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_large_groups_build_and_step(size, replicas, optimizer, group):
-    world, training = group(size, replicas), settings(replicas=replicas, optimizer=optimizer, precision="fp32")
+    world, training = (
+        group(size, replicas),
+        settings(parallel={"replicas": replicas}, optimizer=optimizer, precision="fp32"),
+    )
     assert world.replicas == replicas
     steps(world, training, count=1)
 
 
 def test_replicas_divide_the_processes(group):
-    with pytest.raises(ValueError, match="training.replicas is 3, which does not divide 8 processes"):
+    with pytest.raises(
+        ValueError, match="training.parallel.replicas is 3: together 3, which do not divide 8 processes"
+    ):
         group(8, 3)
 
 
