@@ -124,6 +124,8 @@ class _Evaluation:
             raise ExpressionError(f"{spelled(whole)}: a {kinds.pop()} has no order")
         if kinds == {"list"}:
             raise ExpressionError(f"{spelled(whole)}: ask whether a value is in a list, as 'a' in {spelled(left)}")
+        if kinds == {"number"}:
+            one, other = _alike(one, other)
         return _COMPARED[type(op)](one, other)
 
     def _within(self, left: ast.expr, right: ast.expr, whole: ast.expr) -> pa.Array:
@@ -145,7 +147,7 @@ class _Evaluation:
                     f"{spelled(whole)}: {spelled(left)} is a {_kind(one.type)}, and the list has others"
                 )
             if _kind(one.type) == "number":
-                one, among = one.cast(pa.float64()), among.cast(pa.float64())
+                one, among = _alike(one, among)
             return pc.if_else(pc.is_null(one), _null(pa.bool_()), pc.is_in(one, among.cast(one.type)))
         many = self.of(right)
         if not isinstance(left, ast.Constant):
@@ -214,6 +216,14 @@ def _number(values: pa.Array, node: ast.expr) -> pa.Array:
     if _kind(values.type) != "number":
         raise ExpressionError(f"{spelled(node)} is a {_kind(values.type)}, not a number; use float() or length()")
     return values.cast(pa.float64(), safe=False)
+
+
+def _alike(one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Numbers of one type: int64, or float64, to which Arrow by itself casts no integer above 2^53 but raises for it,
+    so that a single document would end a run."""
+    signed = all(pa.types.is_signed_integer(each.type) for each in (one, other))
+    kind = pa.int64() if signed else pa.float64()
+    return one.cast(kind, safe=False), other.cast(kind, safe=False)
 
 
 def _text(values: pa.Array, node: ast.expr) -> pa.Array:

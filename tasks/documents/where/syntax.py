@@ -113,6 +113,7 @@ def _check(node: ast.AST, depth: int) -> None:
                 raise ExpressionError(f"{name} is written {_KEYWORDS[name]}")
             inner = []
         case ast.Constant(value=value) if value is None or isinstance(value, _CONSTANTS):
+            _check_constant(value)
             inner = []
         case _:
             raise ExpressionError(
@@ -121,6 +122,14 @@ def _check(node: ast.AST, depth: int) -> None:
             )
     for each in inner:
         _check(each, depth + 1)
+
+
+def _check_constant(value: object) -> None:
+    """Whether Arrow can hold it: of other constants, in a list too, it raises errors that name no expression."""
+    if isinstance(value, int) and value >= 2**63:
+        raise ExpressionError(f"{str(value)[:40]} is no number of 64 bits")
+    if isinstance(value, str) and any("\ud800" <= each <= "\udfff" for each in value):
+        raise ExpressionError(f"{value[:40]!a} has half a character; write the character itself, or \\U and 8 digits")
 
 
 def _check_none(node: ast.Compare) -> None:

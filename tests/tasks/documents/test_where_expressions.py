@@ -214,6 +214,8 @@ def test_hosts_top_level_domains_and_kinds_of_content():
         ("topic == '" + "a" * 5000 + "'", "4,000 are read at most"),
         ("", "cannot be read"),
         ("words > 99999999999999999999", "no number of 64 bits"),
+        ("words in (1, 99999999999999999999)", "no number of 64 bits"),
+        ("topic in ('a', '\\ud800')", "half a character"),
         ("topic > 5", "compares topic, a text, with 5, a number"),
         ("words == '5'", "use string()"),
         ("topic", "neither true nor false"),
@@ -233,6 +235,21 @@ def test_what_has_no_meaning_says_why(planted, expression, said):
     with pytest.raises(ExpressionError, match=None) as found:
         truth(parsed(expression), planted[0].slice(0, 0))
     assert said in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("n > 0.5", [True, True, False, None]),
+        ("n + 1 > n", [False, True, True, None]),  # float64 has neither 2^53 + 1 nor 2^53 + 1 + 1 of it
+        ("n == 9007199254740993", [True, False, False, None]),
+        ("n in (9007199254740993, 5)", [True, False, False, None]),
+        ("n in (0.5, 1)", [False, True, False, None]),
+    ],
+)
+def test_an_integer_above_the_floats_ends_no_run(expression, expected):
+    table = pa.table({"n": pa.array([2**53 + 1, 1, -5, None], pa.int64())})
+    assert truth(parsed(expression), table).to_pylist() == expected
 
 
 def test_columns_and_clauses_of_an_expression():
