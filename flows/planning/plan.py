@@ -215,7 +215,7 @@ def _work(recipe: Recipe, settings: MachineSettings, report: Report | None) -> W
 
     training = recipe.training
     if report is not None and report.data is not None:
-        vocabulary = report.data.mixture.result["vocab_size"]
+        vocabulary = checked_json.read(files.join(report.data.mixture.folder, "mixture.json"))["vocab_size"]
     else:
         vocabulary = check_tokenizer_file(settings, recipe) or recipe.tokenizer.vocab_size
     return Work(
