@@ -12,9 +12,9 @@ from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
 from gristmill.tasks.dedup.near.verify import refused_files
 from tests.corpora import Texts, fresh
-from tests.scripts import SCRIPTS, edited, text_of
+from tests.scripts import edited, text_of
 from tests.tasks.dedup.near.test_near_duplicates import dealt, deduplicate, drops
-from tests.tasks.dedup.near.test_signatures import words_of
+from tests.tasks.dedup.near.test_signatures import words
 
 TEN = ("Latin", "Cyrillic", "Greek", "Arabic", "Devanagari", "Hangul", "Tibetan", "Han", "Japanese", "Thai")
 
@@ -23,7 +23,7 @@ class Read:
     """What the definition asks of a text."""
 
     def __init__(self, text: str):
-        self.words = tuple(words_of(text))
+        self.words = tuple(words(text))
         places = [self.words[i : i + 3] for i in range(max(len(self.words) - 2, 1))]
         self.grams = set(places)
         self.saturated = len(self.grams) < 0.9 * len(places)
@@ -81,13 +81,13 @@ def refusals(corpus) -> dict[str, tuple]:
 def corpus_of(seed: int) -> list[dict]:
     """Texts of one script with cut, edited, repeated and dense copies."""
     rng = random.Random(seed)
-    script = SCRIPTS[TEN[seed % len(TEN)]]
+    script = TEN[seed % len(TEN)]
     texts = []
     for _ in range(4):
         text = text_of(script, rng.randint(40, 500), rng)
         half = len(text) * 9 // 10
         texts += [text, text, text.upper(), text[:half], text[len(text) - half :], text + " " + text]
-        texts += [edited(text, rng.choice(("replaced", "inserted", "deleted")), script, rng) for _ in range(2)]
+        texts += [edited(text, rng.choice(("replaced", "inserted", "deleted")), 1, script, rng) for _ in range(2)]
     two = [text_of(script, 8, rng) for _ in range(2)]
     texts += [" ".join(rng.choice(two) for _ in range(80)) for _ in range(4)]
     dense = "".join(rng.choice("+-*/=<>") for _ in range(300)).join(text_of(script, 60, rng).split(" ")[:6])
