@@ -247,7 +247,8 @@ def _candidate_bytes(record: Deciding, places: NearPlaces) -> int:
     if record.verifying.threshold is None:
         return MEMBER_BYTES
     documents = sum(shard.rows for shard in places.own)
-    return candidate_bytes(record.banding, places.shingles // max(documents, 1))
+    held = 2 if record.verifying.verify == "containment" else 1  # words in order, and the set of their 3-grams
+    return candidate_bytes(record.banding, held * places.shingles // max(documents, 1))
 
 
 def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHash) -> tuple[OwnShard, ...]:
