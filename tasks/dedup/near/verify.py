@@ -80,9 +80,9 @@ def verify_partition(
     """Decide on the candidates of a partition of the labels; `crawl` is the number of this crawl; `shards`: the ranges
     by which the file is read, see `exchange.write`.
 
-    Held, for containment with the sets twice: 700 bytes a candidate and 60 for each band of a set; the sets of some files of candidates; the sets of all, 8
-    bytes a shingle, in a temporary file where they are more than `memory`. All candidates of a component are in one
-    partition, however large it is: the record has the largest.
+    Held, for containment with the sets twice: 700 bytes a candidate and 60 for each band of a set; the sets of some
+    files of candidates; the sets of all, 8 bytes a shingle, in a temporary file where they are more than `memory`.
+    All candidates of a component are in one partition, however large it is: the record has the largest.
     """
     low, high = ranges.bounds(partition)
     columns = ["group", "doc", "id", "size", "content", "bands", *order_names(order)]
