@@ -5,7 +5,9 @@ import re
 
 import pytest
 
-from gristmill.flows.reports.near_duplicates.lost import share_lost
+from gristmill.flows.reports import near_duplicates
+from gristmill.flows.reports.near_duplicates.lost import LostBy, interval, share_lost
+from gristmill.flows.reports.near_duplicates.lost import documents as shown_documents
 from gristmill.flows.stages.earlier_crawls import crawl_of
 from gristmill.flows.stages.lost_text import Drawing, lost_text
 from gristmill.flows.stages.near_duplicates import minhash
@@ -103,7 +105,19 @@ def test_nothing_is_lost_where_nothing_is_dropped(tmp_path):
 
 @pytest.mark.parametrize(("lost", "draws", "ends"), [(0, 2000, (0, 0.0018427)), (10, 100, (0.0490047, 0.1762226))])
 def test_intervals_are_clopper_and_pearsons(lost, draws, ends):
-    from gristmill.flows.reports.near_duplicates.lost import interval
-
     # R 4.3: binom.test(10, 100)$conf.int; 1 - (0.05 / 2)^(1 / 2000)
     assert interval(lost, draws) == pytest.approx(ends, abs=1e-6)
+
+
+def test_the_page_shows_lost_sentences_as_text(tmp_path):
+    template = " ".join(f"Word{i}" for i in range(60))
+    facts = ("<b>Alpha beta gamma</b> delta.", "<i>Epsilon</i>.")
+    documents = [{"id": f"d{i}", "text": f"{template}.\n{fact}"} for i, fact in enumerate(facts)]
+    arriving, left, dropped = removed(tmp_path, documents)
+    made = lost_text(context(str(tmp_path)), arriving, left)
+    by = LostBy("minhash", share_lost(made), shown_documents(made))
+    page = near_duplicates.page("planted", SETTINGS, left.kept, [by])
+    assert dropped == {"d1"}
+    assert [one.lost for one in by.documents] == [[facts[1]]]
+    assert "<li>&lt;i&gt;Epsilon&lt;/i&gt;.</li>" in page
+    assert f"{100 * by.figure.least:.2f} to {100 * by.figure.most:.2f}" in page
