@@ -61,10 +61,7 @@ def representatives(values, offsets, buckets, n_buckets, given, least, limit):
             x = values[offsets[i] : offsets[i + 1]]
             spent = 0
             while True:
-                nearest = n
-                for b in range(bands):
-                    if at[b] >= 0:
-                        nearest = min(nearest, at[b] // bands)
+                nearest = nearest_kept(at, n)
                 if nearest == n:
                     break
                 if spent == limit:
@@ -75,19 +72,42 @@ def representatives(values, offsets, buckets, n_buckets, given, least, limit):
                 if score >= 0:
                     representative[i], similarity[i] = nearest, score
                     break
-                for b in range(bands):
-                    if at[b] >= 0 and at[b] // bands == nearest:
-                        at[b] = following[at[b]]
+                passed(at, following, nearest)
             comparisons += spent
             if representative[i] != i:
                 continue
-        for b in range(bands):
-            bucket = buckets[i, b]
-            if bucket >= 0:
-                entry = i * bands + b
-                if tail[bucket] >= 0:
-                    following[tail[bucket]] = entry
-                else:
-                    head[bucket] = entry
-                tail[bucket] = entry
+        enter(i, buckets, head, tail, following)
     return representative, similarity, comparisons, left_out
+
+
+@nb.njit(nogil=True, cache=True)
+def nearest_kept(at, n):
+    """The first set among the entries `at` of the chains, one a band, -1 behind their ends; `n` where there is none."""
+    nearest = n
+    for b in range(at.shape[0]):
+        if at[b] >= 0:
+            nearest = min(nearest, at[b] // at.shape[0])
+    return nearest
+
+
+@nb.njit(nogil=True, cache=True)
+def passed(at, following, kept):
+    """Go on from the entries of one set to those that follow."""
+    for b in range(at.shape[0]):
+        if at[b] >= 0 and at[b] // at.shape[0] == kept:
+            at[b] = following[at[b]]
+
+
+@nb.njit(nogil=True, cache=True)
+def enter(i, buckets, head, tail, following):
+    """Put the set `i` at the ends of the chains of its buckets."""
+    bands = buckets.shape[1]
+    for b in range(bands):
+        bucket = buckets[i, b]
+        if bucket >= 0:
+            entry = i * bands + b
+            if tail[bucket] >= 0:
+                following[tail[bucket]] = entry
+            else:
+                head[bucket] = entry
+            tail[bucket] = entry

@@ -5,7 +5,11 @@ there was made by the code that the stage's key names, and does not change once 
 anew by other code.
 """
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -13,11 +17,12 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import RunContext, job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import marking, templates
 from gristmill.flows.reports.near_duplicates import plots
+from gristmill.flows.reports.near_duplicates.lost import LostBy, lost_by
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
@@ -28,7 +33,9 @@ from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.verify import decided_files
 from gristmill.tasks.dedup.near_reports import recall, summary
 from gristmill.tasks.engine import options
-from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.engine.make import StageResult, find_or_make
+from gristmill.tasks.engine.phases import Silent
 
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
@@ -39,7 +46,8 @@ _PER_TOKEN = 4.0  # characters, where a run has no tokens: about what byte-level
 def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished near-duplicate removal and return its path; the same stage, the same bytes.
 
-    Only looks stages up; those behind the removal need not be there. Raises ValueError if the recipe has no step
+    Looks stages up, those behind the removal need not be there, and makes `lost_text`, one pass over the kept texts for
+    each step that drops duplicates, in this process. Raises ValueError if the recipe has no step
     `minhash`, NotFinishedError, which names the remedy. Held: see
     `gristmill.tasks.dedup.near_reports.recall.holdout_pairs`.
     """
@@ -49,13 +57,18 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     context = lookup(settings, recipe.name)
-    [step], kept = next(
-        (passed.steps, passed.left.kept)
-        for passed in curate(context, recipe)
-        if any(isinstance(step, MinHash) for step in passed.steps)
+    way = []
+    for passed in curate(context, recipe):
+        way.append(passed)
+        if any(isinstance(step, MinHash) for step in passed.steps):
+            break
+    [step], kept = way[-1].steps, way[-1].left.kept
+    build = partial(
+        find_or_make, settings.home, executor=Threads(1, SimpleQueue()), progress=lambda: nullcontext(Silent())
     )
+    lost = tuple(lost_by(RunContext(settings, build), way))
     path = files.join(settings.home, "reports", f"{kept.name}-{kept.key}.html")
-    files.write_bytes(path, page(recipe.name, context.placed(step), kept).encode())
+    files.write_bytes(path, page(recipe.name, context.placed(step), kept, lost).encode())
     return path
 
 
@@ -99,8 +112,8 @@ def overview(
     return Overview(clusters, plots.sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, shown)
 
 
-def page(name: str, step: MinHash, kept: StageResult) -> str:
-    """The page for a finished stage `near_duplicates` of the recipe `name`."""
+def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = ()) -> str:
+    """The page for a finished stage `near_duplicates` of the recipe `name`; `lost`: what steps lost."""
     stage = open_stage(kept.folder)
     crawl, clusters = _clusters(step, kept, _EACH)
     held_out = recall.holdout_pairs(crawl)
@@ -119,6 +132,7 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
         left_out=stage.result["left_out"],
         s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
         clusters=clusters,
+        lost=lost,
         sizes=plots.sizes(clusters),
         largest=_largest(crawl, clusters, _PER_TOKEN),
         characters_per_token=_PER_TOKEN,

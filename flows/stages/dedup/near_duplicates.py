@@ -13,6 +13,7 @@ Where there are many shards or partitions, files are merged between sign and mat
 verdicts (`gristmill.flows.stages.dedup.exchange`).
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from gristmill.flows.machine.context import RunContext
@@ -190,8 +191,7 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
         found = phases.map("choose", choose_partition, dict.fromkeys(range(partitions), among))
     else:
         among |= {
-            "threshold": record.verifying.threshold,
-            "most_comparisons": record.verifying.comparisons,
+            "verifying": record.verifying,
             "crawl": crawl,
             "memory": options.current().memory,
         }
@@ -209,7 +209,11 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
         files.remove(folder)
     summed = ("candidates", "comparisons", "left_out", "clusters", "dropped")
     largest = ("largest_component", "largest_cluster")
+    refused = Counter[str]()
+    for counts in found.values():
+        refused.update(counts.get("refused", {}))
     return {
+        "refused": dict(sorted(refused.items())),
         "inputs_layout": places.layout,
         "partitions": partitions,
         **{name: sum(counts[name] for counts in found.values()) for name in summed},
@@ -233,6 +237,7 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups:
         phases.map("gather", gather_members, jobs, temporary=True)
     else:
         compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
+        compared["verifying"] = record.verifying
         phases.map("gather", gather_shard, {n: job | compared for n, job in jobs.items()}, temporary=True)
     return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
 
@@ -242,7 +247,8 @@ def _candidate_bytes(record: Deciding, places: NearPlaces) -> int:
     if record.verifying.threshold is None:
         return MEMBER_BYTES
     documents = sum(shard.rows for shard in places.own)
-    return candidate_bytes(record.banding, places.shingles // max(documents, 1))
+    held = 2 if record.verifying.verify == "containment" else 1  # words in order, and the set of their 3-grams
+    return candidate_bytes(record.banding, held * places.shingles // max(documents, 1))
 
 
 def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHash) -> tuple[OwnShard, ...]:

@@ -4,7 +4,7 @@
 
 Candidates of one label come into one partition of the hashes, whichever shard they are of. Files are numbered through
 the shards, of earlier crawls those that have candidates. A set is empty where another
-candidate of the shard has the same.
+candidate of the shard has the same. With `verify: containment` it is the words in order, see `word_sequences`.
 """
 
 import numpy as np
@@ -15,8 +15,9 @@ from gristmill.storage import files, parquet, sorted_files
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import EarlierShard, OwnShard, document_ids, hash_ids, row_of, shard_range
-from gristmill.tasks.dedup.near.settings import Banding, Shingling
+from gristmill.tasks.dedup.near.settings import Banding, Shingling, Verifying
 from gristmill.tasks.dedup.near.sign import band_hashes, packed, shingle_sets
+from gristmill.tasks.dedup.near.word_sequences import with_words
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.dedup.order_work import columns, keyed, order_names
 from gristmill.tasks.dedup.takedowns import taken_down
@@ -39,6 +40,7 @@ def gather_shard(
     shingling: Shingling,
     banding: Banding,
     order: KeepOrder,
+    verifying: Verifying,
 ) -> dict:
     """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs;
     `ranges`: see `exchange.write`.
@@ -52,7 +54,11 @@ def gather_shard(
     hashes = [band_hashes(some["signature"], banding) for some in read_groups(shard.signatures, rows, ["signature"])]
     candidates = candidates.append_column("bands", packed(np.concatenate(hashes)))
     candidates = sorted_files.sorted_by(candidates, "group")
-    gathered = candidates.drop_columns(["at"]).append_column("set", _sets(candidates, shard, shingling))
+    if verifying.verify == "containment":
+        gathered = with_words(candidates, shard, shingling)
+    else:
+        gathered = candidates.append_column("set", _sets(candidates, shard, shingling))
+    gathered = gathered.drop_columns(["at"])
     exchange.write(gathered_files(folder, number + 1).path(number), gathered, "group", ranges)
     return {"candidates": len(candidates)}
 

@@ -56,12 +56,25 @@ class Verifying(Settings):
         description="least Jaccard similarity for which a document is dropped; null: documents are not compared, and "
         "of all that are connected by shared bands one is kept",
     )
+    verify: Literal["jaccard", "containment"] = Field(
+        "jaccard",
+        description="containment: a document is dropped only if a kept one, no shorter, holds its word 3-grams, with "
+        "guards for texts that repeat themselves or have few words; `threshold` is not used then",
+    )
+    contained: float = Field(
+        1.0, gt=0, le=1, description="with `verify: containment`, least share of its 3-grams that the kept one holds"
+    )
     comparisons: int = Field(
         128,
         ge=1,
         description="most kept documents that a document is compared with, the first in keep order; documents that "
         "share bands with more, and are like none of these, are kept and counted as left_out",
     )
+
+    @property
+    def least(self) -> float | None:
+        """What the similarity to the representative must reach, None where nothing is compared."""
+        return self.contained if self.verify == "containment" else self.threshold
 
 
 class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
@@ -127,6 +140,22 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
                     f"`{key}` is {', '.join(value)}, but `threshold` is null, which keeps one document of all that are "
                     f"connected by shared bands: give a threshold, such as 0.8, or remove `{key}`"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _longest_holds(self) -> Self:
+        if self.verify == "containment":
+            if self.threshold is None:
+                raise ValueError("`verify` is containment, but `threshold` is null, which compares nothing: remove it")
+            if self.keep[:1] != ("longest",):
+                raise ValueError(
+                    f"`verify` is containment and `keep` is [{', '.join(self.keep)}]: a document is held by a longer "
+                    "one, so let `keep` begin with longest"
+                )
+        elif self.contained != 1:
+            raise ValueError(
+                f"`contained` is {self.contained}, which needs `verify: containment`: add it, or remove this"
+            )
         return self
 
     @model_validator(mode="after")

@@ -45,7 +45,7 @@ def split_shard(
     duplicates = {
         "id": dropped["id"],
         "value": dropped["jaccard"],
-        "threshold": pa.repeat(pa.scalar(verifying.threshold, pa.float64()), len(dropped)),
+        "threshold": pa.repeat(pa.scalar(verifying.least, pa.float64()), len(dropped)),
         "detail": pc.binary_join_element_wise("cluster of", dropped["cluster_size"].cast(pa.string()), " "),
         "representative": dropped["representative"],
     }

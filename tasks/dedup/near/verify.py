@@ -1,10 +1,12 @@
-"""Fifth phase: which candidates are kept, by exact Jaccard similarity of their sets.
+"""Fifth phase: which candidates are kept, by exact Jaccard similarity of their sets, or by containment.
 
 decided/00000.parquet   by `doc`: DECIDED: all documents of clusters of more than one
+refused/00000.parquet   by `doc`: REFUSED: with `verify: containment`, what is kept though it shares a band, and why
 """
 
 import os
 import tempfile
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +18,11 @@ from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import crawl_of
 from gristmill.tasks.dedup.near.gather import distinct
-from gristmill.tasks.dedup.near.settings import Banding
+from gristmill.tasks.dedup.near.settings import Banding, Verifying
 from gristmill.tasks.dedup.near.sign import unpacked
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.dedup.order_work import order_names
+from gristmill.tasks.kernels.contained import REASONS, contained, gram_sets
 from gristmill.tasks.kernels.representatives import representatives
 
 DECIDED = pa.schema(
@@ -28,11 +31,27 @@ DECIDED = pa.schema(
         pa.field("id", pa.string()),
         pa.field("kept_doc", pa.int64(), metadata={"what": "global id of its representative, its own if it is kept"}),
         pa.field("representative", pa.string(), metadata={"what": "id of that"}),
-        pa.field("jaccard", pa.float64(), metadata={"what": "exact similarity to the representative, if compared"}),
+        pa.field(
+            "jaccard",
+            pa.float64(),
+            metadata={
+                "what": "exact similarity to the representative, if compared: Jaccard, or the share of 3-grams it holds"
+            },
+        ),
         pa.field("cluster_size", pa.int64(), metadata={"what": "the representative and all dropped for it"}),
     ]
 )
 
+REFUSED = pa.schema(
+    [
+        pa.field("doc", pa.int64(), metadata={"what": "global id of a document that is kept"}),
+        pa.field("id", pa.string()),
+        pa.field("kept_doc", pa.int64(), metadata={"what": "global id of the document that nearly holds it"}),
+        pa.field("representative", pa.string(), metadata={"what": "id of that"}),
+        pa.field("contained", pa.float64(), metadata={"what": "share of its 3-grams that are there"}),
+        pa.field("reason", pa.string(), metadata={"what": "why it is not dropped: `kernels.contained.REASONS`"}),
+    ]
+)
 
 # Bytes of a row of DECIDED, about: its ids have 32 characters.
 DECIDED_BYTES = 150
@@ -55,19 +74,20 @@ def verify_partition(
     shards: KeyRanges | None,
     crawl: int,
     order: KeepOrder,
-    threshold: float,
-    most_comparisons: int,
+    verifying: Verifying,
     memory: int,
 ) -> dict:
-    """Decide on the candidates of a partition of the labels; `crawl` is the number of this crawl, `threshold` and
-    `most_comparisons` are those of `Verifying`; `shards`: the ranges by which the file is read, see `exchange.write`.
+    """Decide on the candidates of a partition of the labels; `crawl` is the number of this crawl; `shards`: the ranges
+    by which the file is read, see `exchange.write`.
 
-    Held: 700 bytes a candidate and 60 for each band of a set; the sets of some files of candidates; the sets of all, 8
-    bytes a shingle, in a temporary file where they are more than `memory`. All candidates of a component are in one
-    partition, however large it is: the record has the largest.
+    Held, for containment with the sets twice: 700 bytes a candidate and 60 for each band of a set; the sets of some
+    files of candidates; the sets of all, 8 bytes a shingle, in a temporary file where they are more than `memory`.
+    All candidates of a component are in one partition, however large it is: the record has the largest.
     """
     low, high = ranges.bounds(partition)
     columns = ["group", "doc", "id", "size", "content", "bands", *order_names(order)]
+    containment = verifying.verify == "containment"
+    columns += ["key"] if containment else []
     parts = list(gathered.each(low, high, columns))
     candidates = pa.concat_tables(parts)
     check_ids(candidates)
@@ -82,9 +102,18 @@ def verify_partition(
     sizes = np.where((buckets >= 0).any(axis=1), sets["size"].to_numpy(), 0)
     values, offsets = _sets(gathered, (low, high), numbers, sizes, memory)
     earlier = int((crawl_of(sets["doc"].to_numpy()) < crawl).sum())
-    kept, similarity, comparisons, left_out = representatives(
-        values, offsets, buckets, int(buckets.max(initial=-1)) + 1, earlier, threshold, most_comparisons
-    )
+    shared = (buckets, int(buckets.max(initial=-1)) + 1, earlier, verifying.least, verifying.comparisons)
+    refused: Counter[str] = Counter()
+    if containment:
+        grams = _room(int(offsets[-1]), memory)
+        counts = gram_sets(values, offsets, grams)
+        *decision, nearest, share, reason = contained(values, offsets, grams, counts, sets["key"].to_numpy(), *shared)
+        kept, similarity, comparisons, left_out = decision
+        refusals = _refusals(sets, nearest, share, reason)
+        exchange.write(refused_files(folder, partition + 1).path(partition), refusals, "doc", shards)
+        refused = Counter(refusals["reason"].to_pylist())
+    else:
+        kept, similarity, comparisons, left_out = representatives(values, offsets, *shared)
     representative = first[kept[of]]
     cluster = np.bincount(representative, minlength=len(candidates))[representative]
     decided = pa.table(
@@ -106,10 +135,33 @@ def verify_partition(
         "sets": len(sets),
         "comparisons": comparisons,
         "left_out": left_out,
+        "refused": dict(refused),
         "clusters": int((is_kept & (cluster > 1)).sum()),
         "dropped": int((~is_kept).sum()),
         "largest_cluster": int(cluster.max(initial=0)),
     }
+
+
+def refused_files(folder: str, partitions: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "refused"), partitions)
+
+
+def _refusals(sets: pa.Table, nearest: np.ndarray, share: np.ndarray, reason: np.ndarray) -> pa.Table:
+    """Rows of REFUSED, of the sets whose `nearest` refusal is one; see `kernels.contained.contained`."""
+    rows = np.flatnonzero(nearest >= 0)
+    kept = sets.select(["doc", "id"]).take(pa.array(nearest[rows]))
+    refused = sets.take(pa.array(rows))
+    return pa.table(
+        {
+            "doc": refused["doc"],
+            "id": refused["id"],
+            "kept_doc": kept["doc"],
+            "representative": kept["id"],
+            "contained": share[rows],
+            "reason": pa.array([REASONS[r] for r in reason[rows].tolist()], pa.string()),
+        },
+        REFUSED,
+    )
 
 
 def check_ids(candidates: pa.Table) -> None:

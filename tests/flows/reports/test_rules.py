@@ -36,7 +36,7 @@ def test_rules_are_shown_and_declared_in_the_order_in_which_they_are_asked(name)
     assert fields == [field for field in kind.model_fields if field in fields]
 
 
-@pytest.mark.parametrize("name", BOOKS)
+@pytest.mark.parametrize("name", [name for name in BOOKS if name != "where"])  # whose expression has no threshold
 def test_every_threshold_of_a_recipe_is_shown_with_its_default_and_decides(name):
     kind = document_steps()[name]
     step = kind(**GIVEN.get(name, {}))

@@ -1,0 +1,171 @@
+"""Unique text lost by a step of deduplication, estimated, as phases; docs/deduplication.md defines it.
+
+    measure    every shard   characters of the documents that were dropped as duplicates
+    draw       every shard   drawn/     sentences that drawn characters are in, and those of documents to show
+    seek       every shard   found/     which of these some kept documents hold
+    estimate   once          shown.parquet
+
+A character is drawn with the same probability wherever it is, and is in a lost sentence or not: so that `binomial`
+holds without an assumption about how unlike documents are.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.storage import files, parquet
+from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.ngrams import word_hashes
+from gristmill.tasks.kernels.runs import chains, mark_found
+from gristmill.tasks.kernels.scan import scan
+
+# Of a document that is shown, the sentences that begin in so many of its first bytes.
+SHOWN_BYTES = 20_000
+
+DRAWN = pa.schema(
+    [
+        pa.field("id", pa.string(), metadata={"what": "of the dropped document"}),
+        pa.field("representative", pa.string(), metadata={"what": "of the kept one, where the ledger names it"}),
+        pa.field("sentence", pa.int64(), metadata={"what": "its number in the document"}),
+        pa.field("text", pa.large_string()),
+        pa.field("words", pa.large_binary(), metadata={"what": "hashes of its words, uint64, little-endian"}),
+        pa.field("draws", pa.int64(), metadata={"what": "characters that were drawn of it"}),
+        pa.field("shown", pa.bool_(), metadata={"what": "whether all sentences of the document are here"}),
+    ]
+)
+SHOWN = pa.schema([*(DRAWN.field(name) for name in ("id", "representative", "sentence", "text"))]).append(
+    pa.field("lost", pa.bool_())
+)
+
+
+def measure_shard(folder: str, shard: int, arriving: str, ledger: str) -> dict:
+    """Count what reached the step, a selection, and what its ledger says was dropped as a duplicate."""
+    sizes = parquet.read_table(arriving, ["id", "characters"])
+    gone = sizes.filter(pc.is_in(sizes["id"], _duplicates(ledger)["id"].combine_chunks()))
+    return {
+        "arriving_characters": pc.sum(sizes["characters"]).as_py() or 0,
+        "documents": len(gone),
+        "characters": pc.sum(gone["characters"]).as_py() or 0,
+    }
+
+
+def draw_shard(
+    folder: str, shard: int, documents: str, arriving: str, ledger: str, draws: int, shown: int, seed: int
+) -> dict:
+    """Draw so many characters of a shard's dropped documents, with replacement, and write the sentences that they are
+    in; of the documents of the first `shown` draws all sentences.
+
+    Held: the ids of the shard, the texts of the documents that are drawn.
+    """
+    duplicates = _duplicates(ledger)
+    sizes = parquet.read_table(arriving, ["id", "characters"])
+    sizes = sizes.filter(pc.is_in(sizes["id"], duplicates["id"].combine_chunks()))
+    ends = np.cumsum(sizes["characters"].to_numpy())
+    at = np.random.default_rng([seed, shard]).integers(0, ends[-1], draws)
+    row = np.searchsorted(ends, at, side="right")
+    place = at - (ends - sizes["characters"].to_numpy())[row]
+    rows, of = np.unique(row, return_inverse=True)
+    named = sizes.take(pa.array(rows))
+    texts = _texts(documents, arriving, named["id"].combine_chunks())
+    to = pc.index_in(named["id"], duplicates["id"].combine_chunks())
+    representatives = duplicates["representative"].take(to).to_pylist()
+    whole = set(of[:shown].tolist())
+    tables = [DRAWN.empty_table()]
+    for number, (name, text) in enumerate(zip(named["id"].to_pylist(), texts, strict=True)):
+        found = _sentences(text, place[of == number], number in whole)
+        of_it = {"id": pa.repeat(name, len(found)), "representative": [representatives[number]] * len(found)}
+        tables.append(pa.table({**of_it, **{n: found[n] for n in found.column_names}}).cast(DRAWN))
+    parquet.write_table(_drawn(folder, shard), pa.concat_tables(tables))
+    return {"draws": draws}
+
+
+def seek_shard(folder: str, job: int, documents: str, kept: str) -> dict:
+    """Which unlike sentences of the draw stand in the documents that the shard `kept` names.
+
+    Held: the sentences of the draw, the texts of a row group and 8 bytes for each of its words.
+    """
+    values, bounds = _unlike(_all_drawn(folder))
+    head, following = chains(values, bounds)
+    found = np.zeros(len(bounds) - 1, np.bool_)
+    for group in select_groups(documents, kept, ["text"]):
+        words, ends = word_hashes(*utf8(group["text"]))
+        mark_found(words, ends, values, bounds, head, following, found)
+    parquet.write_table(_found(folder, job), pa.table({"number": np.flatnonzero(found)}))
+    return {"found": int(found.sum())}
+
+
+def estimate(folder: str, job: int, sought: int) -> dict:
+    """How many of the drawn characters are in sentences that none of the `sought` jobs has found, and which sentences
+    of documents to show these are."""
+    drawn = _all_drawn(folder)
+    coded = drawn["words"].combine_chunks().dictionary_encode()
+    held = np.zeros(len(coded.dictionary), np.bool_)
+    for number in range(sought):
+        held[parquet.read_table(_found(folder, number), ["number"])["number"].to_numpy()] = True
+    worded = pc.greater(pc.binary_length(drawn["words"]), 0).to_numpy()
+    lost = worded & ~held[coded.indices.to_numpy()]
+    shown = drawn.append_column("lost", pa.array(lost)).filter(drawn["shown"]).select(SHOWN.names)
+    parquet.write_table(shown_file(folder), shown.sort_by([("id", "ascending"), ("sentence", "ascending")]))
+    return {"lost": int(drawn["draws"].to_numpy()[lost].sum())}
+
+
+def shown_file(folder: str) -> str:
+    return files.join(folder, "shown.parquet")
+
+
+def drawn_shards(characters: np.ndarray, draws: int, shown: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of each shard with so many dropped characters: the draws, and how many of the first `shown` these are; int64."""
+    shard = np.random.default_rng(seed).choice(len(characters), draws, p=characters / characters.sum())
+    return np.bincount(shard, minlength=len(characters)), np.bincount(shard[:shown], minlength=len(characters))
+
+
+def _duplicates(ledger: str) -> pa.Table:
+    rows = parquet.read_table(ledger, ["id", "rule", "representative"])
+    return rows.filter(pc.not_equal(rows["rule"], "takedown"))
+
+
+def _texts(documents: str, arriving: str, ids: pa.Array) -> list[str]:
+    """The texts of documents, in the order of their ids."""
+    groups = [group.filter(pc.is_in(group["id"], ids)) for group in select_groups(documents, arriving, ["text"])]
+    found = pa.concat_tables(groups)
+    return found["text"].take(pc.index_in(ids, found["id"].combine_chunks())).to_pylist()
+
+
+def _sentences(text: str, places: np.ndarray, whole: bool) -> pa.Table:
+    """The sentences of a text that characters, by their places, are in; or all that are to be shown."""
+    scanned = scan(pa.array([text], pa.large_string()))
+    start, stop = scanned.spans("sentences")
+    data = text.encode()
+    at = [len(text[:place].encode()) for place in places.tolist()]
+    # white space counts with the sentence before it, at the beginning with the first
+    hit = np.maximum(np.searchsorted(start, at, side="right") - 1, 0) if len(start) else np.empty(0, np.int64)
+    draws = np.bincount(hit, minlength=len(start))
+    chosen = np.flatnonzero((draws > 0) | (whole & (start < SHOWN_BYTES)))
+    spans = zip(start[chosen].tolist(), stop[chosen].tolist(), strict=True)
+    texts = pa.array([data[low:high].decode() for low, high in spans], pa.large_string())
+    words, ends = word_hashes(*utf8(texts))
+    buffers = [None, pa.py_buffer(8 * ends), pa.py_buffer(words.astype("<u8", copy=False))]
+    packed = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(texts), buffers)
+    columns = {"sentence": chosen, "text": texts, "words": packed, "draws": draws[chosen]}
+    return pa.table({**columns, "shown": np.full(len(chosen), whole)})
+
+
+def _unlike(drawn: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The words of all unlike sentences, uint64, and their n+1 bounds."""
+    unlike = drawn["words"].combine_chunks().dictionary_encode().dictionary
+    sizes = pc.binary_length(unlike).to_numpy() // 8
+    return np.frombuffer(b"".join(unlike.to_pylist()), "<u8"), np.append(0, np.cumsum(sizes))
+
+
+def _all_drawn(folder: str) -> pa.Table:
+    there = files.join(folder, "drawn")
+    return pa.concat_tables([parquet.read_table(files.join(there, name), DRAWN.names) for name in files.names(there)])
+
+
+def _drawn(folder: str, shard: int) -> str:
+    return files.join(folder, "drawn", f"{shard:05d}.parquet")
+
+
+def _found(folder: str, job: int) -> str:
+    return files.join(folder, "found", f"{job:05d}.parquet")
