@@ -22,8 +22,8 @@ from gristmill.tasks.dedup.near.settings import Banding, Verifying
 from gristmill.tasks.dedup.near.sign import unpacked
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.dedup.order_work import order_names
-from gristmill.tasks.kernels.contained import REASONS, contained, gram_sets
-from gristmill.tasks.kernels.representatives import representatives
+from gristmill.tasks.kernels.duplicates.contained import REASONS, contained, gram_sets
+from gristmill.tasks.kernels.duplicates.representatives import representatives
 
 DECIDED = pa.schema(
     [
@@ -49,7 +49,9 @@ REFUSED = pa.schema(
         pa.field("kept_doc", pa.int64(), metadata={"what": "global id of the document that nearly holds it"}),
         pa.field("representative", pa.string(), metadata={"what": "id of that"}),
         pa.field("contained", pa.float64(), metadata={"what": "share of its 3-grams that are there"}),
-        pa.field("reason", pa.string(), metadata={"what": "why it is not dropped: `kernels.contained.REASONS`"}),
+        pa.field(
+            "reason", pa.string(), metadata={"what": "why it is not dropped: `kernels.duplicates.contained.REASONS`"}
+        ),
     ]
 )
 
@@ -147,7 +149,7 @@ def refused_files(folder: str, partitions: int) -> SortedFiles:
 
 
 def _refusals(sets: pa.Table, nearest: np.ndarray, share: np.ndarray, reason: np.ndarray) -> pa.Table:
-    """Rows of REFUSED, of the sets whose `nearest` refusal is one; see `kernels.contained.contained`."""
+    """Rows of REFUSED, of the sets whose `nearest` refusal is one; see `kernels.duplicates.contained.contained`."""
     rows = np.flatnonzero(nearest >= 0)
     kept = sets.select(["doc", "id"]).take(pa.array(nearest[rows]))
     refused = sets.take(pa.array(rows))

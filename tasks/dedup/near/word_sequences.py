@@ -11,7 +11,7 @@ from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.near.sign import shingle_sets
 from gristmill.tasks.documents.selection import read_groups
 from gristmill.tasks.kernels.buffers import utf8
-from gristmill.tasks.kernels.contained import CHARACTERS, sequence_hashes
+from gristmill.tasks.kernels.duplicates.contained import CHARACTERS, sequence_hashes
 from gristmill.tasks.kernels.ngrams import word_hashes
 from gristmill.tasks.kernels.shingles import set_hashes
 

@@ -17,7 +17,7 @@ from gristmill.tasks.dedup.near.documents import ROWS, SHARDS, Location, documen
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.sign import band_hashes, shingle_sets
 from gristmill.tasks.documents.selection import read_rows
-from gristmill.tasks.kernels.representatives import jaccard
+from gristmill.tasks.kernels.duplicates.representatives import jaccard
 from gristmill.tasks.kernels.shingles import mix
 
 _ENDS = [i / 20 for i in range(21)]  # of the curve's bins

@@ -113,13 +113,13 @@ def check(folder, seed: int) -> Counter:
 
 def test_what_is_dropped_and_refused_is_what_the_definition_says(tmp_path):
     total = sum((check(tmp_path / str(seed), seed) for seed in range(10)), Counter())
-    assert set(total) == {"dropped", "longer", "text_lost", "saturated", "under_tokenised"}
+    assert set(total) >= {"dropped", "text_lost", "saturated", "under_tokenised"}
 
 
 @pytest.mark.slow
 def test_200_corpora_in_ten_scripts(tmp_path):
-    for seed in range(200):
-        check(tmp_path / str(seed), seed)
+    total = sum((check(tmp_path / str(seed), seed) for seed in range(200)), Counter())
+    assert set(total) == {"dropped", "longer", "text_lost", "saturated", "under_tokenised"}
 
 
 def test_a_fact_of_a_template_is_kept_where_jaccard_loses_it(tmp_path):

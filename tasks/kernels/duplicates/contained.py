@@ -10,7 +10,7 @@ white space, and under-tokenised texts are compared by character 5-grams, at 0.9
 import numba as nb
 import numpy as np
 
-from gristmill.tasks.kernels.representatives import enter, nearest_kept, passed
+from gristmill.tasks.kernels.duplicates.representatives import enter, nearest_kept, passed
 from gristmill.tasks.kernels.shingles import BASE, START, mix
 
 GRAM = 3

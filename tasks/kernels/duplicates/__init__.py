@@ -1,0 +1,1 @@
+"""Kernels that compare documents of deduplication: sets and sequences of words."""
