@@ -50,7 +50,7 @@ REFUSED = pa.schema(
         pa.field("representative", pa.string(), metadata={"what": "id of that"}),
         pa.field("contained", pa.float64(), metadata={"what": "share of its 3-grams that are there"}),
         pa.field(
-            "reason", pa.string(), metadata={"what": "why it is not dropped: `kernels.duplicates.contained.REASONS`"}
+            "reason", pa.string(), metadata={"what": "why it is not dropped, of `contained.REASONS`"}
         ),
     ]
 )
