@@ -49,9 +49,7 @@ REFUSED = pa.schema(
         pa.field("kept_doc", pa.int64(), metadata={"what": "global id of the document that nearly holds it"}),
         pa.field("representative", pa.string(), metadata={"what": "id of that"}),
         pa.field("contained", pa.float64(), metadata={"what": "share of its 3-grams that are there"}),
-        pa.field(
-            "reason", pa.string(), metadata={"what": "why it is not dropped, of `contained.REASONS`"}
-        ),
+        pa.field("reason", pa.string(), metadata={"what": "why it is not dropped, of `contained.REASONS`"}),
     ]
 )
 
