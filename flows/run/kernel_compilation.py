@@ -222,7 +222,8 @@ def _rules() -> None:
 
 
 def _deduplication() -> None:
-    """Each step that removes duplicates or items of benchmarks, on a corpus of its own; and signatures of sets."""
+    """Each step that removes duplicates or items of benchmarks, on a corpus of its own; signatures of sets; runs of
+    words."""
     import numpy as np
 
     from gristmill.flows.curation import curate
@@ -232,6 +233,7 @@ def _deduplication() -> None:
     from gristmill.tasks.engine.executors import Threads
     from gristmill.tasks.engine.make import find_or_make
     from gristmill.tasks.engine.phases import Silent
+    from gristmill.tasks.kernels.duplicates import runs
     from gristmill.tasks.kernels.minhash import holdout, signatures
 
     extract = {"step": "extract", "engine": "plain"}  # which has no kernels
@@ -243,6 +245,7 @@ def _deduplication() -> None:
         {"step": "substring_dedup"},
         {"step": "minhash"},
         {"step": "minhash", "unit": "characters"},
+        {"step": "minhash", "verify": "containment"},
     ]
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as folder:
         items = Path(folder) / "items.jsonl"
@@ -263,6 +266,7 @@ def _deduplication() -> None:
     hashes, ends = np.arange(4, dtype=np.uint64), np.array([0, 2, 4])
     signatures(hashes, ends, 2, 1)
     holdout(hashes, ends, 1)
+    runs.mark_found(hashes, ends, hashes, ends, *runs.chains(hashes, ends), np.zeros(2, np.bool_))
 
 
 PARTS: dict[str, Callable[[], None]] = {"extraction": _extraction, "rules": _rules, "deduplication": _deduplication}
