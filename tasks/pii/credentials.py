@@ -45,6 +45,31 @@ _FORMS = {
     b"SG.": rb"SG\.[\w-]{22}\.[\w-]{43}",  # SendGrid
     b"dop_v1_": rb"dop_v1_[a-f0-9]{64}",
     b"shpat_": rb"shpat_[a-fA-F0-9]{32}",
+    b"LTAI": rb"LTAI[A-Za-z0-9]{20}",  # Alibaba
+    b"GOCSPX-": rb"GOCSPX-[\w-]{28}",  # Google
+    b"glrt-": rb"glrt-[\w-]{20}",
+    b"whsec_": rb"whsec_[A-Za-z0-9]{32,64}",  # Stripe
+    b"gsk_": rb"gsk_[A-Za-z0-9]{52}",  # Groq
+    b"r8_": rb"r8_[A-Za-z0-9]{37}",  # Replicate
+    b"rubygems_": rb"rubygems_[a-f0-9]{48}",
+    b"dckr_pat_": rb"dckr_pat_[\w-]{27}",
+    b"key-": rb"key-[a-f0-9]{32}",  # Mailgun
+    b"xkeysib-": rb"xkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}",  # Brevo
+    b"dapi": rb"dapi[a-f0-9]{32}(?:-\d)?",  # Databricks
+    b"hvs.": rb"hvs\.[\w-]{90,120}",  # Vault
+    b"glsa_": rb"glsa_[A-Za-z0-9]{32}_[a-f0-9]{8}",  # Grafana
+    b"NRAK-": rb"NRAK-[A-Z0-9]{27}",  # New Relic
+    b"PMAK-": rb"PMAK-[a-f0-9]{24}-[a-f0-9]{34}",  # Postman
+    b"lin_api_": rb"lin_api_[A-Za-z0-9]{40}",
+    b"ntn_": rb"ntn_\d{11}[A-Za-z0-9]{35}",  # Notion
+    b"pat": rb"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}",  # Airtable
+    b"sbp_": rb"sbp_[a-f0-9]{40}",  # Supabase
+    b"tskey-": rb"tskey-(?:auth|api|client)-[A-Za-z0-9]{10,20}-[A-Za-z0-9]{20,60}",  # Tailscale
+    b"pul-": rb"pul-[a-f0-9]{40}",  # Pulumi
+    b"sntryu_": rb"sntryu_[a-f0-9]{64}",  # Sentry
+    b"figd_": rb"figd_[\w-]{40}",
+    b"dt0c01.": rb"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",  # Dynatrace
+    b"AGE-SECRET-KEY-1": rb"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}",
 }
 # The first digits of a number in base64 begin the tokens of Discord's bots; Telegram's have two letters
 _NUMBERS = {b64encode(f"{number:03}".encode())[:3] for number in range(1000)}
@@ -84,9 +109,11 @@ def keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
         return [(0, len(token[0]))] if _has_algorithm(token[1]) else []
     if (bot := _TELEGRAM.fullmatch(value)) and (number := _TELEGRAM_NUMBER.search(before)):
         return [] if _EXAMPLE.search(bot[0]) else [(number.start() - len(before), len(value))]
-    value = value.rstrip(b".-")
+    whole = value.rstrip(b".")
+    value = whole.rstrip(b".-")
     if (bot := _DISCORD.fullmatch(value)) and _decoded(bot[1]).isdigit():
         return [(0, len(value))]
+    value = whole if _KEY.fullmatch(whole) else value  # a key may end with a hyphen
     if not _KEY.fullmatch(value) or _EXAMPLE.search(value) or len(set(value)) < _FEWEST_DIFFERENT:
         return []
     return [(0, len(value))]
