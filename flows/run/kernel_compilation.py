@@ -266,7 +266,8 @@ def _deduplication() -> None:
     hashes, ends = np.arange(4, dtype=np.uint64), np.array([0, 2, 4])
     signatures(hashes, ends, 2, 1)
     holdout(hashes, ends, 1)
-    runs.mark_found(hashes, ends, hashes, ends, *runs.chains(hashes, ends), np.zeros(2, np.bool_))
+    head, following = runs.chains(hashes, ends)
+    runs.mark_found(hashes, ends, hashes, ends, head, following, np.zeros(2, np.bool_))
 
 
 PARTS: dict[str, Callable[[], None]] = {"extraction": _extraction, "rules": _rules, "deduplication": _deduplication}

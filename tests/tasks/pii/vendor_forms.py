@@ -1,5 +1,5 @@
-"""Forms of secrets as their vendors document them, in the surroundings in which people leave them, and texts that look like
-them and are none. Drawn by a seed; nothing here is a key of anyone."""
+"""Forms of secrets as their vendors document them, in the surroundings in which people leave them, and texts that look
+like them and are none. Drawn by a seed; nothing here is a key of anyone."""
 
 import base64
 import json
