@@ -237,8 +237,8 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups:
         phases.map("gather", gather_members, jobs, temporary=True)
     else:
         compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
-        compared["verifying"] = record.verifying
-        phases.map("gather", gather_shard, {n: job | compared for n, job in jobs.items()}, temporary=True)
+        read = compared | {"in_order": record.verifying.verify == "containment"}
+        phases.map("gather", gather_shard, {n: job | read for n, job in jobs.items()}, temporary=True)
     return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
 
 

@@ -15,7 +15,7 @@ from gristmill.storage import files, parquet, sorted_files
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import EarlierShard, OwnShard, document_ids, hash_ids, row_of, shard_range
-from gristmill.tasks.dedup.near.settings import Banding, Shingling, Verifying
+from gristmill.tasks.dedup.near.settings import Banding, Shingling
 from gristmill.tasks.dedup.near.sign import band_hashes, packed, shingle_sets
 from gristmill.tasks.dedup.near.word_sequences import with_words
 from gristmill.tasks.dedup.order import KeepOrder
@@ -40,10 +40,10 @@ def gather_shard(
     shingling: Shingling,
     banding: Banding,
     order: KeepOrder,
-    verifying: Verifying,
+    in_order: bool,
 ) -> dict:
     """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs;
-    `ranges`: see `exchange.write`.
+    `ranges`: see `exchange.write`; `in_order`: their words as they come, in place of their sets of shingles.
 
     Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
     shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
@@ -54,7 +54,7 @@ def gather_shard(
     hashes = [band_hashes(some["signature"], banding) for some in read_groups(shard.signatures, rows, ["signature"])]
     candidates = candidates.append_column("bands", packed(np.concatenate(hashes)))
     candidates = sorted_files.sorted_by(candidates, "group")
-    if verifying.verify == "containment":
+    if in_order:
         gathered = with_words(candidates, shard, shingling)
     else:
         gathered = candidates.append_column("set", _sets(candidates, shard, shingling))
