@@ -55,7 +55,7 @@ def ramp(metrics: Iterable[Mapping[str, Any]], training: TrainingConfig, seq_len
         times = 2 ** math.floor(math.log2(max(1.0, SHARE * scale / training.batch)))
         if times > (stages[-1][1] if stages else 1):
             stages.append((tokens, times))
-    plan, samples = BatchPlan(training.batch, seq_len, stages), training.steps * training.batch
+    plan, samples = BatchPlan(training.batch, seq_len, stages), training.batches(seq_len).first(training.steps)
     while stages and plan.samples[-1] >= samples:
         stages.pop()
         plan = BatchPlan(training.batch, seq_len, stages)

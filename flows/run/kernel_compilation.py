@@ -210,6 +210,7 @@ def _rules() -> None:
             for name, kind in BUILT_IN.items()
             if issubclass(kind, DocumentStep)
             and name != "url"
+            and kind.signals  # else it measures nothing
             and not kind.__module__.startswith("gristmill.tasks.models.")
         ]
         steps += [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]

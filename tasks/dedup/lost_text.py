@@ -2,6 +2,7 @@
 
     measure    every shard   characters of the documents that were dropped as duplicates
     draw       every shard   drawn/     sentences that drawn characters are in, and those of documents to show
+    together   once          drawn.parquet, so that a job reads one file of them
     seek       every shard   found/     which of these some kept documents hold
     estimate   once          shown.parquet
 
@@ -78,6 +79,14 @@ def draw_shard(
         tables.append(pa.table({**of_it, **{n: found[n] for n in found.column_names}}).cast(DRAWN))
     parquet.write_table(_drawn(folder, shard), pa.concat_tables(tables))
     return {"draws": draws}
+
+
+def put_together(folder: str, job: int) -> dict:
+    """Write the sentences of all shards as one file. Holds them: of at most as many documents as were drawn."""
+    there = files.join(folder, "drawn")
+    tables = [parquet.read_table(files.join(there, name), DRAWN.names) for name in files.names(there)]
+    parquet.write_table(files.join(folder, "drawn.parquet"), pa.concat_tables(tables))
+    return {"sentences": sum(map(len, tables))}
 
 
 def seek_shard(folder: str, job: int, documents: str, kept: str) -> dict:
@@ -159,8 +168,7 @@ def _unlike(drawn: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _all_drawn(folder: str) -> pa.Table:
-    there = files.join(folder, "drawn")
-    return pa.concat_tables([parquet.read_table(files.join(there, name), DRAWN.names) for name in files.names(there)])
+    return parquet.read_table(files.join(folder, "drawn.parquet"), DRAWN.names)
 
 
 def _drawn(folder: str, shard: int) -> str:

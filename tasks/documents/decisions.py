@@ -26,8 +26,10 @@ def wanted(decisions: Decisions, there: Sequence[str] = ()) -> list[str]:
     rules = [rule for _, rules in decisions for rule in rules]
     names: list[str] = []
     for rule in rules:
-        read = columns(parsed(rule.expression)) if isinstance(rule, Clause) else [rule.signal]
-        names += [stored(name, there) for name in read] if isinstance(rule, Clause) else read
+        if isinstance(rule, Clause):
+            names += [stored(name, there) for name in columns(parsed(rule.expression))]
+        else:
+            names.append(rule.signal)
     if any(isinstance(rule, Bound) and rule.languages for rule in rules):
         names.append(LANGUAGE)
     return list(dict.fromkeys(names))

@@ -165,9 +165,9 @@ class DocumentStep(Step):
     """A step that looks at one document at a time.
 
     Its work module has `measure(step, batch)`, which gives a column for each of `signals` (see
-    `gristmill.tasks.documents.batch`). The fields named in `signal_fields` change what is measured; all others are
-    thresholds, which `decisions` turns into bounds and which can be replayed over stored signals. Thresholds have
-    defaults.
+    `gristmill.tasks.documents.batch`); a step without signals, which decides by those of others, has none. The fields
+    named in `signal_fields` change what is measured; all others are thresholds, which `decisions` turns into bounds and
+    which can be replayed over stored signals. Thresholds have defaults.
     """
 
     signal_fields: ClassVar[tuple[str, ...]] = ()

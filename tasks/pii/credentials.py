@@ -1,7 +1,7 @@
 """Secrets: keys that their own form tells, and those that a word, a URL or a frame around them says to be such.
 
-Keys whose form says whose they are follow the rules of gitleaks (config/gitleaks.toml); those without a form of their
-own (a hash behind the word `secret`) are left out. Also masked are
+Keys whose form says whose they are follow the rules of gitleaks (config/gitleaks.toml), but for the last eight, which
+have none there; keys without a form of their own (a hash behind the word `secret`) are left out. Also masked are
 
 - JSON Web Tokens with a signature (RFC 7519: three parts in base64url, the first of which is an object with `alg`);
 - the tokens of bots of Discord (the bot's number in base64, a time, a code) and Telegram (the bot's number, a colon, a
@@ -46,13 +46,8 @@ _FORMS = {
     b"dop_v1_": rb"dop_v1_[a-f0-9]{64}",
     b"shpat_": rb"shpat_[a-fA-F0-9]{32}",
     b"LTAI": rb"LTAI[A-Za-z0-9]{20}",  # Alibaba
-    b"GOCSPX-": rb"GOCSPX-[\w-]{28}",  # Google
     b"glrt-": rb"glrt-[\w-]{20}",
-    b"whsec_": rb"whsec_[A-Za-z0-9]{32,64}",  # Stripe
-    b"gsk_": rb"gsk_[A-Za-z0-9]{52}",  # Groq
-    b"r8_": rb"r8_[A-Za-z0-9]{37}",  # Replicate
     b"rubygems_": rb"rubygems_[a-f0-9]{48}",
-    b"dckr_pat_": rb"dckr_pat_[\w-]{27}",
     b"key-": rb"key-[a-f0-9]{32}",  # Mailgun
     b"xkeysib-": rb"xkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}",  # Brevo
     b"dapi": rb"dapi[a-f0-9]{32}(?:-\d)?",  # Databricks
@@ -63,13 +58,19 @@ _FORMS = {
     b"lin_api_": rb"lin_api_[A-Za-z0-9]{40}",
     b"ntn_": rb"ntn_\d{11}[A-Za-z0-9]{35}",  # Notion
     b"pat": rb"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}",  # Airtable
-    b"sbp_": rb"sbp_[a-f0-9]{40}",  # Supabase
-    b"tskey-": rb"tskey-(?:auth|api|client)-[A-Za-z0-9]{10,20}-[A-Za-z0-9]{20,60}",  # Tailscale
     b"pul-": rb"pul-[a-f0-9]{40}",  # Pulumi
     b"sntryu_": rb"sntryu_[a-f0-9]{64}",  # Sentry
-    b"figd_": rb"figd_[\w-]{40}",
     b"dt0c01.": rb"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",  # Dynatrace
     b"AGE-SECRET-KEY-1": rb"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}",
+    # without a rule there: as their vendors hand them out
+    b"GOCSPX-": rb"GOCSPX-[\w-]{28}",  # Google
+    b"whsec_": rb"whsec_[A-Za-z0-9]{32,64}",  # Stripe
+    b"gsk_": rb"gsk_[A-Za-z0-9]{52}",  # Groq
+    b"r8_": rb"r8_[A-Za-z0-9]{37}",  # Replicate
+    b"dckr_pat_": rb"dckr_pat_[\w-]{27}",
+    b"sbp_": rb"sbp_[a-f0-9]{40}",  # Supabase
+    b"tskey-": rb"tskey-(?:auth|api|client)-[A-Za-z0-9]{10,20}-[A-Za-z0-9]{20,60}",  # Tailscale
+    b"figd_": rb"figd_[\w-]{40}",
 }
 # The first digits of a number in base64 begin the tokens of Discord's bots; Telegram's have two letters
 _NUMBERS = {b64encode(f"{number:03}".encode())[:3] for number in range(1000)}

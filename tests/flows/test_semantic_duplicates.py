@@ -13,7 +13,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.dedup.semantic_duplicates import semantic_dedup
 from gristmill.flows.stages.embedding import embedding
 from gristmill.tasks.dedup.semantic import clusters
-from gristmill.tasks.dedup.semantic.clusters import SCALE, centroids, clusters_of, duplicates, nearest, rounded
+from gristmill.tasks.dedup.semantic.clusters import SCALE, clusters_of, duplicates, k_means, nearest, rounded
 from gristmill.tasks.dedup.semantic.settings import SemanticDedup
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.models.embedding.embedding import Embedding
@@ -89,13 +89,13 @@ def test_clusters_part_clouds_and_the_last_move_is_that_of_their_means():
     vectors = rounded(around[of] + 0.1 * rng.standard_normal((600, 8)))
     _, first = np.unique(of, return_index=True)
     order = np.concatenate([first, np.delete(np.arange(600), first)])  # one of each cloud comes first
-    centres = centroids(vectors[order], 6)
-    found = nearest(vectors, centres)
+    centroids = k_means(vectors[order], 6)
+    found = nearest(vectors, centroids)
     assert len({*zip(of.tolist(), found.tolist(), strict=True)}) == 6
     for number in range(6):
         mean = vectors[found == number].astype(np.float64).sum(axis=0)
-        assert np.abs(centres[number] - SCALE * mean / np.linalg.norm(mean)).max() <= 0.5 + 1e-9
-    assert len(centroids(np.repeat(vectors[:3], 50, axis=0), 10)) == 3
+        assert np.abs(centroids[number] - SCALE * mean / np.linalg.norm(mean)).max() <= 0.5 + 1e-9
+    assert len(k_means(np.repeat(vectors[:3], 50, axis=0), 10)) == 3
 
 
 @pytest.mark.parametrize(("documents", "expected"), [(0, 1), (4096, 1), (4097, 2), (10**6, 245), (10**9, 31_622)])

@@ -3,6 +3,7 @@
 import copy
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from gristmill.flows.check.run import check
@@ -11,6 +12,8 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.storage import layout, parquet
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.where.where import Where
 
 PAGES = 60
 
@@ -124,16 +127,24 @@ def test_each_drop_names_its_clause_and_the_values(runs):
         ({"drop": "topic == 'law' or rank >= 50"}, lambda p: p["topic"] != "law" and p.get("rank", 0) < 50),
         ({"drop": "rank >= 50", "nulls": "drop"}, lambda p: p.get("rank", 99) < 50),
         ({"keep": "rank < 50", "nulls": "keep"}, lambda p: p.get("rank", 0) < 50),
+        ({"keep": "rank < 50"}, lambda p: p.get("rank", 99) < 50),
     ],
 )
-def test_what_is_missing_is_kept_or_dropped_as_it_is_said(runs, where, stays):
-    folder = runs.folder / "pages"
-    folder.mkdir(exist_ok=True)
-    name = f"nulls-{len(str(where))}"
-    runs.run(name, ("corpus", recipe(folder, **where)), executor="threads")
-    made = stages(runs, name)
-    ids, gone = urls(made["documents"]), losses(made["rules"])
-    assert {url for i, url in ids.items() if i not in gone} == {page["url"] for page in pages() if stays(page)}
+def test_what_is_missing_is_kept_or_dropped_as_it_is_said(where, stays):
+    [(_, gone)] = decide(table(), [("where", Where(**where).decisions())])
+    assert {page["url"] for page in pages()} - {*gone["id"].to_pylist()} == {p["url"] for p in pages() if stays(p)}
+
+
+def test_what_is_missing_may_be_an_error_that_says_how_many():
+    missing = sum("rank" not in page for page in pages())
+    with pytest.raises(ValueError, match=f"rank < 50 is neither true nor false for {missing} documents"):
+        decide(table(), [("where", Where(keep="rank < 50", nulls="error").decisions())])
+
+
+def table() -> pa.Table:
+    return pa.table(
+        {"id": [page["url"] for page in pages()]} | {n: [p.get(n) for p in pages()] for n in ("topic", "rank")}
+    )
 
 
 @pytest.mark.parametrize(

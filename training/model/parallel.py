@@ -194,10 +194,10 @@ def processes(timeout_seconds: float, joined: Callable[[torch.device], World] | 
         dist.destroy_process_group()
 
 
-SHARDS = Parallel()  # one copy, sharded over all processes
+ONE_COPY = Parallel()  # one copy, sharded over all processes
 
 
-def world_of(device: torch.device, parallel: Parallel = SHARDS) -> World:
+def world_of(device: torch.device, parallel: Parallel = ONE_COPY) -> World:
     """The processes of the group that has been joined. Ranks that follow each other share a replica, so that those of
     one machine do.
 

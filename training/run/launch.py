@@ -152,7 +152,7 @@ def _attempt(
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
     environment = environment_of(processes, nodes.interface)
     if python:
-        environment |= _lent(meeting / "modules")
+        environment |= _own_modules(meeting / "modules")
     python = python or sys.executable
     if processes == 1 and nodes.count == 1:
         command = [python, "-u", "-m", module, str(run_json)]
@@ -216,7 +216,7 @@ def _agent(
     return [*command, *_grace(python), "-m", module, str(run_json)], environment
 
 
-def _lent(folder: Path) -> dict[str, str]:
+def _own_modules(folder: Path) -> dict[str, str]:
     """The environment of another Python that imports this gristmill, and nothing else of what is installed here."""
     folder.mkdir(parents=True)
     (folder / "gristmill").symlink_to(Path(gristmill.__file__).resolve().parent, target_is_directory=True)

@@ -2,6 +2,7 @@
 
 measure    every shard
 draw       every shard of which characters are drawn
+together   once
 seek       every shard of what is kept, of earlier crawls, too
 estimate   once
 """
@@ -16,7 +17,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl
 from gristmill.storage import layout
-from gristmill.tasks.dedup.lost_text import draw_shard, drawn_shards, estimate, measure_shard, seek_shard
+from gristmill.tasks.dedup.lost_text import draw_shard, drawn_shards, estimate, measure_shard, put_together, seek_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
@@ -82,6 +83,7 @@ def _lost(phases: PhaseRunner, record: Drawing, places: LostPlaces) -> dict:
         if n
     }
     phases.map("draw", draw_shard, drawn_of)
+    phases.once("together", put_together, {})
     own = len(places.left.sources)
     earlier = [shard for number, crawl in enumerate(places.earlier) for shard in crawl.shards(number)]
 

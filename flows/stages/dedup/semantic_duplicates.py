@@ -63,7 +63,7 @@ def _deduplicate(phases: PhaseRunner, record: Record, places: Places) -> dict:
     """Keep one document of each group of near vectors."""
     corpus, settings, n_shards = places.corpus, record.settings, len(places.corpus.sources)
     compared = corpus.shards(without=record.reference)  # whose files are numbered without gaps
-    numbers, signals, jobs = range(len(compared)), settings.best is not None, corpus.source_numbers()
+    numbers, signals, sources = range(len(compared)), settings.best is not None, corpus.source_numbers()
 
     def found(number: int) -> dict:
         shard = compared[number]
@@ -72,7 +72,7 @@ def _deduplicate(phases: PhaseRunner, record: Record, places: Places) -> dict:
     def placed(number: int) -> dict:
         shard = compared[number]
         read = corpus.signals[shard] if signals else ()
-        own = {"shard": shard, "documents": corpus.documents[shard], "signals": read, "source": jobs[shard]}
+        own = {"shard": shard, "documents": corpus.documents[shard], "signals": read, "source": sources[shard]}
         return found(number) | own
 
     clusters = settings.clusters or clusters_of(record.documents)

@@ -40,27 +40,27 @@ def clusters_of(documents: int) -> int:
     return max(1, min(-(-documents // CLUSTER_DOCUMENTS), math.isqrt(documents)))
 
 
-def centroids(vectors: np.ndarray, clusters: int) -> np.ndarray:
+def k_means(vectors: np.ndarray, clusters: int) -> np.ndarray:
     """Spherical k-means: rounded centroids, int16 (at most `clusters`, dimension), of rounded `vectors`, whose first
-    unlike ones are the first centroids. A cluster that has lost all of its vectors stays where it was."""
+    unlike ones are the first. A cluster that has lost all of its vectors stays where it was."""
     _, first = np.unique(vectors, axis=0, return_index=True)
-    centres = vectors[np.sort(first)[:clusters]]
+    centroids = vectors[np.sort(first)[:clusters]]
     for _ in range(ITERATIONS):
-        of = nearest(vectors, centres)
-        sums = np.zeros(centres.shape, np.int64)
+        of = nearest(vectors, centroids)
+        sums = np.zeros(centroids.shape, np.int64)
         np.add.at(sums, of, vectors)
         moved = rounded(sums)
-        moved = np.where(moved.any(axis=1, keepdims=True), moved, centres)
-        if np.array_equal(moved, centres):
+        moved = np.where(moved.any(axis=1, keepdims=True), moved, centroids)
+        if np.array_equal(moved, centroids):
             break
-        centres = moved
-    return centres
+        centroids = moved
+    return centroids
 
 
-def nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
+def nearest(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """int64 (n): for each rounded vector the number of the centroid with the largest product, of equal ones the
     first."""
-    against = centres.astype(np.float32).T
+    against = centroids.astype(np.float32).T
     found = [np.empty(0, np.int64)]
     for begin in range(0, len(vectors), _BLOCK):
         found.append((vectors[begin : begin + _BLOCK].astype(np.float32) @ against).argmax(axis=1))
@@ -77,11 +77,11 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
     bound, n = round(similarity * SCALE**2), len(vectors)  # a product of vectors is a whole number
     of, cosine = np.full(n, -1), np.zeros(n)
     kept, n_kept = np.empty(n, np.int64), 0
-    leaders = np.empty(vectors.shape, np.float32)
+    kept_vectors = np.empty(vectors.shape, np.float32)
     for begin in range(0, n, _BLOCK):
         block = vectors[begin : begin + _BLOCK].astype(np.float32)
         for at in range(0, n_kept, _BLOCK):
-            products = block @ leaders[at : min(at + _BLOCK, n_kept)].T
+            products = block @ kept_vectors[at : min(at + _BLOCK, n_kept)].T
             near = products >= bound
             rows = np.flatnonzero(near.any(axis=1) & (of[begin : begin + len(block)] < 0))
             first = near[rows].argmax(axis=1)
@@ -99,6 +99,6 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
                 is_kept[row] = True
         chosen = np.flatnonzero(is_kept)
         kept[n_kept : n_kept + len(chosen)] = begin + chosen
-        leaders[n_kept : n_kept + len(chosen)] = block[chosen]
+        kept_vectors[n_kept : n_kept + len(chosen)] = block[chosen]
         n_kept += len(chosen)
     return of, cosine

@@ -21,7 +21,7 @@ from gristmill.storage.schema import SELECTION
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup import order_work as order
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
-from gristmill.tasks.dedup.semantic.clusters import centroids, duplicates, nearest, rounded
+from gristmill.tasks.dedup.semantic.clusters import duplicates, k_means, nearest, rounded
 from gristmill.tasks.dedup.semantic.settings import SemanticDedup
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.models.embedding.vectors import vectors_of
@@ -52,9 +52,9 @@ def find_centroids(folder: str, _: int, sample: SortedFiles, clusters: int) -> d
     """Write the centroids of the sample. Holds it in 16 bits, and the products of 1,024 documents with all of them."""
     rows = pa.concat_tables(sample.each(0, 1 << 64))
     rows = rows.take(pc.sort_indices(rows["hash"]))
-    centres = centroids(vectors_of(rows), clusters)
-    parquet.write_table(centroids_path(folder), pa.table({"vector": _column(centres)}))
-    return {"clusters": max(1, len(centres))}
+    centroids = k_means(vectors_of(rows), clusters)
+    parquet.write_table(centroids_path(folder), pa.table({"vector": _column(centroids)}))
+    return {"clusters": max(1, len(centroids))}
 
 
 def assign_shard(
@@ -75,8 +75,8 @@ def assign_shard(
     ordered = gather((*signals, documents), kept, order.columns(settings))
     ordered = ordered.take(pc.index_in(ids, ordered["id"].combine_chunks()))
     ordered = order.keyed(ordered, source, settings)
-    centres = vectors_of(parquet.read_table(centroids_path(folder)))
-    columns = {"cluster": nearest(found, centres), "vector": _column(found), "id": ids}
+    centroids = vectors_of(parquet.read_table(centroids_path(folder)))
+    columns = {"cluster": nearest(found, centroids), "vector": _column(found), "id": ids}
     columns |= {name: ordered[name] for name in order.order_names(settings)}
     columns["shard"] = np.full(len(ids), shard, np.int64)
     exchange.write(vectors_files(folder, number + 1).path(number), pa.table(columns), "cluster", ranges)

@@ -8,6 +8,7 @@ compared by code points.
 import ast
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -160,7 +161,7 @@ class _Evaluation:
         if _kind(inner.type) != _kind(pa.scalar(left.value).type):
             raise ExpressionError(f"{spelled(whole)}: the list holds values of another kind")
         hits = pc.list_parent_indices(many).filter(pc.fill_null(pc.equal(inner, pa.scalar(left.value)), False))
-        rows = pa.array(range(len(many)), hits.type) if len(many) else pa.array([], hits.type)
+        rows = pa.array(np.arange(len(many)), hits.type)
         return pc.if_else(pc.is_null(many), _null(pa.bool_()), pc.is_in(rows, hits))
 
     def _called(self, name: str, arguments: list[ast.expr], node: ast.expr) -> pa.Array:
@@ -281,6 +282,8 @@ def _whole(values: pa.Array, node: ast.expr) -> pa.Array:
         return pc.utf8_ltrim(pc.if_else(fits, pc.utf8_trim_whitespace(values), _null(values.type)), "+").cast(
             pa.int64()
         )
+    if values.type == pa.uint64():
+        values = pc.if_else(pc.less(values, pa.scalar(1 << 63, pa.uint64())), values, _null(pa.uint64()))
     if values.type == pa.bool_() or pa.types.is_integer(values.type):
         return values.cast(pa.int64())
     towards = pc.trunc(_number(values, node))

@@ -13,12 +13,11 @@ from gristmill.tasks.documents.where.syntax import clauses, columns, parsed, spe
 class Where(DocumentStep):
     """Keep documents for which an expression is true, or drop those for which one is.
 
-    It reads the columns of documents, signals and scores of the steps before it, and columns of the sources' own, as
-    `topic == 'science' and quality_bucket >= 15 and characters < 100000`. The ledger has the part between two `and` of
-    `keep`, or two `or` of `drop`, that decided, and the values of its columns.
+    It measures nothing. It reads columns of documents, signals and scores of the steps before it, and columns of the
+    sources' own, as `topic == 'science' and quality_bucket >= 15 and characters < 100000`. The ledger has the part
+    between two `and` of `keep`, or two `or` of `drop`, that decided, and the values of its columns.
     """
 
-    work: ClassVar = "gristmill.tasks.documents.where.where_work"
     modules: ClassVar = ("gristmill.tasks.documents.where.evaluate", "gristmill.tasks.documents.where.syntax")
 
     step: Literal["where"] = "where"

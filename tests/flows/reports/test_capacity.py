@@ -5,9 +5,10 @@ import json
 import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.capacity import SECONDS_A_JOB, WORKER, Machines, Prices, capacity
+from gristmill.flows.reports.capacity import SECONDS_A_JOB, WORKER, Machines, Prices, _Crawl, _phase, capacity
 from gristmill.flows.reports.finished import finished
 from gristmill.storage import layout
+from gristmill.tasks.engine.job_costs import JobCost, PhaseCost
 
 
 def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed, recipe):
@@ -48,6 +49,16 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
         assert phase.hours >= phase.core_hours / phase.workers - 1e-9
         assert phase.workers <= min(32, phase.jobs) and (not phase.alone or phase.hours == phase.core_hours)
         assert phase.memory is None or phase.memory >= WORKER
+
+
+def test_what_compares_documents_in_clusters_takes_their_root_more():
+    """Four times the documents: eight times the CPU time, four times the jobs."""
+    cost = PhaseCost("documents^1.5")
+    for _ in range(3):
+        cost.add(JobCost(100.0, 1 << 20, 2, 1), 10)
+    crawl = _Crawl(factor=4.0, had=5, shards=40, machines=Machines())
+    found = _phase("semantic_duplicates", "choose", cost, crawl)
+    assert (found.core_hours, found.jobs) == (pytest.approx(300 * 8 / 3600), 12)
 
 
 def test_memory_of_a_machine_limits_how_many_of_its_cores_work(undisturbed, recipe):

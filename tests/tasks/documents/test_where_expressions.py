@@ -259,3 +259,9 @@ def test_columns_and_clauses_of_an_expression():
         "lower(topic) == 'a'", "host in ('b', 'c') or score > 1", "not is_short", "topic != title",
     ]  # fmt: skip
     assert len(clauses(tree, ast.Or)) == 1
+
+
+def test_whole_numbers_that_64_bits_do_not_hold_are_missing():
+    column = pa.array([3, 2**63 - 1, 2**63, 2**64 - 1, None], pa.uint64())
+    found = evaluate(parsed("int(count)"), pa.table({"count": column}))
+    assert found.to_pylist() == [3, 2**63 - 1, None, None, None]

@@ -30,7 +30,7 @@ def forms(seed: int) -> list[tuple[str, str, str]]:
         return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
     def word() -> str:
-        return some(string.ascii_lowercase, 4) + some(string.digits, 2) + some("!%#", 1) + some(ALNUM, 5)
+        return some(string.ascii_lowercase, 4) + some(string.digits, 2) + some("!*~", 1) + some(ALNUM, 5)  # as in URLs
 
     jwt = ".".join(
         [

@@ -11,6 +11,7 @@ from gristmill.storage import sorted_files
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
 from gristmill.tasks.dedup.near.verify import refused_files
+from gristmill.tasks.kernels.duplicates.contained import REASONS, contained, gram_sets
 from tests.corpora import Texts, fresh
 from tests.scripts import edited, text_of
 from tests.tasks.dedup.near.test_near_duplicates import dealt, deduplicate, drops
@@ -114,6 +115,18 @@ def check(folder, seed: int) -> Counter:
 def test_what_is_dropped_and_refused_is_what_the_definition_says(tmp_path):
     total = sum((check(tmp_path / str(seed), seed) for seed in range(10)), Counter())
     assert set(total) >= {"dropped", "text_lost", "saturated", "under_tokenised"}
+
+
+def test_a_document_of_more_words_is_not_dropped_for_one_of_fewer():
+    """The first is longer in characters alone, and holds all 3-grams of the second, which repeats them."""
+    words = np.array([1, 2, 3, 1, 2, 9, 1, 2, 3, 1, 2, 3, 1, 2], np.uint64)
+    offsets, buckets = np.array([0, 6, 14]), np.zeros((2, 1), np.int64)
+    grams = np.empty(len(words), np.uint64)
+    counts = gram_sets(words, offsets, grams)
+    found = contained(words, offsets, grams, counts, np.zeros(2, np.uint64), buckets, 1, 0, 0.5, 128)
+    representative, _, _, _, nearest, _, reason = found
+    assert representative.tolist() == [0, 1]
+    assert (nearest[1], REASONS[reason[1]]) == (0, "longer")
 
 
 @pytest.mark.slow
