@@ -17,6 +17,7 @@ from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages import export
 from gristmill.flows.stages.mixture import training_data
+from gristmill.flows.stages.search_index import search_index
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
@@ -37,6 +38,8 @@ def tokens(recipe: RecipeLike) -> Report:
     with run_context(recipe) as context:
         made = _found(context, "corpus", recipe) or corpus(recipe)
         data = training_data(context, recipe, made.corpus)
+        if recipe.index:
+            context.build(search_index(context, recipe, data))
         return _finished(context, "tokens", replace(made, data=data))
 
 

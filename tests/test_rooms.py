@@ -29,6 +29,7 @@ ORDER = (
     "gristmill.flows.models",
     "gristmill.flows.imported",
     "gristmill.flows.pipeline",
+    "gristmill.flows.search",
     "gristmill.flows.decisions",
     "gristmill.flows.mixing",
     "gristmill.flows.scaling",
@@ -77,6 +78,7 @@ PREFECT = (
     "gristmill.flows.run.runner",
     "gristmill.flows.run.server",
     "gristmill.flows.scaling.scale",
+    "gristmill.flows.search.index",
     "gristmill.flows.service.automations",
 )
 # Kernels follow one loop through many cases, and tables have many rows.

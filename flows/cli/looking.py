@@ -94,24 +94,37 @@ def show(
 @app.command(rich_help_panel=LOOK)
 def lineage(
     document: Annotated[
-        str | None, typer.Argument(metavar="[DOC_ID]", help="an id, or how it begins, as `show` prints it")
+        str | None,
+        typer.Argument(
+            metavar="[DOC_ID|RECIPE]", help="an id, or how it begins, as `show` prints it; with --step a recipe"
+        ),
     ] = None,
     shard: Annotated[
         str | None, typer.Option(help="a token shard: its path, or as `tokens-KEY/train-00000.bin` in the home")
     ] = None,
     token: Annotated[int | None, typer.Option(help="of that shard, counted from 0")] = None,
+    step: Annotated[
+        int | None, typer.Option(help="of the recipe's training, counted from 1: the documents of its batch")
+    ] = None,
     characters: Annotated[int, typer.Option("-n", min=0, help="of the raw page and of its text are shown")] = 2000,
+    as_json: Annotated[bool, typer.Option("--json", help="with --step: print JSON")] = False,
 ) -> None:
     """Where a document, or a token, comes from: its record, read again from the source's file by its range alone, the
     raw page, the extracted text, all scores, and what every stage decided. A dropped record has a lineage too.
 
     Of a token also whether the tokens of its document are the same when they are derived from the record again; exits
     with 1 if they are not.
+
+    With --step what a step of a training read: `gristmill lineage RECIPE --step 1200` leads from a spike of the loss to
+    the documents of its batch, those with the most tokens first.
     """
     from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports.lineage import trace
 
     machine = settings()
+    if step is not None:
+        _batch(document, step, as_json)
+        return
     if document is not None and shard is None and token is None:
         found = trace(machine.home, document, machine.remote_io)
         print_texts(line for one in found for line in render.lineage(one, characters))
@@ -124,6 +137,19 @@ def lineage(
     print_texts(render.token_lineage(traced, characters))
     if not traced.derived.same(traced.place):
         raise typer.Exit(1)
+
+
+def _batch(recipe: str | None, step: int, as_json: bool) -> None:
+    if recipe is None:
+        raise typer.BadParameter("name the recipe whose training made the step: gristmill lineage RECIPE --step 1200")
+    from gristmill.flows.cli.render import search
+    from gristmill.flows.search.batches import batch_of
+
+    found = batch_of(recipe, step, settings())
+    if as_json:
+        print_json(found)
+    else:
+        print_texts(search.batch(found))
 
 
 @app.command(rich_help_panel=LOOK)

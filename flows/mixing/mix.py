@@ -13,7 +13,7 @@ from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.mixing.mixed_recipe import FoundMixture, found_mixture
-from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Gain, Optimum, drawn, optimum
+from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Gain, Optimum, chosen, chosen_of, drawn, optimum
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
@@ -166,15 +166,24 @@ def by_regmix(
     }
     if recipe.mixture is not None:
         known["as in the recipe"] = np.array([arm.shares[name] for name in names]) @ members
-    wanted = np.concatenate([[*known.values()], drawn(known["by tokens"], max(0, runs - len(known)), SEED)])
-    plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in wanted @ groups]
+    first = max(runs - chosen_of(runs, len(groups)), len(known))
+    wanted = np.concatenate([[*known.values()], drawn(known["by tokens"], first - len(known), SEED)])
     pairs = range(1, seeds + 1)
-    results = train_proxies(context, [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs])
-    evaluation = evaluation_set(results[0], judge)
-    each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), seeds)
-    losses = each.mean(axis=1)
-    taken = np.array([[_share(plan, name) for name in names] for plan in plans])
-    shares = taken @ members
+
+    def trained(mixtures: np.ndarray) -> tuple[np.ndarray, np.ndarray, EvaluationSet]:
+        """The shares of the groups as they were trained on, (mixtures, groups), and the losses, (mixtures,)."""
+        plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in mixtures @ groups]
+        asked = [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs]
+        results = train_proxies(context, asked)
+        evaluation = evaluation_set(results[0], judge)
+        each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), seeds)
+        taken = np.array([[_share(plan, name) for name in names] for plan in plans])
+        return taken @ members, each.mean(axis=1), evaluation
+
+    shares, losses, evaluation = trained(wanted)
+    if more := max(0, runs - first):
+        further, lost, _ = trained(chosen(shares, losses, more, SEED))
+        shares, losses = np.vstack([shares, further]), np.append(losses, lost)
     best = optimum(shares, losses, SEED, known=shares[: len(known)])
     in_groups = zip(names, (groups > 0).argmax(axis=0), groups.max(axis=0), strict=True)
     weights = {
@@ -185,7 +194,7 @@ def by_regmix(
     predicted = [f"{gain.predicted:.4f} {name}" for name, gain in gains.items()]
     measured = [f"{loss:.4f} {name}" for name, loss in zip(known, losses, strict=False)]
     found = (
-        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(plans)} mixtures of",
+        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(shares)} mixtures of",
         f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
         f"{', '.join(evaluation.judged)}.",
         f"Rank correlation of losses with those predicted from the other mixtures: {best.rank_correlation:.2f}.",

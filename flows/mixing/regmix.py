@@ -5,6 +5,10 @@ Runs on drawn mixtures give a loss each; a regression of loss on mixture is mini
 two runs, and they do not see a slope towards a corner. So the regression is scikit-learn's Gaussian process: smooth,
 with a noise that is estimated too, right for tens of runs in a few dimensions. It sees the square roots of the shares,
 since a loss changes fastest where a source is nearly absent.
+
+Mixtures that are drawn lie all over the simplex, few near its optimum, which then is a prediction of what no run has
+seen. So the last quarter of the mixtures is chosen by a regression over the others: its optimum, and those of resampled
+runs, which lie where the optimum may be (Thompson sampling with a bootstrap, arXiv 1410.4009).
 """
 
 import warnings
@@ -52,13 +56,15 @@ class Gain:
 class Optimum:
     """`shares`: the mixture with the lowest predicted loss, float64 (sources,), sum 1; `low`, `high`: the interval of
     each share at LEVEL, from resampled runs; `loss`: what is predicted there; `rank_correlation`: Spearman's, of
-    losses with those predicted from the other runs; `gains`: over each of the mixtures that were asked about."""
+    losses with those predicted from the other runs; `resampled`: the optima of resampled runs, float64 (resamples,
+    sources); `gains`: over each of the mixtures that were asked about."""
 
     shares: np.ndarray
     low: np.ndarray
     high: np.ndarray
     loss: float
     rank_correlation: float
+    resampled: np.ndarray
     gains: tuple[Gain, ...] = ()
 
 
@@ -73,6 +79,20 @@ def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
     low, high = np.log(STRENGTHS)
     strengths = np.exp(draw.uniform(low, high, count))
     mixtures = np.stack([draw.dirichlet(centre * len(prior) * strength) for strength in strengths])
+    mixtures[mixtures < LEAST_SHARE] = 0
+    return mixtures / mixtures.sum(1, keepdims=True)
+
+
+def chosen_of(mixtures: int, sources: int) -> int:
+    """How many of so many mixtures are chosen by a regression over the others, which needs two for each source."""
+    return max(0, min(mixtures // 4, mixtures - 2 * sources))
+
+
+def chosen(shares: np.ndarray, losses: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The mixtures to train on next, float64 (count, sources), rows sum to 1: the optimum of the runs that there are,
+    and those of resampled runs. Raises as `optimum`."""
+    best = optimum(shares, losses, seed, resamples=count - 1)
+    mixtures = np.vstack([best.shares, *best.resampled])
     mixtures[mixtures < LEAST_SHARE] = 0
     return mixtures / mixtures.sum(1, keepdims=True)
 
@@ -104,7 +124,8 @@ def optimum(
         left_out = cross_val_predict(_process(whole.kernel_), np.sqrt(shares), losses, cv=LeaveOneOut())
     gains = () if known is None else tuple(_gain(whole, float(losses.std()), best, other) for other in known)
     correlation = float(spearmanr(left_out, losses)[0])
-    return Optimum(best, low, high, float(predicted(whole, best[None])[0]), correlation, gains)
+    loss = float(predicted(whole, best[None])[0])
+    return Optimum(best, low, high, loss, correlation, np.array(found), gains)
 
 
 def _gain(process: GaussianProcessRegressor, scale: float, best: np.ndarray, other: np.ndarray) -> Gain:

@@ -96,6 +96,9 @@ class Recipe(Settings):
     )
     model: ModelConfig = Field(ModelConfig(), description="shape of the model")
     training: TrainingConfig = Field(TrainingConfig(), description="how the model is trained")
+    index: bool = Field(
+        False, description="whether the index of `gristmill find` and `trace` is made with the token shards"
+    )
     export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
 
     @model_validator(mode="before")

@@ -41,11 +41,21 @@ class SentencePieceTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return self.processor.decode(list(ids))
 
+    def pieces(self) -> list[bytes]:
+        return [self._piece(i, name) for i, name in enumerate(self.names)]
+
     def token_bytes(self) -> list[int]:
-        return [
-            0 if i in self.special else 1 if self.processor.is_byte(i) else len(name.replace(SPACE, " ").encode())
-            for i, name in enumerate(self.names)
-        ]
+        return [len(piece) for piece in self.pieces()]
+
+    def _piece(self, token: int, name: str) -> bytes:
+        if token in self.special:
+            return b""
+        return byte_of(name) if self.processor.is_byte(token) else name.replace(SPACE, " ").encode()
+
+
+def byte_of(name: str) -> bytes:
+    """The byte of a token with the name `<0x0A>`."""
+    return bytes([int(name[3:5], 16)])
 
 
 def encode_text(processor: sentencepiece.SentencePieceProcessor, text: str) -> list[int]:

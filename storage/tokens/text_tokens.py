@@ -19,6 +19,10 @@ class TextTokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
+    def pieces(self) -> list[bytes]:
+        """The UTF-8 that each token stands for, empty for special ones; of a token within a character a part of it."""
+        ...
+
     def token_bytes(self) -> list[int]:
         """Bytes of UTF-8 that each token stands for, 0 for special ones: what bits per byte are counted by."""
         ...

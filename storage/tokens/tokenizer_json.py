@@ -11,11 +11,16 @@ from typing import Any
 
 import tokenizers
 
-from gristmill.storage.tokens.sentencepiece_model import SPACE
+from gristmill.storage.tokens.sentencepiece_model import SPACE, byte_of
 
 # How the tokenizers of public models name the token that ends a text.
 ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
 BYTES = 256
+# The characters that stand for bytes in a byte-level BPE: a byte that Latin-1 prints stands for itself, the others are
+# numbered from 256 on. Of GPT-2 (https://github.com/openai/gpt-2/blob/master/src/encoder.py).
+_PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_OTHERS = [byte for byte in range(BYTES) if byte not in _PRINTED]
+_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {chr(BYTES + at): byte for at, byte in enumerate(_OTHERS)}
 
 
 class JsonTokenizer:
@@ -46,17 +51,20 @@ class JsonTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode([i for i in ids if i not in self.special], skip_special_tokens=False)
 
-    def token_bytes(self) -> list[int]:
-        return [self._size(i, name) for i, name in enumerate(self.names)]
+    def pieces(self) -> list[bytes]:
+        return [self._piece(i, name) for i, name in enumerate(self.names)]
 
-    def _size(self, token: int, name: str) -> int:
+    def token_bytes(self) -> list[int]:
+        return [len(piece) for piece in self.pieces()]
+
+    def _piece(self, token: int, name: str) -> bytes:
         if token in self.special:
-            return 0
+            return b""
         if token in self._added:
-            return len(name.encode())
+            return name.encode()
         if self._of_bytes:
-            return len(name)  # a character stands for a byte
-        return 1 if _is_byte(name) else len(name.replace(SPACE, " ").encode())
+            return bytes(_BYTE_OF[character] for character in name)
+        return byte_of(name) if _is_byte(name) else name.replace(SPACE, " ").encode()
 
 
 def prepared(data: bytes, end: str | None, path: str) -> bytes:

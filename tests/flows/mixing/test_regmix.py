@@ -114,7 +114,7 @@ def test_where_mixtures_make_no_difference_none_is_found(seed):
 
 
 def test_a_gain_within_the_fits_error_is_none():
-    best = Optimum(PRIOR, PRIOR, PRIOR, 2.0, 0.9, (Gain(2.01, 0.01, 0.001), Gain(2.001, 0.001, 0.002)))
+    best = Optimum(PRIOR, PRIOR, PRIOR, 2.0, 0.9, PRIOR[None], (Gain(2.01, 0.01, 0.001), Gain(2.001, 0.001, 0.002)))
     said = refusal(best, named(best), 24)
     assert "no better than uniform (+0.0010, its error 0.0020)" in said and "by tokens" not in said
     all_equal = replace(best, rank_correlation=float("nan"))
