@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gristmill.flows.cli.app import LOOK, Json, ModelArgument, app, console, print_json, print_texts
+from gristmill.flows.cli.app import LOOK, Json, ModelArgument, app, console, print_json, print_texts, settings
 from gristmill.flows.cli.running import RecipeArgument
 from gristmill.flows.machine.extras import require
 
@@ -24,11 +24,27 @@ def evaluate(
             help="a folder of tasks, one *.jsonl file each, with `context`, `choices`, `answer` or `context`, `target`"
         ),
     ] = None,
+    memorised: Annotated[
+        bool,
+        typer.Option(
+            "--memorised",
+            help="instead: how much of its training text a recipe's model continues verbatim, by the number of copies",
+        ),
+    ] = False,
+    prompts: Annotated[int, typer.Option(min=1, help="with --memorised: drawn from training and held-out text")] = 2000,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="with --memorised: of each prompt")] = 50,
+    continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorised: that have to follow")] = 50,
     as_json: Json = False,
 ) -> None:
     """Bits per byte of a model on the held-out text of each source, and its accuracy on tasks of multiple choice or of
-    a last word. Written beside the model as JSON, and logged to the recipe's MLflow run."""
+    a last word. Written beside the model as JSON, and logged to the recipe's MLflow run.
+
+    With --memorised what it has by heart, with a page; copies are counted by the index of `gristmill find`, which is
+    made where it is not there."""
     require("train", "evaluating a model")
+    if memorised:
+        _memorised(name, prompts, prompt_tokens, continuation_tokens, as_json)
+        return
 
     from gristmill.flows.cli.render import tables as render
     from gristmill.flows.models import evaluation
@@ -47,6 +63,24 @@ def evaluate(
     if found.tasks:
         console().print(render.tasks_table(found))
     print_texts(render.remarks(found))
+
+
+def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
+    from gristmill.flows.cli.render import search as render
+    from gristmill.flows.cli.searching import opened_index
+    from gristmill.flows.models.evaluation import trained_model
+    from gristmill.flows.search.memorised import memorised, write
+
+    model = trained_model(name)
+    if model.report is None:
+        raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
+    found = memorised(opened_index(name), model, prompts, prompt, continuation)
+    path = write(found, settings().home)
+    if as_json:
+        print_json(asdict(found) | {"page": path})
+        return
+    console().print(render.memorised_table(found))
+    print_texts([path])
 
 
 @app.command(name="tokenizer-report", rich_help_panel=LOOK)

@@ -22,10 +22,10 @@ def index(name: RecipeArgument) -> None:
     """Make the index by which `find` and `trace` look up texts of a recipe, and all that comes before it.
 
     `index: true` in a recipe makes it with the token shards. It has four bytes for each token, and the tokens of the
-    documents that were dropped; a job holds six times a block of 128 MiB of text.
+    documents that were dropped; a job holds twenty bytes for each token of a block of 32 million.
     """
     start_server_again()
-    opened = _opened(name)
+    opened = opened_index(name)
     made = opened.stage.result
     kept, dropped = made["train"], made["dropped"]
     print_texts(
@@ -63,7 +63,7 @@ def find(
     else:
         from gristmill.flows.search.phrases import find as find_phrase
 
-        found = find_phrase(_opened(name), phrase, n, dropped)
+        found = find_phrase(opened_index(name), phrase, n, dropped)
     if as_json:
         print_json(asdict(found))
     else:
@@ -91,7 +91,7 @@ def trace(
 
     if bool(text) == bool(prompt):
         raise typer.BadParameter("give a text, or --prompt for what the recipe's model writes")
-    opened = _opened(name)
+    opened = opened_index(name)
     if prompt:
         from gristmill.flows.search.written import written
 
@@ -121,7 +121,7 @@ def _text(given: str) -> str:
     return given
 
 
-def _opened(name: str) -> "OpenedIndex":
+def opened_index(name: str) -> "OpenedIndex":
     """A recipe's index, which is made where it is not there."""
     from gristmill.flows.search.opened import opened
 

@@ -224,7 +224,7 @@ def _rules() -> None:
 
 def _deduplication() -> None:
     """Each step that removes duplicates or items of benchmarks, on a corpus of its own; signatures of sets; runs of
-    words."""
+    words; phrases looked up."""
     import numpy as np
 
     from gristmill.flows.curation import curate
@@ -236,6 +236,7 @@ def _deduplication() -> None:
     from gristmill.tasks.engine.phases import Silent
     from gristmill.tasks.kernels.duplicates import runs
     from gristmill.tasks.kernels.minhash import holdout, signatures
+    from gristmill.tasks.search.occurrences import Pieces, ShardIndex
 
     extract = {"step": "extract", "engine": "plain"}  # which has no kernels
     steps: list[dict[str, Any]] = [
@@ -269,6 +270,11 @@ def _deduplication() -> None:
     holdout(hashes, ends, 1)
     head, following = runs.chains(hashes, ends)
     runs.mark_found(hashes, ends, hashes, ends, head, following, np.zeros(2, np.bool_))
+    for dtype in ("<u2", "<u4"):
+        # files that are mapped into memory cannot be written
+        tokens, order = (np.frombuffer(np.arange(2, dtype=of).tobytes(), of) for of in (dtype, "<u4"))
+        index = ShardIndex(tokens, order, [2], Pieces((b"rye", b"meal")))
+        index.has(b"yemeal")
 
 
 PARTS: dict[str, Callable[[], None]] = {"extraction": _extraction, "rules": _rules, "deduplication": _deduplication}

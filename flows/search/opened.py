@@ -25,7 +25,7 @@ from gristmill.storage.tokens.token_shards import bin_path
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
-from gristmill.tasks.search.index_work import DROPPED, PHASE, documents_path, order_path, vocabulary
+from gristmill.tasks.search.index_work import DROPPED, PHASE, documents_path, order_path, pieces
 from gristmill.tasks.search.occurrences import Pieces, ShardIndex
 from gristmill.tasks.tokens.recorded import SPLIT
 
@@ -70,7 +70,7 @@ class OpenedIndex:
 
     @cached_property
     def pieces(self) -> Pieces:
-        return Pieces(*vocabulary(tokenizer_of(self.data.tokenizer)))
+        return pieces(tokenizer_of(self.data.tokenizer))
 
     @property
     def shards(self) -> Sequence[int]:
@@ -91,7 +91,7 @@ class OpenedIndex:
         tokens = self.data.tokens.folder if kept else self.stage.folder
         blocks = layout.done_part(self.stage.folder, PHASE, number).record[split]["blocks"]
         count = blocks[-1] if blocks else 0
-        dtype = token_dtype(len(self.pieces.bounds) - 1)
+        dtype = token_dtype(len(self.pieces.each))
         index = ShardIndex(
             _mapped(bin_path(tokens, split, number), dtype, count),
             _mapped(order_path(self.stage.folder, split, number), "<u4", count),

@@ -1,74 +1,45 @@
-"""Suffixes of token shards in the order of their bytes.
+"""Suffixes of token shards, looked up token by token.
 
-A token stands for the bytes pieces[bounds[id]:bounds[id + 1]]; the one that ends a document for the byte END, which no
-UTF-8 has. A suffix begins with a token and is compared by what its tokens stand for, so that a phrase is found however
-its inside was cut into tokens. `order` is uint32: the numbers of the tokens, counted from the shard's first, in the
-order of the suffixes that begin with them.
+`order` is uint32: the numbers of a shard's tokens, counted from its first, in the order of the suffixes that begin with
+them. Tokens are compared by their `ranks`, int32 by id, which follow the bytes that tokens stand for: so those that
+begin with some bytes follow each other.
 """
 
 import numba as nb
 import numpy as np
 
-END = 0xFF
-
 
 @nb.njit(nogil=True, cache=True)
-def spelled(tokens, bounds, pieces):
-    """The bytes that tokens stand for, uint8, and a bitmap of those with which a token begins, uint64 words."""
-    size = 0
-    for i in range(tokens.shape[0]):
-        size += bounds[tokens[i] + 1] - bounds[tokens[i]]
-    out = np.empty(size, np.uint8)
-    begins = np.zeros((size >> 6) + 1, np.uint64)
-    at = 0
-    for i in range(tokens.shape[0]):
-        begins[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
-        for b in range(bounds[tokens[i]], bounds[tokens[i] + 1]):
-            out[at] = pieces[b]
-            at += 1
-    return out, begins
-
-
-@nb.njit(nogil=True, cache=True)
-def range_of(order, tokens, bounds, pieces, phrase):
-    """(low, high): the suffixes order[low:high] begin with the phrase, uint8."""
-    low, high = 0, order.shape[0]
+def narrowed(order, tokens, ranks, low, high, depth, first, last):
+    """(low, high): of the suffixes order[low:high], which share `depth` tokens, those whose next one has a rank from
+    `first` to before `last`."""
+    end = high
     while low < high:
         middle = (low + high) >> 1
-        if _compared(order[middle], tokens, bounds, pieces, phrase) < 0:
+        if _rank(order[middle] + depth, tokens, ranks) < first:
             low = middle + 1
         else:
             high = middle
-    first, high = low, order.shape[0]
+    begin, high = low, end
     while low < high:
         middle = (low + high) >> 1
-        if _compared(order[middle], tokens, bounds, pieces, phrase) <= 0:
+        if _rank(order[middle] + depth, tokens, ranks) < last:
             low = middle + 1
         else:
             high = middle
-    return first, low
+    return begin, low
 
 
-@nb.njit(nogil=True, cache=True)
-def _compared(token, tokens, bounds, pieces, phrase):
-    """0 where the suffix that begins with a token begins with the phrase, else the sign of their order."""
-    at = 0
-    for t in range(token, tokens.shape[0]):
-        for b in range(bounds[tokens[t]], bounds[tokens[t] + 1]):
-            if at == phrase.shape[0]:
-                return 0
-            if pieces[b] != phrase[at]:
-                return -1 if pieces[b] < phrase[at] else 1
-            at += 1
-        if at == phrase.shape[0]:
-            return 0
-    return -1
+@nb.njit(nogil=True, cache=True, inline="always")
+def _rank(token, tokens, ranks):
+    """-1 behind the last token."""
+    return np.int64(ranks[tokens[token]]) if token < tokens.shape[0] else np.int64(-1)
 
 
 @nb.njit(nogil=True, cache=True)
 def preceded(found, tokens, bounds, pieces, before, most):
     """Of the tokens with the numbers `found` those behind a token that ends with the bytes `before` and is longer, at
-    most `most`: uint32."""
+    most `most`: uint32. Token i stands for pieces[bounds[i]:bounds[i + 1]]."""
     out = np.empty(found.shape[0], np.uint32)
     count = 0
     size = before.shape[0]

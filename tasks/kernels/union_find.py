@@ -26,18 +26,6 @@ def ranks(bits):
 
 
 @nb.njit(nogil=True, cache=True)
-def numbers(bits, before, positions, out):
-    """Write the numbers of those positions that are set, in the order of `positions`; returns how many they are."""
-    count = 0
-    for i in range(positions.shape[0]):
-        position = np.int64(positions[i])
-        if (bits[position >> 6] >> np.uint64(position & 63)) & np.uint64(1):
-            out[count] = _number(bits, before, position)
-            count += 1
-    return count
-
-
-@nb.njit(nogil=True, cache=True)
 def unite(parent, bits, before, first, second):
     """Make the components of each two positions, int64, one. `parent`, uint32, of each number: at first itself.
 

@@ -12,6 +12,7 @@ bytes a token, and the tokens of what was dropped.
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,7 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.token_shards import INDEX, bin_path
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.dedup.takedowns import taken_down
-from gristmill.tasks.kernels import suffixes
-from gristmill.tasks.kernels.union_find import numbers, ranks
+from gristmill.tasks.search.occurrences import END, Pieces
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.recorded import SPLIT, index_path, recorded
 from gristmill.tasks.tokens.tokenizer_work import load
@@ -31,8 +31,8 @@ from gristmill.tasks.url.step import Url
 
 PHASE = "index"
 DROPPED = "dropped"
-# Bytes of text whose suffixes are sorted together; a sort holds six times as much.
-BLOCK_BYTES = 128 << 20
+# Tokens whose suffixes are sorted together; a sort holds some twenty bytes for each.
+BLOCK_TOKENS = 32 << 20
 _GROUP = 2_000  # documents that are encoded before their tokens are written
 _GONE = pa.schema(
     [*INDEX, pa.field("step", pa.string(), nullable=False), pa.field("rule", pa.string(), nullable=False)]
@@ -49,13 +49,12 @@ def documents_path(folder: str, split: str, shard: int) -> str:
 
 
 @cache
-def vocabulary(tokenizer: RecordedFile) -> tuple[np.ndarray, np.ndarray]:
-    """What tokens stand for, as `gristmill.tasks.kernels.suffixes` takes it: bounds, int64 (vocabulary + 1,), and the
-    bytes, uint8."""
+def pieces(tokenizer: RecordedFile) -> Pieces:
+    """What the tokens of a tokenizer stand for."""
     loaded = load(tokenizer)
-    pieces = loaded.pieces()
-    pieces[loaded.end_of_text] = bytes([suffixes.END])
-    return np.cumsum([0, *map(len, pieces)]), np.frombuffer(b"".join(pieces), np.uint8)
+    each = loaded.pieces()
+    each[loaded.end_of_text] = END
+    return Pieces(tuple(each))
 
 
 def index_shard(
@@ -67,14 +66,15 @@ def index_shard(
     deciding: Sequence[str],
     takedowns: Url,
     tokenizer: RecordedFile,
-    block_bytes: int = BLOCK_BYTES,
+    block_tokens: int = BLOCK_TOKENS,
 ) -> dict:
     """Write the index of a shard.
 
     `tokens`: the folder of the stage with the token shards; `documents`: the part with the texts as they were
     extracted; `kept`: the part that names those that are trained on; `deciding`: the folders of the stages that dropped
     documents. Returns of both splits the documents, the tokens, and the numbers of the tokens with which blocks end.
-    Holds the tokens of the shard, six bytes for each byte of a block, and of what was dropped the texts of a row group.
+    Holds the tokens of the shard, twenty bytes for each token of a block, and of what was dropped the texts of a row
+    group.
     """
     why = pa.concat_tables(
         [parquet.read_table(layout.ledger_part(stage, shard), ["id", "step", "rule"]) for stage in deciding]
@@ -87,49 +87,50 @@ def index_shard(
         (DROPPED, gone, documents_path(folder, DROPPED, shard)),
     ):
         lengths = parquet.read_table(index, ["length"])["length"].to_numpy()
-        ids = np.frombuffer(data, token_dtype(len(vocabulary(tokenizer)[0]) - 1))
-        ends = _write_order(order_path(folder, split, shard), ids, lengths, tokenizer, block_bytes)
+        ids = np.frombuffer(data, token_dtype(len(pieces(tokenizer).each)))
+        ends = _write_order(order_path(folder, split, shard), ids, lengths, tokenizer, block_tokens)
         found[split] = {"documents": len(lengths), "tokens": len(ids), "blocks": ends}
     return {"rows_in": sum(each["documents"] for each in found.values()), **found}
 
 
 def _write_order(
-    path: str, tokens: np.ndarray, lengths: np.ndarray, tokenizer: RecordedFile, block_bytes: int
+    path: str, tokens: np.ndarray, lengths: np.ndarray, tokenizer: RecordedFile, block_tokens: int
 ) -> list[int]:
     """Sort the suffixes of a shard, block by block; returns where blocks end."""
     if len(tokens) >= 1 << 32:
         raise OverflowError(
             f"{path}: a shard of {len(tokens):,} tokens, and an index counts 2**32: make smaller shards"
         )
-    bounds, pieces = vocabulary(tokenizer)
-    ends = _blocks(tokens, np.cumsum(lengths, dtype=np.int64), np.diff(bounds), block_bytes)
+    ranks = pieces(tokenizer).ranks
+    ends = _blocks(np.cumsum(lengths, dtype=np.int64), block_tokens)
     with files.create(path) as f:
         for begin, end in zip([0, *ends], ends, strict=False):
-            f.write((_sorted(tokens[begin:end], bounds, pieces) + np.uint32(begin)).astype("<u4").tobytes())
+            f.write((_sorted(ranks[tokens[begin:end]], len(ranks)) + np.uint32(begin)).astype("<u4").tobytes())
     return ends
 
 
-def _blocks(tokens: np.ndarray, document_ends: np.ndarray, sizes: np.ndarray, block_bytes: int) -> list[int]:
-    """The numbers of the tokens with which blocks of whole documents end, each of about `block_bytes`."""
-    ends, begin, held = [], 0, 0
-    for end in document_ends.tolist():
-        size = int(sizes[tokens[begin:end]].sum())
-        if held and held + size > block_bytes:
-            ends.append(begin)
-            held = 0
-        held, begin = held + size, end
-    return [*ends, begin] if begin else []
+def _blocks(document_ends: np.ndarray, block_tokens: int) -> list[int]:
+    """The numbers of the tokens with which blocks of whole documents end, each of `block_tokens` or one document."""
+    ends: list[int] = []
+    begin = 0
+    for before, end in pairwise([0, *document_ends.tolist()]):
+        if before > begin and end - begin > block_tokens:
+            ends.append(before)
+            begin = before
+    return [*ends, int(document_ends[-1])] if len(document_ends) else []
 
 
-def _sorted(tokens: np.ndarray, bounds: np.ndarray, pieces: np.ndarray) -> np.ndarray:
-    """The numbers of tokens in the order of the suffixes that begin with them: uint32."""
+def _sorted(ranks: np.ndarray, vocabulary: int) -> np.ndarray:
+    """The numbers of tokens, given by their ranks, in the order of the suffixes that begin with them: uint32.
+
+    Suffixes are sorted as those of bytes, the highest of each rank first: those that begin within a rank are left out.
+    """
     # imported here: it brings the libraries of OpenMP, and most processes sort nothing
     from pydivsufsort import divsufsort
 
-    text, begins = suffixes.spelled(tokens, bounds, pieces)
-    order = np.empty(len(tokens), np.uint32)
-    numbers(begins, ranks(begins), divsufsort(text), order)
-    return order
+    width = 2 if vocabulary <= 1 << 16 else 3
+    order = divsufsort(ranks.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 4 - width :].reshape(-1))
+    return (order[order % width == 0] // width).astype(np.uint32)
 
 
 def _write_dropped(
@@ -157,7 +158,7 @@ def _write_dropped(
         rows.append(pa.table([group["id"], offsets, lengths.astype(np.int32), *named], schema=_GONE))
     tokens = b"".join(data)
     files.write_bytes(bin_path(folder, DROPPED, shard), tokens)
-    dtype = token_dtype(len(vocabulary(tokenizer)[0]) - 1)
+    dtype = token_dtype(len(pieces(tokenizer).each))
     table = pa.concat_tables(rows).replace_schema_metadata({"dtype": dtype})
     parquet.write_table(documents_path(folder, DROPPED, shard), table)
     return tokens

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rich.table import Table
 from rich.text import Text
 
 from gristmill.flows.cli.render.documents import shortened
@@ -10,6 +11,7 @@ from gristmill.storage.printable import one_line, printable
 
 if TYPE_CHECKING:
     from gristmill.flows.search.batches import Batch
+    from gristmill.flows.search.memorised import Memorised
     from gristmill.flows.search.phrases import Count, FoundDocument, FoundPhrase
     from gristmill.flows.search.spans import Trace
 
@@ -79,3 +81,15 @@ def batch(found: "Batch") -> Iterator[str]:
         yield f"{document.tokens:>8,} tokens  {one_line(row['id'])}  {where}"
     if (more := len(found.documents) - _DOCUMENTS) > 0:
         yield f"and {more:,} documents more: --json has all"
+
+
+def memorised_table(found: "Memorised") -> Table:
+    """Groups of prompts by their copies."""
+    table = Table(title=f"{found.prompt} tokens given, the {found.continuation} that follow expected of {found.model}")
+    table.add_column("copies in the training data")
+    for name in ("prompts", "continued verbatim", "interval", "tokens before the first other"):
+        table.add_column(name, justify="right")
+    for group in found.groups:
+        interval = f"{group.low:.2%} to {group.high:.2%}"
+        table.add_row(group.name, f"{group.prompts:,}", f"{group.share:.2%}", interval, f"{group.tokens:.1%}")
+    return table

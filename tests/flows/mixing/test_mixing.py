@@ -7,7 +7,7 @@ from string import ascii_lowercase
 import pytest
 
 from gristmill.flows.decisions.arm_data import proxy_data
-from gristmill.flows.mixing.mix import by_doremi, by_regmix
+from gristmill.flows.mixing.mix import REGMIX_RUNS, by_doremi, by_regmix
 from gristmill.flows.mixing.mixed_recipe import written
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import load
@@ -84,7 +84,7 @@ def test_doremi_finds_the_noise(planted, tmp_path):
 
 
 def test_regmix_finds_the_noise(planted, tmp_path):
-    found = by_regmix(*planted, runs=16, judge=["english", "french"])
+    found = by_regmix(*planted, runs=REGMIX_RUNS, judge=["english", "french"])
     by_source = weights(found)
     print(by_source, *found.found[2:], found.refusal)
     assert by_source["noise"] < 0.1

@@ -9,8 +9,8 @@ import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
 from gristmill.tasks.search import index_work
-from gristmill.tasks.search.index_work import DROPPED, index_shard, order_path, vocabulary
-from gristmill.tasks.search.occurrences import Pieces, ShardIndex
+from gristmill.tasks.search.index_work import DROPPED, index_shard, order_path, pieces
+from gristmill.tasks.search.occurrences import ShardIndex
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.recorded import PHASE
@@ -64,7 +64,7 @@ def opened(folder, split: str, record: dict, tokenizer) -> ShardIndex:
     tokens = np.fromfile(where / f"{split}-00000.bin", dtype)
     order = np.fromfile(order_path(str(folder / "index"), split, 0), "<u4")
     assert sorted(order.tolist()) == list(range(len(tokens)))
-    return ShardIndex(tokens, order, record[split]["blocks"], Pieces(*vocabulary(tokenizer)))
+    return ShardIndex(tokens, order, record[split]["blocks"], pieces(tokenizer))
 
 
 def brute(data: bytes, phrase: bytes) -> list[int]:
@@ -83,19 +83,19 @@ def spans(data: bytes, draw: random.Random, count: int):
 
 
 @pytest.mark.parametrize(
-    ("block_bytes", "count"), [(20_000, 1_000), (1 << 20, 1_000), pytest.param(1 << 20, 10_000, marks=pytest.mark.slow)]
+    ("block_tokens", "count"), [(5_000, 1_000), (1 << 20, 1_000), pytest.param(1 << 20, 10_000, marks=pytest.mark.slow)]
 )
-def test_every_span_is_found_where_it_is(shard, block_bytes, count):
+def test_every_span_is_found_where_it_is(shard, block_tokens, count):
     folder, tokenizer, every, (documents, kept, deciding, lists) = shard
     record = index_shard(
-        str(folder / "index"), 0, str(folder / "tokens"), documents, kept, deciding, lists, tokenizer, block_bytes
+        str(folder / "index"), 0, str(folder / "tokens"), documents, kept, deciding, lists, tokenizer, block_tokens
     )
-    draw = random.Random(block_bytes + count)
-    pieces = Pieces(*vocabulary(tokenizer))
+    draw = random.Random(block_tokens + count)
+    known = pieces(tokenizer)
     for split in ("train", DROPPED):
         index = opened(folder, split, record, tokenizer)
-        data = b"".join(pieces.each[token] for token in index.tokens.tolist())
-        starts = np.cumsum([0, *np.diff(pieces.bounds)[index.tokens]])
+        data = b"".join(known.each[token] for token in index.tokens.tolist())
+        starts = np.cumsum([0, *np.diff(known.bounds)[index.tokens]])
         checked = 0
         for phrase in [*spans(data, draw, count), b"nowhere in it", CHINESE.encode()]:
             if b"\xff" in phrase:  # over the end of a document, which no text has
