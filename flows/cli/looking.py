@@ -1,4 +1,4 @@
-"""Commands that look at documents and stages: status, verify, show, lineage, similar."""
+"""Commands that look at documents and stages: status, verify, show, columns, lineage, similar."""
 
 import sys
 from typing import Annotated
@@ -89,6 +89,31 @@ def show(
         print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n))
     else:
         print_texts(line for kept in kept_documents(home, stage, n) for line in render.kept(kept, SHOWN))
+
+
+@app.command(rich_help_panel=LOOK)
+def columns(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    at: Annotated[str, typer.Option(metavar="STEP", help="in the place of this step; default: behind all steps")] = "",
+    as_json: Json = False,
+) -> None:
+    """Every column that an expression may name, as those of the step `where`, of --where and of `mixture.by`: its type,
+    what it means, and the step that measures it.
+
+    Where the recipe's run is finished, also the share of documents without a value, of numbers the 1%, 25%, 50%, 75%
+    and 99% quantiles, and the most common texts. Texts of documents are not read.
+
+    gristmill columns recipe.yaml
+
+    gristmill columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
+    from gristmill.flows.cli.render.columns import column_lines
+    from gristmill.flows.reports.columns import columns as described
+
+    found = described(name, at, settings())
+    if as_json:
+        print_json(found)
+        return
+    print_texts(column_lines(found))
 
 
 @app.command(rich_help_panel=LOOK)
