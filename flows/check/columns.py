@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.tasks.documents.step import Step
-from gristmill.tasks.documents.where.syntax import DERIVED
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Step
+from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,6 +106,19 @@ def known_columns(recipe: Recipe, at: str = "", own: "pa.Schema | None" = None) 
         what = signal.description.removesuffix(".")
         found.append(column(name, f"{what} ({signal.unit})" if signal.unit else what, step_of.step))
     return found
+
+
+def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
+    """What is said of the first column that an expression names and that is not there behind some steps; empty for
+    none, and where the sources' files say which columns there are."""
+    theirs = _own(recipe, None)
+    signals = [signal.name for step in steps for signal in step.signals]
+    there = [*dict.fromkeys([*signals, *theirs, *DOCUMENT_COLUMNS, *DERIVED])]
+    for name in columns(parsed(expression)):
+        if name not in there and EVERY not in theirs:
+            hint = did_you_mean(name, there) or f"there are {', '.join(there)}"
+            return f"there is no column {name}; {hint}"
+    return ""
 
 
 def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from gristmill.flows.check.columns import schema_behind
+from gristmill.flows.check.columns import schema_behind, unknown
 from gristmill.flows.check.inputs import Trouble
+from gristmill.flows.recipe.errors import Finding, RecipeError
+from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.documents.step import Step
 from gristmill.tasks.documents.where.syntax import DERIVED, parsed
 from gristmill.tasks.documents.where.where import Where
@@ -17,6 +19,19 @@ def expressions(steps: Sequence[Step]) -> Iterator[Trouble]:
             trouble = untrue(step.expression, steps[:at])
             if trouble:
                 yield ("steps", at, "drop" if step.keep is None else "keep"), trouble
+
+
+def of_export(recipe: Recipe) -> Iterator[Trouble]:
+    """What is wrong with the expression of a recipe's export, which may name the columns behind all steps."""
+    where = None if recipe.export is None else recipe.export.where
+    if where is not None and (what := unknown(where, recipe, recipe.steps) or untrue(where, recipe.steps)):
+        yield ("export", "where"), what
+
+
+def check_export(recipe: Recipe) -> None:
+    """Raise RecipeError for what `of_export` finds."""
+    if found := [Finding(recipe.name, ".".join(map(str, path)), what) for path, what in of_export(recipe)]:
+        raise RecipeError(found)
 
 
 def untrue(expression: str, steps: Sequence[Step]) -> str:

@@ -73,22 +73,29 @@ def show(
         str,
         typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
     ] = "",
+    where: Annotated[
+        str, typer.Option(metavar="EXPR", help="kept ones for which this is true, as `gristmill columns` names columns")
+    ] = "",
 ) -> None:
     """Some documents that a stage kept. As `documents` the curated ones, of each recipe that has run; what was
     extracted, before any decision, is shown by that stage's whole name, `documents-KEY`. With --rule, or as `dropped`,
     some that were dropped: why, and the text that the rule met, with the offending part in ⟦brackets⟧. As `edits`,
-    what was cut out of texts."""
+    what was cut out of texts. With --where those for which an expression is true, with the columns that it names:
+
+    gristmill show documents --where "quality_score > 0.9 and host != 'a.example'" -n 20"""
     from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports import dropped
     from gristmill.flows.reports.status import show as kept_documents
 
     home = settings().home
+    if where and (rule or stage in ("edits", "dropped")):
+        raise typer.BadParameter("--where chooses among documents that a stage kept, not among dropped ones or edits")
     if stage == "edits":
         print_texts(render.edit(one) for one in dropped.edits(home, rule, n))
     elif rule or stage == "dropped":
         print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n))
     else:
-        print_texts(line for kept in kept_documents(home, stage, n) for line in render.kept(kept, SHOWN))
+        print_texts(line for kept in kept_documents(home, stage, n, where) for line in render.kept(kept, SHOWN))
 
 
 @app.command(rich_help_panel=LOOK)

@@ -1,7 +1,6 @@
 """The columns that an expression may name at a place in a recipe, and their values where a run is finished."""
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from gristmill.flows.reports.columns.values import Values
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import own_of
+from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.where.evaluate import evaluate
 from gristmill.tasks.documents.where.syntax import parsed, stored
 from gristmill.tasks.engine import options
@@ -116,32 +116,20 @@ def _values(place: _Place, names: list[str]) -> tuple[int, dict[str, Values]]:
 
 def _of_shard(place: _Place, shard: int, names: list[str]) -> tuple[int, dict[str, Values]]:
     places = place.corpus.places
-    ids = parquet.read_table(places.kept[shard], ["id"])["id"]
+    parts = places.signals[shard]
+    there = [name for part in parts for name in parquet.columns(part)]
+    wanted = dict.fromkeys(stored(name, there) for name in names)
+    table = gather(parts, places.kept[shard], [name for name in wanted if name in there])
     if place.before:
         gone = parquet.read_table(layout.ledger_part(place.ledger, shard), ["id", "step"])
         gone = gone.filter(pc.is_in(gone["step"], pa.array(place.before)))
-        ids = ids.filter(pc.invert(pc.is_in(ids, gone["id"].combine_chunks())))
-    parts = places.signals[shard]
-    there = {name for part in parts for name in parquet.columns(part)}
-    wanted = {stored(name, [*there]) for name in names}
-    table = pa.table({"id": ids, **dict(_columns(ids, parts, wanted))})
+        table = table.filter(pc.invert(pc.is_in(table["id"], gone["id"].combine_chunks())))
     found = {}
     for name in names:
         if stored(name, table.column_names) in table.column_names:
             found[name] = Values()
             found[name].add(evaluate(parsed(name), table))
-    return len(ids), found
-
-
-def _columns(ids: pa.ChunkedArray, parts: tuple[str, ...], wanted: set[str]) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """The columns of documents that some part has, each from the last: null for a document that the part does not have,
-    as one of a filter's reference."""
-    of_part = {name: part for part in parts for name in parquet.columns(part) if name in wanted}
-    for part in dict.fromkeys(of_part.values()):
-        names = [name for name, its in of_part.items() if its == part]
-        table = parquet.read_table(part, ["id", *(name for name in names if name != "id")])
-        at = pc.index_in(ids, table["id"].combine_chunks())
-        yield from ((name, table[name].take(at)) for name in names)
+    return len(table), found
 
 
 def _described(column: KnownColumn, values: Values | None) -> DescribedColumn:
