@@ -82,7 +82,7 @@ def show(
     some that were dropped: why, and the text that the rule met, with the offending part in ⟦brackets⟧. As `edits`,
     what was cut out of texts. With --where those for which an expression is true, with the columns that it names:
 
-    gristmill show documents --where "quality_score > 0.9 and host != 'a.example'" -n 20"""
+    gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20"""
     from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports import dropped
     from gristmill.flows.reports.status import show as kept_documents

@@ -53,7 +53,12 @@ def by_name(value: Any) -> Any:
 
 
 RECIPES = Path(__file__).with_name("recipes")
-_REMEDY = {"sources": "give each source a name of its own", "steps": "a step may stand in a recipe once"}
+_REMEDY = {
+    "sources": "give each source a name of its own",
+    "steps": "a step may stand in a recipe once",
+    "where": "write the later one alone, as `keep: (...) and (...)`: the ledger counts what stands between two `and`, "
+    "or two `or` of `drop`, part by part",
+}
 
 
 def _by_name(value: Any, info: ValidationInfo) -> Any:
@@ -133,7 +138,7 @@ class Recipe(Settings):
         for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
             for at, name in enumerate(names):
                 if name in names[:at]:
-                    yield (key, at), f"`{name}` is named more than once; " + _REMEDY[key]
+                    yield (key, at), f"`{name}` is named more than once; " + _REMEDY.get(name, _REMEDY[key])
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
             yield ("steps",), f"there is no step `extract`, but {', '.join(steps)}; begin with `- step: extract`"
