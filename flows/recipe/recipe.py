@@ -16,11 +16,11 @@ from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
-from gristmill.tasks.documents.where.syntax import DERIVED
+from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.reading.sources import Columns, Source
-from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
+from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
 from gristmill.training.config import FP8_MULTIPLE, ModelConfig, TrainingConfig
@@ -178,15 +178,26 @@ class Recipe(Settings):
                     )
             known += [signal.name for signal in step.signals]
         yield from self._of_own_columns(known)
-        own = [name for source in self.sources for name, _ in _columns(source).own]
         if self.mixture and not any(_columns(source).every for source in self.sources):
-            by = [column.column for column in self.mixture.by] + [CLUSTER_SIZE] * bool(self.mixture.rehydrate)
-            for name in by:
-                if name not in (*known, *own, *DOCUMENT_COLUMNS):
-                    hint = did_you_mean(name, [*known, *own]) or (
-                        "put the step that measures it into the recipe, or a source's column into its `columns`"
-                    )
-                    yield ("mixture",), f"groups documents by {name}, which no step measures; {hint}"
+            yield from self._of_groups(self.mixture, known)
+
+    def _of_groups(self, mixture: Mixture, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        own = [name for source in self.sources for name, _ in _columns(source).own]
+        there = (*signals, *own, *DOCUMENT_COLUMNS)
+        for column in (*mixture.by, *([Column(column=CLUSTER_SIZE)] if mixture.rehydrate else [])):
+            try:
+                missing = [name for name in column.reads(there) if name not in there]
+            except ExpressionError as error:
+                yield (
+                    ("mixture",),
+                    f"groups documents by {column.column}, which is no column and no expression: {error}",
+                )
+                continue
+            if missing:
+                hint = did_you_mean(missing[0], [*there, *DERIVED]) or (
+                    "put the step that measures it into the recipe, or a source's column into its `columns`"
+                )
+                yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
 
     def _of_expression(self, at: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:

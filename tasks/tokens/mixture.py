@@ -1,26 +1,30 @@
 """How much of each group of documents a training run sees: weights, met as far as the cap on epochs allows.
 
-The groups are the sources, or the documents that share values of columns. The cap follows UniMax (Chung et al. 2023): a
-group that would be repeated more often than `max_epochs` gives what it has that often, and the others share the rest in
-proportion to their weights.
+The groups are the sources, or the documents that share values of columns, or of expressions over columns. The cap
+follows UniMax (Chung et al. 2023): a group that would be repeated more often than `max_epochs` gives what it has that
+often, and the others share the rest in proportion to their weights.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.where.syntax import columns, parsed, stored
 
 SOURCE = "source"
 CLUSTER_SIZE = "cluster_size"
 
 
 class Column(Settings):
-    """A column of the documents by whose values they are grouped: as they are, or cut into ranges. A group of documents
-    without a value is called `none`."""
+    """A column of the documents, or an expression over columns, by whose values they are grouped: as they are, or cut
+    into ranges. A group of documents without a value is called `none`."""
 
-    column: str = Field(description="`source`, or what a step has measured")
+    column: str = Field(
+        description="`source`, what a step has measured, or an expression over such, as that of the step `where`: "
+        "`'good' if quality > 0.7 else 'rest'`"
+    )
     edges: tuple[float, ...] = Field((), description="of ranges of a number, ascending: `<0.3`, `0.3-0.7`, `>=0.7`")
     quantiles: int | None = Field(
         None,
@@ -36,6 +40,13 @@ class Column(Settings):
         if list(self.edges) != sorted(set(self.edges)):
             raise ValueError(f"by: {self.column} has the edges {list(self.edges)}; give them ascending")
         return self
+
+    def reads(self, there: Sequence[str]) -> list[str]:
+        """The stored columns that it is made of; `there`: those that documents have. Raises ExpressionError for what
+        is no name of one, and no expression."""
+        if self.column in (*there, SOURCE):
+            return [self.column]
+        return list(dict.fromkeys(stored(name, there) for name in columns(parsed(self.column))))
 
 
 def _named(value: Any) -> Any:
@@ -79,7 +90,9 @@ class Mixture(Settings):
         description="of each source at most, about: its fraction is halved until so few of its records are held out",
     )
     by: tuple[Annotated[Column, BeforeValidator(_named, json_schema_input_type=str | Column)], ...] = Field(
-        (Column(column=SOURCE),), min_length=1, description="columns whose values make the groups"
+        (Column(column=SOURCE),),
+        min_length=1,
+        description="columns, or expressions over columns, whose values make the groups",
     )
     strategy: Literal["weights", "proportional", "temperature", "unimax"] = Field(
         "weights",
