@@ -63,6 +63,21 @@ class Phase(Settings):
     )
 
 
+class Upsampling(Settings):
+    """How often documents are repeated by the ranges of the last column of `by`, the lowest not at all: the curve of
+    OLMo 3 (arXiv 2512.13961, A.2.4), whose values are the defaults."""
+
+    max_copies: float = Field(7, gt=0, description="of the best range at most, in place of `max_epochs`")
+    discard: float = Field(0.4, ge=0, lt=1, description="of the tokens of a group, the lowest, are not trained on")
+    power: float | None = Field(
+        None,
+        ge=0,
+        le=20,
+        description="of the curve; null: the largest up to 8 with which the best range has max_copies at most; given, "
+        "the best range may have more",
+    )
+
+
 class Mixture(Settings):
     """What is trained on, and how much of it.
 
@@ -107,6 +122,11 @@ class Mixture(Settings):
         description="how often documents count by the size of their cluster of near-duplicates, from that size on, as "
         "FineWeb-2's weights (arXiv 2506.20920); needs `minhash`",
     )
+    upsample: Upsampling | None = Field(
+        None,
+        description="repeat what is better more often, within each group of the other columns of `by`; the last column "
+        "has quantiles of quality, 20 in OLMo 3",
+    )
     phases: tuple[Phase, ...] = Field((), description="of training, one after the other")
     packing: Literal["concatenate", "best_fit"] = Field(
         "concatenate",
@@ -137,7 +157,20 @@ class Mixture(Settings):
             raise ValueError(f"mixture.rehydrate is {self.rehydrate}; begin with size 1, and repeat at least once")
         if self.phases:
             self._check_phases()
+        if self.upsample:
+            self._check_upsampling()
         return self
+
+    def _check_upsampling(self) -> None:
+        if not self.by[-1].quantiles:
+            raise ValueError("mixture.upsample goes by quality: let the last column of mixture.by have quantiles of it")
+        for name in ("phases", "tokens", "rehydrate"):
+            if getattr(self, name):
+                raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; leave one of them out")
+        if named := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
+            raise ValueError(
+                f"mixture.upsample says how much of each range is read, and {named[0]} is one: name the groups alone"
+            )
 
     def _check_phases(self) -> None:
         if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
