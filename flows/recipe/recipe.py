@@ -14,6 +14,7 @@ from gristmill.flows.recipe.steps import AnyStep, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
+from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
@@ -87,6 +88,10 @@ class Recipe(Settings):
     )
     takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
+    )
+    group_losses: GroupLosses = Field(
+        GroupLosses(),
+        description="what is done where steps took far more from a source, host, language or topic than from its like",
     )
     evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], Address] = Field(
         {},
