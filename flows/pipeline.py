@@ -16,17 +16,19 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages import export
+from gristmill.flows.stages.group_losses import group_losses
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
 def corpus(recipe: RecipeLike) -> Report:
-    """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass. Then their
-    export, if the recipe names one."""
+    """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass. Then a look
+    at groups that lost far more than their like, and their export, if the recipe names one."""
     with run_context(recipe) as context:
         export.check_target(context, recipe)
         *_, last = curate(context, recipe)
+        group_losses(context, recipe, last.left)
         exported = export.export(context, recipe, last.left)
         return _finished(context, "corpus", Report(recipe, context.settings, last.left, exported=exported))
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gristmill.flows.check import inputs
 from gristmill.flows.check.estimate import Estimate, estimate
-from gristmill.flows.check.expressions import expressions
+from gristmill.flows.check.expressions import expressions, of_export, of_groups
 from gristmill.flows.check.memory import largest_job
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
@@ -78,7 +78,7 @@ def _checked(
     sizes, found = _of_files(origin, values, *named, settings, deep)
     troubles = [*inputs.takedowns(recipe, settings, deep), *inputs.evaluation(recipe, settings, deep)]
     troubles += inputs.training(recipe, settings)
-    troubles += expressions(recipe.steps)
+    troubles += [*expressions(recipe.steps), *of_export(recipe), *of_groups(recipe)]
     found += [origin.finding(values, path, what) for path, what in troubles]
     needed = estimate(recipe, sizes, settings)
     found += _of_home(origin, settings) or _of_space(origin, needed, settings)

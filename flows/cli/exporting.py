@@ -37,12 +37,21 @@ def documents(
         Literal["parquet", "jsonl"] | None,
         typer.Option(help="jsonl: lines of JSON in zstd; default: the recipe's, or parquet"),
     ] = None,
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="EXPR", help="those for which this is true; default: the recipe's `export: where`, or all"
+        ),
+    ] = "",
     limit: Limit = None,
 ) -> None:
     """Write a recipe's curated documents, with all signals and scores, as a folder that `datasets.load_dataset` reads.
-    What of the corpus is not made yet is made first."""
+    What of the corpus is not made yet is made first. With --where those alone for which an expression is true, of the
+    columns that `gristmill columns` lists:
+
+    gristmill export documents recipe.yaml --to physics --where "topic == 'science' and 'quantum' in title" """
     recipe = recipe_to_run(name, limit)
-    given = {key: value for key, value in (("to", to), ("format", format)) if value}
+    given = {key: value for key, value in (("to", to), ("format", format), ("where", where)) if value}
     settings = (recipe.export.model_dump() if recipe.export else {}) | given
     if "to" not in settings:
         raise ValueError(
@@ -50,9 +59,12 @@ def documents(
             " recipe"
         )
 
+    from gristmill.flows.check.expressions import check_export
     from gristmill.tasks.documents.export import Export
 
-    run_flow("corpus", recipe.model_copy(update={"export": Export.model_validate(settings)}))
+    recipe = recipe.model_copy(update={"export": Export.model_validate(settings)})
+    check_export(recipe)
+    run_flow("corpus", recipe)
 
 
 @export.command()

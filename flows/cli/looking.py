@@ -1,4 +1,4 @@
-"""Commands that look at documents and stages: status, verify, show, lineage, similar."""
+"""Commands that look at documents and stages: status, verify, show, columns, lineage, similar."""
 
 import sys
 from typing import Annotated
@@ -73,22 +73,54 @@ def show(
         str,
         typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
     ] = "",
+    where: Annotated[
+        str, typer.Option(metavar="EXPR", help="kept ones for which this is true, as `gristmill columns` names columns")
+    ] = "",
 ) -> None:
     """Some documents that a stage kept. As `documents` the curated ones, of each recipe that has run; what was
     extracted, before any decision, is shown by that stage's whole name, `documents-KEY`. With --rule, or as `dropped`,
     some that were dropped: why, and the text that the rule met, with the offending part in ⟦brackets⟧. As `edits`,
-    what was cut out of texts."""
+    what was cut out of texts. With --where those for which an expression is true, with the columns that it names:
+
+    gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20"""
     from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports import dropped
     from gristmill.flows.reports.status import show as kept_documents
 
     home = settings().home
+    if where and (rule or stage in ("edits", "dropped")):
+        raise typer.BadParameter("--where chooses among documents that a stage kept, not among dropped ones or edits")
     if stage == "edits":
         print_texts(render.edit(one) for one in dropped.edits(home, rule, n))
     elif rule or stage == "dropped":
         print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n))
     else:
-        print_texts(line for kept in kept_documents(home, stage, n) for line in render.kept(kept, SHOWN))
+        print_texts(line for kept in kept_documents(home, stage, n, where) for line in render.kept(kept, SHOWN))
+
+
+@app.command(rich_help_panel=LOOK)
+def columns(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    at: Annotated[str, typer.Option(metavar="STEP", help="in the place of this step; default: behind all steps")] = "",
+    as_json: Json = False,
+) -> None:
+    """Every column that an expression may name, as those of the step `where`, of --where and of `mixture.by`: its type,
+    what it means, and the step that measures it.
+
+    Where the recipe's run is finished, also the share of documents without a value, of numbers the 1%, 25%, 50%, 75%
+    and 99% quantiles, and the most common texts. Texts of documents are not read.
+
+    gristmill columns recipe.yaml
+
+    gristmill columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
+    from gristmill.flows.cli.render.columns import column_lines
+    from gristmill.flows.reports.columns import columns as described
+
+    found = described(name, at, settings())
+    if as_json:
+        print_json(found)
+        return
+    print_texts(column_lines(found))
 
 
 @app.command(rich_help_panel=LOOK)

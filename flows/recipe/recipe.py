@@ -14,13 +14,14 @@ from gristmill.flows.recipe.steps import AnyStep, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
+from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
-from gristmill.tasks.documents.where.syntax import DERIVED
+from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.reading.sources import Columns, Source
-from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
+from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
 from gristmill.training.config import FP8_MULTIPLE, ModelConfig, TrainingConfig
@@ -53,7 +54,12 @@ def by_name(value: Any) -> Any:
 
 
 RECIPES = Path(__file__).with_name("recipes")
-_REMEDY = {"sources": "give each source a name of its own", "steps": "a step may stand in a recipe once"}
+_REMEDY = {
+    "sources": "give each source a name of its own",
+    "steps": "a step may stand in a recipe once",
+    "where": "write the later one alone, as `keep: (...) and (...)`: the ledger counts what stands between two `and`, "
+    "or two `or` of `drop`, part by part",
+}
 
 
 def _by_name(value: Any, info: ValidationInfo) -> Any:
@@ -82,6 +88,10 @@ class Recipe(Settings):
     )
     takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
+    )
+    group_losses: GroupLosses = Field(
+        GroupLosses(),
+        description="what is done where steps took far more from a source, host, language or topic than from its like",
     )
     evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], Address] = Field(
         {},
@@ -136,7 +146,7 @@ class Recipe(Settings):
         for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
             for at, name in enumerate(names):
                 if name in names[:at]:
-                    yield (key, at), f"`{name}` is named more than once; " + _REMEDY[key]
+                    yield (key, at), f"`{name}` is named more than once; " + _REMEDY.get(name, _REMEDY[key])
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
             yield ("steps",), f"there is no step `extract`, but {', '.join(steps)}; begin with `- step: extract`"
@@ -176,15 +186,26 @@ class Recipe(Settings):
                     )
             known += [signal.name for signal in step.signals]
         yield from self._of_own_columns(known)
-        own = [name for source in self.sources for name, _ in _columns(source).own]
         if self.mixture and not any(_columns(source).every for source in self.sources):
-            by = [column.column for column in self.mixture.by] + [CLUSTER_SIZE] * bool(self.mixture.rehydrate)
-            for name in by:
-                if name not in (*known, *own, *DOCUMENT_COLUMNS):
-                    hint = did_you_mean(name, [*known, *own]) or (
-                        "put the step that measures it into the recipe, or a source's column into its `columns`"
-                    )
-                    yield ("mixture",), f"groups documents by {name}, which no step measures; {hint}"
+            yield from self._of_groups(self.mixture, known)
+
+    def _of_groups(self, mixture: Mixture, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        own = [name for source in self.sources for name, _ in _columns(source).own]
+        there = (*signals, *own, *DOCUMENT_COLUMNS)
+        for column in (*mixture.by, *([Column(column=CLUSTER_SIZE)] if mixture.rehydrate else [])):
+            try:
+                missing = [name for name in column.reads(there) if name not in there]
+            except ExpressionError as error:
+                yield (
+                    ("mixture",),
+                    f"groups documents by {column.column}, which is no column and no expression: {error}",
+                )
+                continue
+            if missing:
+                hint = did_you_mean(missing[0], [*there, *DERIVED]) or (
+                    "put the step that measures it into the recipe, or a source's column into its `columns`"
+                )
+                yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
 
     def _of_expression(self, at: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:

@@ -11,6 +11,7 @@ import yaml
 
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
 from gristmill.flows.recipe.recipe import Recipe, validated
+from gristmill.tasks.documents.where.where import EXPRESSIONS, Where
 
 _JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
 
@@ -26,8 +27,9 @@ class Variant:
 def variant(recipe: Recipe, *settings: str) -> Variant:
     """The recipe with other values, each given as `minhash.threshold=0.9`: a step's setting, or a key of the recipe.
 
-    The value is YAML. Steps and sources are named, `steps.minhash.threshold` and `sources.web.warc` are the same as in
-    errors about recipes. Raises RecipeError for what is no key, and for a recipe that is then wrong.
+    The value is YAML, that of an expression the text as it is. Steps and sources are named, `steps.minhash.threshold`
+    and `sources.web.warc` are the same as in errors about recipes. Raises RecipeError for what is no key, and for a
+    recipe that is then wrong.
     """
     data, whole = _values(recipe), recipe.model_dump(mode="json")
     for setting in settings:
@@ -176,7 +178,7 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
     if not equals or not all(keys):
         raise RecipeError([Finding(setting, "", "is no setting; write step.setting=value, as minhash.threshold=0.9")])
     try:
-        given = yaml.safe_load(value)
+        given = given_value(name, value)
     except yaml.YAMLError as error:
         what = " ".join(str(error).split())
         raise RecipeError([Finding(setting, "", f"has a value that is no YAML: {what}; put it in quotes")]) from error
@@ -192,7 +194,34 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
         given_at, at = _below(given_at, at, key, ".".join(keys[:depth]), setting)
     if not isinstance(at, dict):
         raise _no_keys(at, ".".join(keys[:-1]), setting)
+    for other in replaced(name, given):
+        given_at[other] = at[other] = None
     given_at[keys[-1]] = at[keys[-1]] = given
+
+
+def given_value(name: str, value: str) -> Any:
+    """The value of a setting that a command is given: YAML, but of an expression the text as it is, in which quotes,
+    colons and `#` stand for themselves. Raises YAMLError."""
+    if not _is_expression(name):
+        return yaml.safe_load(value)
+    text = value.strip()
+    try:
+        quoted = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    # in quotes of YAML as a whole, as in a recipe; one text in quotes is no expression
+    return quoted if quoted is None or (isinstance(quoted, str) and text[:1] in "'\"" and quoted != text) else text
+
+
+def replaced(name: str, value: Any) -> tuple[str, ...]:
+    """The settings of the same step whose place a setting takes when a command gives it: `drop` for `keep`."""
+    setting = name.rpartition(".")[2].strip()
+    return tuple(each for each in EXPRESSIONS if each != setting) if _is_expression(name) and value is not None else ()
+
+
+def _is_expression(name: str) -> bool:
+    step, _, setting = name.strip().removeprefix("steps.").rpartition(".")
+    return step == Where.model_fields["step"].default and setting in EXPRESSIONS
 
 
 def _below(given_at: Any, at: Any, key: str, path: str, setting: str) -> tuple[Any, Any]:

@@ -156,26 +156,28 @@ class KeptDocuments:
 _BEHIND_CURATION = ("heldout", "evaluation_removal")
 
 
-def show(home: str, name: str, n: int) -> Iterator[KeptDocuments]:
+def show(home: str, name: str, n: int, where: str = "") -> Iterator[KeptDocuments]:
     """The first `n` documents of each stage with a name or a label, of unfinished ones too. As `documents` those that
     the last run of each recipe curated: they are named by the last stage of the curation that is finished.
 
+    `where`: an expression, of which the documents for which it is true are shown, with the columns that it names.
+
     Holds one part of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there, naming
-    those that are.
+    those that are; LookupError for a column of `where` that is not there, ExpressionError for one that has no meaning.
     """
     found = Home(home)
     if name == "documents":
-        yield from _curated(found, n)
+        yield from _curated(found, n, where)
         return
     matching = sorted([*found.stages(name), *found.unfinished(name)], key=lambda stage: stage.label)
     if not matching:
         known = ", ".join(row.stage for row in status(home)) or "none"
         raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
     for stage in matching:
-        yield KeptDocuments(stage.folder, _first(stage, n))
+        yield KeptDocuments(stage.folder, _first(stage, n, where))
 
 
-def _curated(home: Home, n: int) -> Iterator[KeptDocuments]:
+def _curated(home: Home, n: int, where: str) -> Iterator[KeptDocuments]:
     by_recipe: dict[str, list[FinishedStage]] = {}
     recipes = recipes_by_stage(home.address)
     for stage in home.stages():
@@ -196,10 +198,14 @@ def _curated(home: Home, n: int) -> Iterator[KeptDocuments]:
         )
     for key, names in last.items():
         stage = home.stage(key)
-        yield KeptDocuments(stage.folder, _first(stage, n), tuple(names))
+        run = [other for other in home.stages() if {*names} & {*recipes.get(other.label, ())}]
+        yield KeptDocuments(stage.folder, _first(stage, n, where, run), tuple(names))
 
 
-def _first(stage: StageFolder, n: int) -> list[KeptDocument]:
+def _first(stage: StageFolder, n: int, where: str = "", run: Iterable[FinishedStage] = ()) -> list[KeptDocument]:
+    """`run`: stages that may have measured more of the documents."""
+    if where:
+        return _chosen(stage, n, where, run)
     from gristmill.storage import parquet  # here, since a status reads no documents
 
     documents: list[KeptDocument] = []
@@ -211,6 +217,25 @@ def _first(stage: StageFolder, n: int) -> list[KeptDocument]:
         for row in rows:
             whole = texts.get(row.get("id"), {}) | row
             documents.append(KeptDocument({k: v for k, v in whole.items() if k != "text"}, whole.get("text")))
+    return documents
+
+
+def _chosen(stage: StageFolder, n: int, where: str, run: Iterable[FinishedStage]) -> list[KeptDocument]:
+    from gristmill.flows.reports.columns.choosing import chosen  # here, since a status reads no documents
+    from gristmill.storage import parquet
+
+    documents: list[KeptDocument] = []
+    for part, named in chosen(stage, where, run):
+        asked = {row["id"]: row for row in named.slice(0, n - len(documents)).to_pylist()}
+        if asked:
+            own = {row["id"]: row for row in parquet.read_table(part).to_pylist() if row["id"] in asked}
+            texts = _texts(stage, part.rsplit("/", 1)[-1])
+            for id_, row in asked.items():
+                whole = texts.get(id_, {}) | own[id_] | row
+                text = whole.pop("text", None)
+                documents.append(KeptDocument(whole, text))
+        if len(documents) == n:
+            break
     return documents
 
 

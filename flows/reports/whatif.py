@@ -23,6 +23,7 @@ from gristmill.flows.machine.context import job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.steps import thresholds_of
+from gristmill.flows.recipe.variants import given_value, replaced
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.stages.corpus import NothingLeftError, pinned
 from gristmill.storage import counts, ledger, parquet
@@ -34,14 +35,14 @@ from gristmill.tasks.engine.make import NotFinishedError
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
-    """`step.setting=value` as a mapping, values read as YAML. Raises ValueError for one of another form."""
+    """`step.setting=value` as a mapping, values read as by `given_value`. Raises ValueError for one of another form."""
     changes = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"{setting}: write step.setting=value, as in gopher_quality.min_words=80")
         try:
-            changes[name.strip()] = yaml.safe_load(value)
+            changes[name.strip()] = given_value(name, value)
         except yaml.YAMLError as error:
             raise ValueError(f"{setting}: the value is no YAML: {error}") from error
     return changes
@@ -64,7 +65,10 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         if reason := _not_a_threshold(recipe, step, path[0]):
             raise ValueError(f"{name} cannot be replayed: {reason}. Change it in the recipe, and `gristmill run` it")
         steps[step_name] = _with(step, name, path, value)
-    return Recipe.model_validate(dict(recipe) | {"steps": tuple(steps.values())})
+    try:
+        return Recipe.model_validate(dict(recipe) | {"steps": tuple(steps.values())})
+    except ValidationError as error:
+        raise ValueError(f"{', '.join(changes)}: {_sentences(error)}") from error
 
 
 def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
@@ -84,12 +88,17 @@ def _with(step: Any, name: str, path: list[str], value: Any) -> Any:
         inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
     if not isinstance(inner, dict):
         raise ValueError(f"{name}: {'.'.join(path[:-1])} of {step.step} has no settings within")
+    inner.update(dict.fromkeys(replaced(name, value)))
     inner[path[-1]] = value
     try:
         return type(step).model_validate(settings)
     except ValidationError as error:
-        found = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ValueError(f"{name}={value}: {found}") from error
+        raise ValueError(f"{name}={value}: {_sentences(error)}") from error
+
+
+def _sentences(error: ValidationError) -> str:
+    found = [(".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors()]
+    return "; ".join(f"{where}: {what}" if where else what for where, what in found)
 
 
 Position = Literal["ahead", "replayed", "behind"]

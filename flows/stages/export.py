@@ -11,6 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 
+import pyarrow as pa
 import yaml
 
 from gristmill.flows.machine.context import RunContext
@@ -23,6 +24,8 @@ from gristmill.tasks.documents.dataset_card import Card, FunnelStep, write_card
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.export_work import Column, OwnColumn, own_columns
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.where.evaluate import truth
+from gristmill.tasks.documents.where.syntax import parsed
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
@@ -56,6 +59,7 @@ class Record(Settings):
     format: str
     columns: tuple[Column, ...]
     card: Card
+    where: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,9 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
     """
     if recipe.export is None:
         return None
+    where = recipe.export.where
+    if where is not None:
+        _check_expression(where, corpus)
     target = _target(context, recipe.export)
     columns = columns_of(recipe)
     card = Card(
@@ -89,8 +96,9 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
         own=_own_columns(corpus),
         format=recipe.export.format,
         releases=tuple(sorted({("gristmill", version("gristmill")), *_releases(corpus)})),
+        where=where,
     )
-    record = Record(format=recipe.export.format, columns=columns, card=card)
+    record = Record(format=recipe.export.format, columns=columns, card=card, where=where)
     spec = StageSpec(
         "export", _export, record, corpus.inputs(signals=True), libraries=("pyarrow", "backports.zstd"), at=target
     )
@@ -100,6 +108,17 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
     _refuse_another(target, spec.key)  # one that was made here while this one waited
     files.remove(files.join(target, "done"))
     return made
+
+
+def _check_expression(where: str, corpus: Corpus) -> None:
+    """Raise ValueError for an expression that has no meaning on the columns of a corpus, ahead of any job. Reads the
+    ends of a shard's parts."""
+    parts = [stage.part(0) for stage in corpus.measured]
+    schema = pa.schema({field.name: field.type for part in parts for field in parquet.schema(part)})
+    try:
+        truth(parsed(where), schema.empty_table())
+    except ValueError as error:
+        raise ValueError(f"export.where: {error}") from error
 
 
 def _own_columns(corpus: Corpus) -> tuple[OwnColumn, ...]:
@@ -113,7 +132,7 @@ def _export(phases: PhaseRunner, record: Record, places: ExportPlaces) -> dict:
     """Write the kept documents for others to read."""
     phases.once("begin", export_work.begin, {"key": places.key}, temporary=True)
     corpus = places.corpus
-    given = {"columns": record.columns, "format": record.format}
+    given = {"columns": record.columns, "format": record.format, "where": record.where}
     jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
     written = export_work.summed(phases.map("write", export_work.export_shard, jobs, common=given).values())
     return phases.once("card", write_card, {"card": record.card, "written": written})

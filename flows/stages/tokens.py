@@ -102,10 +102,11 @@ def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
     extracted = corpus.extracted
     own = extracted.result.get("own", ())
     signals = [signal.name for step in recipe.steps for signal in step.signals]
+    there = (*own, *signals, *DOCUMENT_COLUMNS)
     for column in recipe.training_mixture().by:
-        if column.column not in (*own, *signals, *DOCUMENT_COLUMNS):
+        if missing := [name for name in column.reads(there) if name not in there]:
             raise ValueError(
-                f"mixture.by names {column.column}, which no step measures and no source has: the sources' own columns "
+                f"mixture.by names {missing[0]}, which no step measures and no source has: the sources' own columns "
                 f"are {', '.join(own) or 'none'}"
             )
 

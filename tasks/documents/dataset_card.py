@@ -3,6 +3,7 @@
 Layout of the header: https://huggingface.co/docs/hub/datasets-cards and .../datasets-manual-configuration.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -47,7 +48,8 @@ class FunnelStep(Settings):
 
 
 class Card(Settings):
-    """What a card says besides what is counted. `recipe`: as YAML; `releases`: (distribution, release)."""
+    """What a card says besides what is counted. `recipe`: as YAML; `releases`: (distribution, release); `where`: the
+    expression that chose among the recipe's documents, None where all are here."""
 
     name: str
     recipe: str
@@ -56,6 +58,7 @@ class Card(Settings):
     own: tuple[OwnColumn, ...] = ()
     format: str
     releases: tuple[tuple[str, str], ...]
+    where: str | None = None
 
 
 _ZSTANDARD = {"jsonl": ("`datasets` reads these files if the package `zstandard` is installed.", "")}
@@ -75,6 +78,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         f"{documents:,} documents with {characters:,} characters (Unicode code points), made by Gristmill with the "
         "recipe below.",
         "",
+        *_chosen(card),
         "**Licence: not filled in.** The texts are those of their authors. Whoever publishes this folder names a "
         "licence here and as `license` in the header.",
         "",
@@ -159,6 +163,14 @@ def _header(card: Card, written: Sequence[tuple[str, str | None, int, int]], doc
         },
         "configs": [{"config_name": "default", "data_files": f"data/*.{SUFFIXES[card.format]}"}],
     }
+
+
+def _chosen(card: Card) -> Sequence[str]:
+    if card.where is None:
+        return ()
+    of = f"the {card.funnel[-1].documents_out:,} documents" if card.funnel else "the documents"
+    fence = "`" * (1 + max(map(len, re.findall("`+", card.where)), default=0))
+    return (f"Of {of} that the recipe keeps, these are those for which {fence} {card.where} {fence} is true.", "")
 
 
 def _by(what: str, counts: Iterable[tuple[str, int, int]], total: int) -> list[str]:

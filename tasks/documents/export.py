@@ -2,10 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.where.syntax import parsed
 
 
 class Export(Settings):
@@ -15,3 +16,14 @@ class Export(Settings):
         min_length=1, description="a folder or an address (s3://bucket/prefix), empty or with this very export in it"
     )
     format: Literal["parquet", "jsonl"] = Field("parquet", description="jsonl: lines of JSON, compressed by zstd")
+    where: str | None = Field(
+        None,
+        description="those documents alone for which an expression is true, as that of the step `where`; null: all",
+    )
+
+    @field_validator("where")
+    @classmethod
+    def _readable(cls, where: str | None) -> str | None:
+        if where is not None:
+            parsed(where)
+        return where

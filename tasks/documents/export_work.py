@@ -12,6 +12,7 @@ from gristmill.storage.schema import own_of
 from gristmill.tasks.documents import batch
 from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.documents.step import Kind, Settings, Signal
+from gristmill.tasks.documents.where.matching import matching
 
 CARRIED = ("id", "text", "url", "date", "source")
 
@@ -73,16 +74,21 @@ def export_shard(
     signals: tuple[str, ...],
     columns: tuple[Column, ...],
     format: str,
+    where: str | None = None,
 ) -> dict:
     """Write the kept documents of a shard in their order; returns documents and characters by source and language.
 
-    Holds as `curated`. Raises LookupError for a document that is not in a part.
+    `where`: those for which an expression is true. Holds as `curated`, and ahead of it the columns that the expression
+    names. Raises LookupError for a document that is not in a part.
     """
+    wanted = None if where is None else matching(signals, kept, where)["id"].combine_chunks()
     there = parquet.schema(documents)
     schema = curated_schema(there, columns)
     counted: Counter[tuple[str, str | None, str]] = Counter()
     with export.create(folder, shard, format, schema) as write:
         for table in curated(documents, kept, signals, columns, [*schema.names, "characters"]):
+            if wanted is not None:
+                table = table.filter(pc.is_in(table["id"], wanted))
             _count(counted, table)
             write(table.select(schema.names))
     return {"written": _rows(counted)}

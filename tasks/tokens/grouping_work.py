@@ -11,6 +11,8 @@ from gristmill.storage import files, layout, parquet
 from gristmill.storage.tokens.token_shards import write_tokens
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.where.evaluate import evaluate
+from gristmill.tasks.documents.where.syntax import parsed
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
 from gristmill.tasks.tokens.recorded import index_path, tokens_of
 
@@ -132,23 +134,28 @@ def _documents(
 ) -> pa.Table:
     """A row for each document of a token shard: `id`, `offset`, `length`, and the columns."""
     rows = parquet.read_table(index, ["id", "offset", "length"])
-    wanted = [column.column for column in columns] + [CLUSTER_SIZE] * clusters
+    wanted = [*columns, *([Column(column=CLUSTER_SIZE)] if clusters else [])]
     return with_columns(rows, wanted, source, (documents, *signals), kept)
 
 
-def with_columns(rows: pa.Table, wanted: Sequence[str], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
-    """The rows, which have an `id`, with the columns that `group_names` reads. Raises LookupError for a document that
-    the selection `kept` does not have, or a column that no part has."""
-    measured = [name for name in dict.fromkeys(wanted) if name != SOURCE]
+def with_columns(rows: pa.Table, wanted: Sequence[Column], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
+    """The rows, which have an `id`, with the columns that `group_names` reads, those of expressions computed. Raises
+    LookupError for a document that the selection `kept` does not have, or a column that no part has, ExpressionError
+    for an expression that has no meaning on the columns."""
+    there = [name for part in parts for name in parquet.columns(part)]
+    measured = dict.fromkeys(name for column in wanted for name in column.reads(there) if name != SOURCE)
+    found = pa.table({"id": rows["id"]})
     if measured:
-        found = gather(parts, kept, measured)
-        at = pc.index_in(rows["id"], found["id"].combine_chunks())
+        known = gather(parts, kept, [*measured])
+        at = pc.index_in(rows["id"], known["id"].combine_chunks())
         if at.null_count:
             raise LookupError(f"{kept} does not hold {at.null_count} documents that are to be grouped")
-        found = found.take(at)
-        for name in measured:
-            rows = rows.append_column(f"by {name}", found[name])
-    return rows.append_column(f"by {SOURCE}", pa.repeat(source, len(rows)))
+        found = known.take(at)
+    found = found.append_column(SOURCE, pa.repeat(source, len(rows)))
+    for name in dict.fromkeys([*(column.column for column in wanted), SOURCE]):
+        values = found[name] if name in (*there, SOURCE) else evaluate(parsed(name), found)
+        rows = rows.append_column(f"by {name}", values)
+    return rows
 
 
 def group_names(documents: pa.Table, columns: Sequence[Column]) -> np.ndarray:
@@ -166,7 +173,9 @@ def _labels(values: pa.ChunkedArray, column: Column) -> list[str]:
         ranges = [f"<{edges[0]}", *map("-".join, zip(edges, edges[1:], strict=False)), f">={edges[-1]}"]
         return [NONE if np.isnan(number) else ranges[i] for number, i in zip(numbers, at, strict=True)]
     if pa.types.is_floating(values.type):
-        raise ValueError(f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles")
+        raise ValueError(
+            f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles, or write int()"
+        )
     return [NONE if value is None else str(value).replace("/", "-") for value in values.to_pylist()]
 
 

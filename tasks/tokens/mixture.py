@@ -1,26 +1,30 @@
 """How much of each group of documents a training run sees: weights, met as far as the cap on epochs allows.
 
-The groups are the sources, or the documents that share values of columns. The cap follows UniMax (Chung et al. 2023): a
-group that would be repeated more often than `max_epochs` gives what it has that often, and the others share the rest in
-proportion to their weights.
+The groups are the sources, or the documents that share values of columns, or of expressions over columns. The cap
+follows UniMax (Chung et al. 2023): a group that would be repeated more often than `max_epochs` gives what it has that
+often, and the others share the rest in proportion to their weights.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.where.syntax import columns, parsed, stored
 
 SOURCE = "source"
 CLUSTER_SIZE = "cluster_size"
 
 
 class Column(Settings):
-    """A column of the documents by whose values they are grouped: as they are, or cut into ranges. A group of documents
-    without a value is called `none`."""
+    """A column of the documents, or an expression over columns, by whose values they are grouped: as they are, or cut
+    into ranges. A group of documents without a value is called `none`."""
 
-    column: str = Field(description="`source`, or what a step has measured")
+    column: str = Field(
+        description="`source`, what a step has measured, or an expression over such, as that of the step `where`: "
+        "`'good' if quality > 0.7 else 'rest'`"
+    )
     edges: tuple[float, ...] = Field((), description="of ranges of a number, ascending: `<0.3`, `0.3-0.7`, `>=0.7`")
     quantiles: int | None = Field(
         None,
@@ -37,6 +41,13 @@ class Column(Settings):
             raise ValueError(f"by: {self.column} has the edges {list(self.edges)}; give them ascending")
         return self
 
+    def reads(self, there: Sequence[str]) -> list[str]:
+        """The stored columns that it is made of; `there`: those that documents have. Raises ExpressionError for what
+        is no name of one, and no expression."""
+        if self.column in (*there, SOURCE):
+            return [self.column]
+        return list(dict.fromkeys(stored(name, there) for name in columns(parsed(self.column))))
+
 
 def _named(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
@@ -49,6 +60,21 @@ class Phase(Settings):
     weights: dict[str, float] = Field({}, description="as those of the mixture; none: those of the mixture")
     order: Literal["ascending", "descending"] | None = Field(
         None, description="of the ranges of the last column of `by`, which has quantiles, one after the other"
+    )
+
+
+class Upsampling(Settings):
+    """How often documents are repeated by the ranges of the last column of `by`, the lowest not at all: the curve of
+    OLMo 3 (arXiv 2512.13961, A.2.4), whose values are the defaults."""
+
+    max_copies: float = Field(7, gt=0, description="of the best range at most, in place of `max_epochs`")
+    discard: float = Field(0.4, ge=0, lt=1, description="of the tokens of a group, the lowest, are not trained on")
+    power: float | None = Field(
+        None,
+        ge=0,
+        le=20,
+        description="of the curve; null: the largest up to 8 with which the best range has max_copies at most; given, "
+        "the best range may have more",
     )
 
 
@@ -79,7 +105,9 @@ class Mixture(Settings):
         description="of each source at most, about: its fraction is halved until so few of its records are held out",
     )
     by: tuple[Annotated[Column, BeforeValidator(_named, json_schema_input_type=str | Column)], ...] = Field(
-        (Column(column=SOURCE),), min_length=1, description="columns whose values make the groups"
+        (Column(column=SOURCE),),
+        min_length=1,
+        description="columns, or expressions over columns, whose values make the groups",
     )
     strategy: Literal["weights", "proportional", "temperature", "unimax"] = Field(
         "weights",
@@ -93,6 +121,11 @@ class Mixture(Settings):
         {},
         description="how often documents count by the size of their cluster of near-duplicates, from that size on, as "
         "FineWeb-2's weights (arXiv 2506.20920); needs `minhash`",
+    )
+    upsample: Upsampling | None = Field(
+        None,
+        description="repeat what is better more often, within each group of the other columns of `by`; the last column "
+        "has quantiles of quality, 20 in OLMo 3",
     )
     phases: tuple[Phase, ...] = Field((), description="of training, one after the other")
     packing: Literal["concatenate", "best_fit"] = Field(
@@ -124,7 +157,20 @@ class Mixture(Settings):
             raise ValueError(f"mixture.rehydrate is {self.rehydrate}; begin with size 1, and repeat at least once")
         if self.phases:
             self._check_phases()
+        if self.upsample:
+            self._check_upsampling()
         return self
+
+    def _check_upsampling(self) -> None:
+        if not self.by[-1].quantiles:
+            raise ValueError("mixture.upsample goes by quality: let the last column of mixture.by have quantiles of it")
+        for name in ("phases", "tokens", "rehydrate"):
+            if getattr(self, name):
+                raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; leave one of them out")
+        if named := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
+            raise ValueError(
+                f"mixture.upsample says how much of each range is read, and {named[0]} is one: name the groups alone"
+            )
 
     def _check_phases(self) -> None:
         if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:

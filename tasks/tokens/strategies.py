@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gristmill.tasks.tokens.mixture import Mixture, Phase
+from gristmill.tasks.tokens.mixture import Mixture, Phase, Upsampling
+from gristmill.tasks.tokens.upsampling import copies, most
 
 TOLERANCE = 1e-3  # of shares that are to be met
 _REPEATED = re.compile(r"x(\d+)")
@@ -103,6 +104,8 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
 
     The phases take what they need one after the other: a group that is at its cap in one gives nothing to the next.
     """
+    if settings.upsample:
+        return [_upsampled(settings, settings.upsample, tokens, budget)]
     left = {name: count * settings.max_epochs for name, count in tokens.items()}
     found: list[Stretch] = []
     for phase in settings.phases or (None,):
@@ -126,6 +129,38 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
     return found
 
 
+def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], budget: int) -> Stretch:
+    """The tokens of each unit are those of its weight, as far as `max_copies` permits; of its ranges those of the
+    curve. Documents without a value are the lowest."""
+    weights: dict[str, float] = {}
+    for name, weight in group_weights(settings, tokens).items():
+        weights[_unit(settings, name)] = weights.get(_unit(settings, name), 0) + weight
+    ranges: dict[str, list[str]] = {unit: [] for unit in weights}
+    for name in sorted(tokens, key=_range):
+        if tokens[name] and (unit := _unit(settings, name)) in weights:
+            ranges[unit].append(name)
+    sizes = {unit: [tokens[name] for name in names] for unit, names in ranges.items()}
+    available = {unit: most(curve, sum(counts)) for unit, counts in sizes.items()}
+    if (have := sum(available.values())) < budget:
+        raise ValueError(
+            f"training takes {budget:,.0f} tokens (training.steps * training.batch * model.seq_len), but of "
+            f"{sum(map(sum, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps or "
+            "mixture.upsample.discard, raise mixture.upsample.max_copies or give more data"
+        )
+    found = {}
+    for unit, wanted in capped(weights, available, budget).items():
+        for name, often in zip(ranges[unit], copies(curve, sizes[unit], wanted), strict=True):
+            if often > 0:
+                found[name] = often * tokens[name]
+    return _stretch(found, budget)
+
+
+def _range(name: str) -> str:
+    """By which the ranges of a unit are sorted: those without a value are the lowest."""
+    label = name.rsplit("/", 1)[-1]
+    return "" if label == "none" else label
+
+
 def repetitions(settings: Mixture, name: str) -> int:
     """How often a group counts by the size of its clusters."""
     if not settings.rehydrate:
@@ -141,7 +176,7 @@ def _stretch(given: Mapping[str, float], length: float) -> Stretch:
 def _ordered(given: Mapping[str, float], order: str, length: float) -> list[Stretch]:
     """A stretch for each range of the last column, ascending or descending; those without a value are the lowest."""
     last = {name: name.rsplit("/", 1)[-1] for name in given}
-    found = sorted(set(last.values()), key=lambda label: "" if label == "none" else label, reverse=order[0] == "d")
+    found = sorted(set(last.values()), key=_range, reverse=order[0] == "d")
     parts = [{name: given[name] for name in given if last[name] == label} for label in found]
     return [_stretch(part, sum(part.values())) for part in parts if sum(part.values()) > 0]
 

@@ -100,5 +100,4 @@ def _grouped(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table
     """`id` and `text` of a shard's documents, and the name of each one's group."""
     documents, kept, *signals = parts
     table = select(documents, kept, ["text"])
-    wanted = [column.column for column in mixture.by]
-    return table, group_names(with_columns(table, wanted, source, (documents, *signals), kept), mixture.by)
+    return table, group_names(with_columns(table, mixture.by, source, (documents, *signals), kept), mixture.by)

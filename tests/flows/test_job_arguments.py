@@ -14,12 +14,23 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages import documents as documents_stage
-from gristmill.flows.stages import embedding, export, learned_filters, mixture, removal, signals, tokenizer, tokens
+from gristmill.flows.stages import (
+    embedding,
+    export,
+    group_losses,
+    learned_filters,
+    mixture,
+    removal,
+    signals,
+    tokenizer,
+    tokens,
+)  # fmt: skip
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.documents.by_shard import Names
+from gristmill.tasks.documents.group_losses import Limits
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.engine.jobs import Job
 from gristmill.tasks.engine.make import StageResult
@@ -253,6 +264,17 @@ def test_mixture(stages, tmp_path, seq_len):
     stages(StageSpec("mixture", mixture._plan, record, {}, places, at=str(tmp_path)), pack=packed, plan=plan)
     check(stages, "mixture")
     assert not [*Path(tmp_path).iterdir()], "the list of the shards goes when the plan is written"
+
+
+def test_group_losses(stages, corpus):
+    folders = tuple(each.folder for each in corpus.measured)
+    places = group_losses.Places(SOURCES, folders[0], folders[1:], folders)
+    limits = Limits()
+    record = group_losses.Record(limits=limits, by_design={"language": ("language",)}, like={"web": "crawl"}, apart=())
+    stages(StageSpec("group_losses", group_losses._judge, record, {}, places), judge={"groups": [], "found": 0})
+    check(stages, "group_losses")
+    numbers = stages.seen["group_losses"].numbers
+    assert numbers == {"count": SHARDS, "sum-0": 2813, "sum-1": 88, "sum-2": 3, "sum-3": 1, "judge": 1}
 
 
 def test_places_are_of_one_size(corpus):

@@ -38,7 +38,7 @@ SCORED = [
 ALL = [
     *CORPUS,
     *SCORED,
-    *("heldout", "heldout_documents", "tokenizer", "tokens", "evaluation_tokens", "mixture", "model"),
+    *("group_losses", "heldout", "heldout_documents", "tokenizer", "tokens", "evaluation_tokens", "mixture", "model"),
 ]
 
 
@@ -144,7 +144,7 @@ def test_again_everything_is_reused(again):
 
 def test_another_threshold_costs_only_what_lies_behind_it(undisturbed, again):
     _, log, _ = again
-    behind = [*CORPUS[4:], *SCORED]
+    behind = [*CORPUS[4:], *SCORED, "group_losses"]
     assert names(set(undisturbed.stages("again")) - set(undisturbed.stages("undisturbed"))) == sorted(behind)
     assert log.count(": made ") == len(behind) and log.count(": reused ") == 4
 

@@ -214,7 +214,7 @@ def test_topics_and_buckets_make_the_groups_of_a_mixture(finished):
     for i in left.places.shards():
         ids = parquet.read_table(left.places.kept[i], ["id"])
         columns = [column.column for column in recipe.mixture.by]
-        found = with_columns(ids, columns, left.sources[i], left.places.signals[i], left.places.kept[i])
+        found = with_columns(ids, recipe.mixture.by, left.sources[i], left.places.signals[i], left.places.kept[i])
         names = group_names(found, recipe.mixture.by).tolist()
         measured = [parquet.read_table(stage.part(i)) for stage in left.measured]
         columns = {name: by_id(table, name) for table in measured for name in table.column_names if name in columns}

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gristmill.flows.reports.columns.values import rounded
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RulesRecord
 from gristmill.storage import parquet
@@ -20,7 +21,6 @@ from gristmill.tasks.documents.decisions import decide, gathered
 from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
 from gristmill.tasks.engine.make import StageResult
 
-_DIGITS = np.uint64(42)  # of the 52 of a float64's mantissa, left out
 _AT_ONCE = 64  # shards whose counts are held before they are added up
 _MOST_VALUES = 10_000  # of a signal that is text; documents with others, as they come, are counted together
 _CHARACTERS = 100  # of such a value
@@ -102,7 +102,7 @@ class Judged:
         if self.is_text:
             self._add_texts(column, fails)
             return
-        values, at = np.unique(_rounded(np.asarray(column, np.float64)), return_inverse=True)
+        values, at = np.unique(rounded(np.asarray(column, np.float64)), return_inverse=True)
         failing = np.bincount(at[fails], minlength=len(values))
         self._held.append((values, np.bincount(at, minlength=len(values)) - failing, failing))
         if len(self._held) > _AT_ONCE:
@@ -206,11 +206,6 @@ def _listed(names: Sequence[str]) -> str:
     more = len(names) - _LISTED
     shown = ", ".join(names[:_LISTED]) or "nothing"
     return f"{shown} and {more:,} more" if more > 0 else shown
-
-
-def _rounded(values: np.ndarray) -> np.ndarray:
-    bits = np.ascontiguousarray(values + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    return (bits >> _DIGITS << _DIGITS).view(np.float64)
 
 
 def _added(held: list[Counts]) -> Counts:

@@ -45,6 +45,11 @@ def truth(tree: ast.expr, table: pa.Table) -> pa.BooleanArray:
     return _boolean(evaluate(tree, table), tree)
 
 
+def kind_of(kind: pa.DataType) -> str:
+    """What a column of a type is to an expression: text, number, boolean, time, list, or Arrow's name of another."""
+    return _kind(_plain(pa.array([], kind)).type)
+
+
 class _Evaluation:
     def __init__(self, table: pa.Table) -> None:
         self._table, self._columns = table, dict[str, pa.Array]()
@@ -83,6 +88,8 @@ class _Evaluation:
                     found, before = one if found is None else pc.and_kleene(found, one), right
                 assert found is not None, "a comparison has two sides"
                 return found
+            case ast.IfExp(test=test, body=body, orelse=other):
+                return self._chosen(test, body, other, node)
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self._called(name, arguments, node)
         raise ExpressionError(f"{spelled(node)} stands where a value is needed")
@@ -163,6 +170,21 @@ class _Evaluation:
         hits = pc.list_parent_indices(many).filter(pc.fill_null(pc.equal(inner, pa.scalar(left.value)), False))
         rows = pa.array(np.arange(len(many)), hits.type)
         return pc.if_else(pc.is_null(many), _null(pa.bool_()), pc.is_in(rows, hits))
+
+    def _chosen(self, test: ast.expr, body: ast.expr, other: ast.expr, whole: ast.expr) -> pa.Array:
+        """`body` where the condition is true, else `other`: also where it is neither true nor false."""
+        found = pc.fill_null(_boolean(self.of(test), test), False)
+        yes, no = self.of(body), self.of(other)
+        if pa.types.is_null(yes.type) or pa.types.is_null(no.type):
+            kind = no.type if pa.types.is_null(yes.type) else yes.type
+            return pc.if_else(found, yes.cast(kind), no.cast(kind))
+        if _kind(yes.type) != _kind(no.type):
+            raise ExpressionError(
+                f"{spelled(whole)} is a {_kind(yes.type)} or a {_kind(no.type)}; let both be of a kind"
+            )
+        if _kind(yes.type) == "number":
+            yes, no = _alike(yes, no)
+        return pc.if_else(found, yes, no.cast(yes.type))
 
     def _called(self, name: str, arguments: list[ast.expr], node: ast.expr) -> pa.Array:
         if name == "coalesce":

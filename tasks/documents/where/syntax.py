@@ -96,6 +96,8 @@ def _check(node: ast.AST, depth: int) -> None:
         case ast.Compare() if all(isinstance(op, _COMPARED) for op in node.ops):
             inner = [node.left, *node.comparators]
             _check_none(node)
+        case ast.IfExp():
+            inner = [node.test, node.body, node.orelse]
         case ast.Call(func=ast.Name(id=name), keywords=[]):
             if name not in FUNCTIONS:
                 raise ExpressionError(f"there is no function {name}; there are {', '.join(FUNCTIONS)}")
@@ -117,8 +119,8 @@ def _check(node: ast.AST, depth: int) -> None:
             inner = []
         case _:
             raise ExpressionError(
-                f"{spelled(node)}: only columns, constants, comparisons, and, or, not, in, is None, + - * / and the "
-                f"functions {', '.join(FUNCTIONS)} are read"
+                f"{spelled(node)}: only columns, constants, comparisons, and, or, not, in, is None, a if b else c, "
+                f"+ - * / and the functions {', '.join(FUNCTIONS)} are read"
             )
     for each in inner:
         _check(each, depth + 1)

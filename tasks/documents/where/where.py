@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from gristmill.tasks.documents.step import Clause, Decision, DocumentStep
 from gristmill.tasks.documents.where.syntax import clauses, columns, parsed, spelled
 
+EXPRESSIONS = ("keep", "drop")  # the settings that are one, of which a step has one alone
+
 
 class Where(DocumentStep):
     """Keep documents for which an expression is true, or drop those for which one is.
@@ -33,7 +35,7 @@ class Where(DocumentStep):
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
-        for name in ("keep", "drop"):
+        for name in EXPRESSIONS:
             if (expression := getattr(self, name)) is not None:
                 try:
                     parsed(expression)

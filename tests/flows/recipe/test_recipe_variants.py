@@ -2,9 +2,11 @@
 
 import pytest
 
+from gristmill.flows.decisions.plan import arms
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, unfiltered, variant, without
+from gristmill.flows.reports.whatif import changed, parsed
 
 GIVEN = {
     "name": "mill",
@@ -114,3 +116,59 @@ def test_raw_has_the_steps_alone_that_make_documents(recipe):
     assert raw(recipe).label == "raw"
     assert raw(recipe).recipe == recipe.model_copy(update={"steps": recipe.steps[:3]})
     assert unfiltered(recipe) == recipe.model_copy(update={"steps": recipe.steps[1:3]})
+
+
+WHERE = {
+    "name": "chosen",
+    "sources": [{"name": "web", "jsonl": ["a.jsonl"]}],
+    "steps": [{"step": "extract"}, {"step": "where", "keep": "characters > 200"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("characters > 300", "characters > 300"),
+        ("title == 'a: b'", "title == 'a: b'"),
+        ("title == 'a # b'", "title == 'a # b'"),
+        ("'mill' in title", "'mill' in title"),
+        ("'mill' in title and url != 'b'", "'mill' in title and url != 'b'"),
+        ('"characters > 300"', "characters > 300"),
+        ("'characters > 300'", "characters > 300"),
+        ("['a'] == 5 or status == 200", "['a'] == 5 or status == 200"),
+        ("not status == 404", "not status == 404"),
+        ("-status < -5", "-status < -5"),
+    ],
+)
+def test_an_expression_is_read_as_it_is(given, read):
+    """Quotes, colons and `#` are its own, where they would be YAML's."""
+    for name in ("where.keep", "steps.where.keep"):
+        [*_, step] = variant(load(WHERE), f"{name}={given}").recipe.steps
+        assert (step.keep, step.drop) == (read, None)
+    assert parsed([f"where.keep={given}"]) == {"where.keep": read}
+
+
+def test_drop_takes_the_place_of_keep():
+    [*_, step] = variant(load(WHERE), "where.drop=characters < 9").recipe.steps
+    assert (step.keep, step.drop) == (None, "characters < 9")
+    [*_, step] = changed(load(WHERE), {"where.drop": "characters < 9"}).steps
+    assert (step.keep, step.drop) == (None, "characters < 9")
+    assert arms(WHERE, settings=["where.drop=characters < 9", "where.keep='a' in url"]).candidates == (
+        "where.drop=characters < 9",
+        "where.keep='a' in url",
+    )
+
+
+@pytest.mark.parametrize("given", ["where.keep=caracters > 3", "where.keep=characters = 3", "where.keep=null"])
+def test_a_wrong_expression_is_one_sentence(given):
+    said = {"caracters > 3": "did you mean `characters`", "characters = 3": "compared by ==", "null": "has neither"}
+    for read in (lambda: variant(load(WHERE), given), lambda: changed(load(WHERE), parsed([given]))):
+        with pytest.raises(ValueError, match=None) as found:
+            read()
+        assert said[given.partition("=")[2]] in str(found.value) and "\n" not in str(found.value)
+
+
+def test_a_second_where_says_how_to_write_one():
+    twice = WHERE | {"steps": [*WHERE["steps"], {"step": "c4"}, {"step": "where", "drop": "status == 404"}]}
+    with pytest.raises(RecipeError, match=r"`where` is named more than once; write the later one alone, as `keep: \("):
+        load(twice)

@@ -95,6 +95,54 @@ def test_each_document_is_in_the_group_of_its_values(corpus, tmp_path):
             assert name == f"web/{row['language'] or 'none'}/{ranged}"
 
 
+@pytest.mark.parametrize(
+    ("expression", "case"),
+    [
+        ("'high' if score > 3 else 'low' if score <= 1 else 'mid'", "case when score > 3 then 'high' when score <= 1 "
+         "then 'low' else 'mid' end"),
+        ("upper(language)", "upper(language)"),
+        ("cluster_size > 2 and score is not None", "if(cluster_size > 2 and score is not null, 'True', 'False')"),
+        ("score > 2", "case when score > 2 then 'True' when score <= 2 then 'False' end"),
+        ("int(score)", "cast(floor(score) as integer)::varchar"),
+        ("None if language == 'de' else string(cluster_size)", "if(language = 'de', null, cluster_size::varchar)"),
+        ("source", "'web'"),
+        ("'ours' if source == 'web' else 'theirs'", "'ours'"),
+    ],
+)  # fmt: skip
+def test_an_expression_makes_the_groups_that_duckdb_makes(corpus, tmp_path, expression, case):
+    """Those without a value are the group `none`."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is in the extra `dev`")
+    ask = duckdb.connect()
+    ask.register("rows", pa.Table.from_pylist([row for rows, _ in corpus[1] for row in rows]))
+    expected = dict(ask.sql(f"select id, coalesce({case}, 'none') from rows").fetchall())
+    found = grouped(corpus, tmp_path, (Column(column=expression), Column(column="language")))
+    got = {row["id"]: (name, row["language"]) for name, documents in found.items() for row, _ in documents}
+    assert got == {
+        row["id"]: (f"{expected[row['id']]}/{row['language'] or 'none'}", row["language"])
+        for rows, _ in corpus[1]
+        for row in rows
+    }
+
+
+def test_ranges_of_an_expression_are_those_of_its_values(corpus, tmp_path):
+    (tmp_path / "edges").mkdir()
+    found = grouped(corpus, tmp_path / "edges", (Column(column="score * 2 + cluster_size", edges=(4, 9)),))
+    for name, documents in found.items():
+        for row, _ in documents:
+            value = None if row["score"] is None else row["score"] * 2 + row["cluster_size"]
+            assert name == ("none" if value is None else "<4" if value < 4 else "4-9" if value < 9 else ">=9")
+    (tmp_path / "mirrored").mkdir()
+    columns = (Column(column="'web'"), Column(column="-score", quantiles=2))
+    mirrored = grouped(corpus, tmp_path / "mirrored", columns)
+    assert min(row["score"] for row, _ in mirrored["web/q01"]) >= max(row["score"] for row, _ in mirrored["web/q02"])
+
+
+def test_an_expression_that_has_no_meaning_is_refused(corpus, tmp_path):
+    for expression, said in (("score / 2", "edges or quantiles"), ("language > 3", "compares language, a text")):
+        with pytest.raises(ValueError, match=said):
+            grouped(corpus, tmp_path, (Column(column=expression),))
+
+
 def test_cluster_sizes_become_repetitions(corpus, tmp_path):
     found = grouped(corpus, tmp_path, (Column(column="source"),), {1: 1, 2: 3, 4: 2})
     for name, documents in found.items():

@@ -1,0 +1,135 @@
+"""The columns that an expression may name at a place in a recipe: of documents, of the steps before it, derived ones.
+
+A column of a source's own is known by its name alone until the source's files have been read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Step
+from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EVERY = "*"  # in place of the columns of a source whose files say which there are
+_MEANT = {
+    "id": "of the document: xxh3-128 of source, file, offset, length and record id",
+    "source": "the recipe's name of it",
+    "url": "where the document was found",
+    "content_type": "as the server said",
+    "charset": "by which the payload was read",
+    "record_id": "of the record in its file",
+    "title": "as the page itself says",
+    "text": "the text itself; `length(text)` is `characters`",
+}
+_DERIVED = {
+    "host": "of `url`, in small letters",
+    "tld": "the last part of the host; none for an address in numbers",
+    "mime": "`content_type` without parameters",
+}
+_OF_RECORD = ("title", "canonical_url", "published", "engine", "characters", "text")  # what the extraction finds
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """A column that an expression may name. `kind`: text, number, boolean, time, list; `type`: Arrow's; both None for a
+    column of a source's own whose files are not read yet. `step`: that measures it, "" for what the record has."""
+
+    name: str
+    kind: str | None
+    type: str | None
+    meaning: str
+    step: str
+
+
+def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
+    """The columns of documents and of what steps have measured of them."""
+    from gristmill.storage.schema import DOCUMENTS  # here, since it takes pyarrow
+    from gristmill.tasks.documents.batch import field
+
+    schema = DOCUMENTS
+    for signal in (signal for step in steps for signal in step.signals):
+        if signal.name not in schema.names:
+            schema = schema.append(field(signal))
+    return schema
+
+
+def steps_before(recipe: Recipe, at: str) -> tuple[Step, ...]:
+    """The steps ahead of the one called `at`; all for an empty name. Raises LookupError for a step that is not there,
+    or stands before the documents are made."""
+    if not at:
+        return recipe.steps
+    names = [step.step for step in recipe.steps]
+    later = [step.step for step in recipe.after]
+    if at not in later:
+        what = "makes the documents, ahead of which they have no columns" if at in names else "is no step of it"
+        hint = did_you_mean(at, later) or f"there are {', '.join(later) or 'none'} behind the extraction"
+        raise LookupError(f"--at {at}: in the recipe {recipe.name} that {what}; {hint}")
+    return recipe.steps[: names.index(at)]
+
+
+def known_columns(recipe: Recipe, at: str = "", own: "pa.Schema | None" = None) -> list[KnownColumn]:
+    """What an expression may name behind all steps of a recipe, or in the place of the step `at`: columns of documents,
+    those of the sources' own, derived ones, then the signals in the order of the steps. `own`: the columns of the
+    sources' own, where files were read. Raises as `steps_before`."""
+    from gristmill.storage.schema import DOCUMENTS
+    from gristmill.tasks.documents.where.evaluate import kind_of
+
+    steps = steps_before(recipe, at)
+    schema = schema_behind(steps)
+    for field in own or ():
+        at_index = schema.get_field_index(field.name)
+        schema = schema.append(field) if at_index < 0 else schema.set(at_index, field)
+
+    def column(name: str, meaning: str, step: str) -> KnownColumn:
+        if name not in schema.names:
+            return KnownColumn(name, None, None, meaning, step)
+        return KnownColumn(name, kind_of(schema.field(name).type), f"{schema.field(name).type}", meaning, step)
+
+    theirs = _own(recipe, own)
+    measured = {signal.name: (step, signal) for step in reversed(steps) for signal in step.signals}
+    found = []
+    for field in DOCUMENTS:
+        what = (field.metadata or {}).get(b"what", b"").decode()
+        step = "extract" if field.name in _OF_RECORD else ""
+        if field.name not in theirs and field.name not in measured:
+            found.append(column(field.name, what or _MEANT[field.name], step))
+    found += [column(name, meaning, "") for name, meaning in theirs.items() if name not in measured]
+    derived = [name for name in DERIVED if name not in schema.names and name not in theirs]
+    found += [KnownColumn(name, "text", "string", _DERIVED[name], "") for name in derived]
+    for name in dict.fromkeys(signal.name for step in steps for signal in step.signals):
+        step_of, signal = measured[name]
+        what = signal.description.removesuffix(".")
+        found.append(column(name, f"{what} ({signal.unit})" if signal.unit else what, step_of.step))
+    return found
+
+
+def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
+    """What is said of the first column that an expression names and that is not there behind some steps; empty for
+    none, and where the sources' files say which columns there are."""
+    theirs = _own(recipe, None)
+    signals = [signal.name for step in steps for signal in step.signals]
+    there = [*dict.fromkeys([*signals, *theirs, *DOCUMENT_COLUMNS, *DERIVED])]
+    for name in columns(parsed(expression)):
+        if name not in there and EVERY not in theirs:
+            hint = did_you_mean(name, there) or f"there are {', '.join(there)}"
+            return f"there is no column {name}; {hint}"
+    return ""
+
+
+def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
+    """The columns of the sources' own, each with what it is; EVERY stands for those that files will name."""
+    found: dict[str, str] = {}
+    for source in recipe.sources:
+        columns = getattr(source, "read_columns", None)
+        for name, theirs in columns.own if columns else ():
+            found.setdefault(name, f"the column `{theirs}` of the files of {source.name}")
+        if columns and columns.every and own is None:
+            found[EVERY] = f"every column of the files of {source.name}: known when they are read"
+    for field in own or ():
+        found.setdefault(field.name, "of the sources' own files")
+    return found

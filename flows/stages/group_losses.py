@@ -1,0 +1,127 @@
+"""`group_losses`: whether the steps took far more from a source, a host, a language or a topic than from its like."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import files
+from gristmill.storage.printable import one_line
+from gristmill.tasks.dedup.takedown_work import STEP as TAKEDOWNS
+from gristmill.tasks.documents.by_shard import Names
+from gristmill.tasks.documents.group_losses import STEP, Limits
+from gristmill.tasks.documents.group_losses_work import AT_ONCE, count_shard, counts_folder, judge, sum_counts
+from gristmill.tasks.documents.step import Clause, DocumentStep, Member, Settings, Step
+from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
+from gristmill.tasks.engine.phases import Each, PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.reading.sources import Archives, Selection, Snapshot
+
+log = logging.getLogger(__name__)
+
+
+class LostGroupError(ValueError):
+    """The steps took far more from a group of documents than from its like."""
+
+
+class Record(Settings):
+    """`by_design`: for a grouping the steps that decide by its very values; `like`: the kind of each source; `apart`:
+    those that a step always keeps."""
+
+    limits: Limits
+    by_design: dict[str, tuple[str, ...]]
+    like: dict[str, str]
+    apart: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders of stages: the one that read the records, those that dropped documents, those with signals."""
+
+    sources: Names
+    extracted: str
+    ledgers: tuple[str, ...]
+    measured: tuple[str, ...]
+
+
+def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> dict[str, Any] | None:
+    """What was found of a curated corpus; None where the recipe does not ask, or no step drops documents. A line in the
+    log names each group; raises LostGroupError where the recipe says that the run stops."""
+    settings = recipe.group_losses
+    dropping = [stage for stage in corpus.stages if stage.step_counts and stage is not corpus.extracted]
+    if settings.then == "ignore" or not dropping:
+        return None
+    record = Record(
+        limits=settings.part(Limits),
+        by_design={name: decided for name in settings.by if (decided := deciding(recipe, name))},
+        like={one.name: "crawl" if isinstance(one, Archives | Snapshot | Selection) else "" for one in recipe.sources},
+        apart=tuple(sorted({name for step in recipe.steps for name in getattr(step, "reference", ())})),
+    )
+    measured = tuple(stage.folder for stage in corpus.measured)
+    places = Places(Names.of(corpus.sources), corpus.extracted.folder, tuple(s.folder for s in dropping), measured)
+    inputs = corpus.inputs(signals=True) | {f"dropped {i}": stage.key for i, stage in enumerate(dropping)}
+    found = context.build(StageSpec(STEP, _judge, record, inputs, places, libraries=("scipy",))).result
+    lines = sentences(found)
+    if lines and settings.then == "stop":
+        raise LostGroupError(
+            "\n".join([*lines, "the recipe says `group_losses: {then: stop}`: loosen the step, or set it to warn"])
+        )
+    for line in lines:
+        log.warning("%s", line)
+    return found
+
+
+def deciding(recipe: Recipe, grouping: str) -> tuple[str, ...]:
+    """The steps whose decision is by the values that make the groups, and takedowns, which name documents."""
+    return (*(step.step for step in recipe.after if _decides(step, grouping)), TAKEDOWNS)
+
+
+def _decides(step: Step, grouping: str) -> bool:
+    names = {grouping, DERIVED.get(grouping, grouping)}
+    for each in step.decisions() if isinstance(step, DocumentStep) else ():
+        if isinstance(each, Member) and each.signal == grouping and (each.allowed is not None or each.excluded):
+            return True
+        if isinstance(each, Clause) and names & {*columns(parsed(each.expression))}:
+            return True
+    return False
+
+
+def sentences(found: Mapping[str, Any]) -> list[str]:
+    """What is said of each group that lost too much."""
+    lines = []
+    for one in found["groups"]:
+        lines.append(
+            f"the {one['by']} {one_line(one['group'])} lost {one['lost'] / one['documents']:.1%} of its "
+            f"{one['documents']:,} documents, and its like {one['like_lost']:.1%} ({one['like']:,} other "
+            f"{one['by']}s); `{one['step']}` dropped most of them, {one['step_lost']:,}: see `gristmill show dropped "
+            f"--rule {one['step']}`"
+        )
+    if (more := found["found"] - len(lines)) > 0:
+        lines.append(f"{more:,} more groups lost as much more than their like")
+    return lines
+
+
+def _judge(phases: PhaseRunner, record: Record, places: Places) -> dict:
+    """Look for groups that lost far more than their like."""
+    given = {
+        "by": record.limits.by,
+        "extracted": places.extracted,
+        "ledgers": places.ledgers,
+        "measured": places.measured,
+        "by_design": record.by_design,
+    }
+    jobs = Each(range(len(places.sources)), lambda i: {"source": places.sources[i]})
+    phases.map("count", count_shard, jobs, temporary=True, common=given)
+    level, parts = 0, len(places.sources)
+    while level == 0 or parts > 1:
+        adding = Each(range(ceil(parts / AT_ONCE)), lambda i: {})
+        phases.map(f"sum-{level}", sum_counts, adding, temporary=True, common={"level": level, "parts": parts})
+        level, parts = level + 1, ceil(parts / AT_ONCE)
+    found = {"level": level, "limits": record.limits, "like": record.like, "apart": record.apart}
+    made = phases.once("judge", judge, found)
+    files.remove(counts_folder(phases.folder))
+    return made

@@ -1,0 +1,161 @@
+"""`show --where` and `export documents --where` beside duckdb on all curated documents of the run."""
+
+import json
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from backports import zstd
+from typer.testing import CliRunner
+
+from gristmill.flows.check.run import check
+from gristmill.flows.cli import app
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.run.rows import documents
+from gristmill.flows.reports.status import show
+from gristmill.flows.stages.export import check_target, export
+from gristmill.tasks.documents.where.syntax import ExpressionError
+from tests.corpora import context
+
+duckdb = pytest.importorskip("duckdb", reason="duckdb is in the extra `dev`")
+
+# Signals of a pass ahead of a corpus step and of one behind it, own columns, and what is derived.
+STEPS = [
+    {"step": "extract", "engine": "plain"},
+    {"step": "gopher_quality", "min_words": 12, "min_stop_words": 0, "min_mean_word_length": 1},
+    {"step": "content_dedup"},
+    {"step": "textbook", "min_characters": 0, "max_repeated_lines": 1.0, "max_special_characters": 1.0},
+]
+PAIRS = [
+    ("gopher_quality_words > 30", "gopher_quality_words > 30"),
+    ("textbook_special_characters < 0.19 and rank > 50", "textbook_special_characters < 0.19 and rank > 50"),
+    ("topic == 'law' or topic is None", "topic = 'law' or topic is null"),
+    ("not (topic == 'law')", "not (topic = 'law')"),
+    ("host == 'b.example' and characters < 150", "split_part(url, '/', 3) = 'b.example' and length(text) < 150"),
+    ("'mill mill' in text", "contains(text, 'mill mill')"),
+    ("rank > 5000", "rank > 5000"),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A recipe, its home, and all curated documents."""
+    draw = random.Random(6)
+    folder = tmp_path_factory.mktemp("pages")
+    for part in range(3):
+        lines = []
+        for number in range(120):
+            text = " ".join(draw.choices("the mill grinds grain, of many kinds".split(), k=draw.randrange(5, 60)))
+            page = {"text": text, "url": f"https://{draw.choice('abc')}.example/{part}/{number}"}
+            page |= {"topic": draw.choice([None, "law", "science"]), "rank": draw.randrange(100)}
+            lines.append(json.dumps(page))
+        (folder / f"{part}.jsonl").write_text("\n".join(lines))
+    columns = {"topic": "topic", "rank": "rank"}
+    source = {"name": "web", "jsonl": [f"{folder}/*.jsonl"], "url_column": "url", "columns": columns}
+    recipe = load({"name": "shown", "sources": [source], "steps": STEPS})
+    home = str(tmp_path_factory.mktemp("home"))
+    *_, last = curate(context(home), recipe)
+    LastRun(home, "shown").add(*last.left.stages)
+    return recipe, home, last.left, pa.table(documents(recipe, last.left))
+
+
+def ids(rows: pa.Table, condition: str) -> list[str]:
+    """By duckdb, in the order of the rows."""
+    ask = duckdb.connect()
+    ask.register("rows", rows.append_column("place", pa.array(range(len(rows)))))
+    return [row[0] for row in ask.sql(f"select id from rows where {condition} order by place").fetchall()]
+
+
+@pytest.mark.parametrize(("expression", "condition"), PAIRS)
+def test_shown_are_those_that_duckdb_finds(made, expression, condition):
+    recipe, home, corpus, rows = made
+    expected = ids(rows, condition)
+    texts = dict(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
+    for name in ("documents", f"{corpus.kept.name}-{corpus.kept.key}"):
+        [found] = show(home, name, 10_000, expression)
+        assert [one.row["id"] for one in found.documents] == expected
+        assert all(one.text == texts[one.row["id"]] for one in found.documents)
+    [first] = show(home, "documents", 4, expression)
+    assert [one.row["id"] for one in first.documents] == expected[:4]
+
+
+def test_the_columns_that_the_expression_names_are_shown(made):
+    _, home, _, rows = made
+    [found] = show(home, "documents", 1, "gopher_quality_words > 30 and textbook_special_characters >= 0")
+    [one] = found.documents
+    known = rows.filter(pa.compute.equal(rows["id"], one.row["id"])).to_pylist()[0]
+    for name in ("gopher_quality_words", "textbook_special_characters", "topic"):
+        assert one.row[name] == known[name]
+
+
+def test_a_stage_ahead_has_the_columns_of_its_own_documents(made):
+    """`content_duplicates` came before `textbook`, whose column it does not have."""
+    _, home, _, _ = made
+    [found] = show(home, "content_duplicates", 10_000, "gopher_quality_words > 30")
+    assert found.documents
+    with pytest.raises(LookupError, match="no column textbook_special_characters"):
+        list(show(home, "content_duplicates", 1, "textbook_special_characters > 0"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "error", "said"),
+    [
+        ("topik == 'law'", LookupError, "have no column topik; did you mean `topic`"),
+        ("rank == 'law'", ExpressionError, "compares rank, a number, with 'law', a text"),
+        ("rank = 5", ExpressionError, "two values are compared by =="),
+    ],
+)
+def test_what_is_wrong_with_an_expression_is_a_sentence(made, expression, error, said):
+    with pytest.raises(error, match=None) as found:
+        list(show(made[1], "documents", 1, expression))
+    assert said in str(found.value) and "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+@pytest.mark.parametrize(("expression", "condition"), PAIRS)
+def test_exported_are_those_that_duckdb_finds(made, tmp_path, format, expression, condition):
+    recipe, home, corpus, rows = made
+    settings = {"to": str(tmp_path / "out"), "format": format, "where": expression}
+    given = load(recipe.model_dump(mode="json") | {"export": settings})
+    result = export(context(home), given, corpus).result
+    expected = ids(rows, condition)
+    if format == "parquet":
+        tables = [pq.ParquetFile(path).read() for path in sorted((tmp_path / "out" / "data").iterdir())]
+        found = pa.concat_tables(tables)["id"].to_pylist()
+    else:
+        shards = sorted((tmp_path / "out" / "data").iterdir())
+        lines = [line for shard in shards for line in zstd.decompress(shard.read_bytes()).decode().splitlines()]
+        found = [json.loads(line)["id"] for line in lines]
+    assert found == expected and result["documents"] == len(expected)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"Of the {len(rows)} documents that the recipe keeps, these are those for which ` {expression} `" in card
+    other = load(recipe.model_dump(mode="json") | {"export": settings | {"where": "rank < 3"}})
+    with pytest.raises(FileExistsError, match="the export of other documents"):
+        check_target(context(home), other)
+        export(context(home), other, corpus)
+
+
+def test_an_export_says_what_is_wrong_before_it_writes(made, tmp_path, monkeypatch):
+    recipe, home, corpus, _ = made
+    monkeypatch.setenv("GRISTMILL_HOME", home)
+    path = tmp_path / "shown.yaml"
+    path.write_text(json.dumps(recipe.model_dump(mode="json")))
+    for expression, said in (
+        ("topik == 'law'", "export.where: there is no column topik; did you mean `topic`?"),
+        ("gopher_quality_words == 'law'", "compares gopher_quality_words, a number, with 'law', a text,"),
+        ("topic = 'law'", "two values are compared by =="),
+    ):
+        where = ["--to", str(tmp_path / "out"), "--where", expression]
+        found = CliRunner().invoke(app, ["export", "documents", str(path), *where])
+        assert said in str(found.exception), expression
+    given = load(recipe.model_dump(mode="json") | {"export": {"to": str(tmp_path / "out"), "where": "rank > 'b'"}})
+    with pytest.raises(ValueError, match=r"export\.where: rank > 'b' compares rank, a number"):
+        export(context(home), given, corpus)  # whose own columns have types now
+    assert not (tmp_path / "out").exists()
+    wrong = recipe.model_dump(mode="json") | {"export": {"to": str(tmp_path / "out"), "where": "urll == 'b'"}}
+    found = [f"{one}" for one in check(wrong, MachineSettings(home=home)).findings]
+    assert any("export.where: there is no column urll; did you mean `url`?" in one for one in found)
