@@ -15,6 +15,7 @@ from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.mixture import training_data
+from gristmill.flows.stages.search_index import search_index
 from gristmill.storage.home import Home
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
@@ -121,4 +122,6 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
         yield from built.values()
         raise
     yield from built.values()
+    if recipe.index:
+        yield context.build(search_index(context, recipe, data))
     yield context.build(model_spec(settings, recipe, data))
