@@ -245,11 +245,13 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
 
 
 def _counted(records: Iterable[dict]) -> dict:
-    """Records and documents of a source, and how many were dropped by each rule."""
-    drops = Counter[str]()
+    """Records and documents of a source, how many were dropped by each rule, and of what types those are that are no
+    pages."""
+    drops, types = Counter[str](), Counter[str]()
     read = written = 0
     for record in records:
         read, written = read + record["rows_in"], written + record["rows_out"]
+        types.update(record["types"])
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
-    return {"records": read, "documents": written, "drops": dict(sorted(drops.items()))}
+    return {"records": read, "documents": written, "drops": dict(sorted(drops.items())), "types": dict(types)}

@@ -6,6 +6,7 @@ shard is read once and written once.
 """
 
 import logging
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -122,9 +123,25 @@ def extract_shard(
         "rows_out": rows_out,
         "steps": counts,
         "records": dict(sorted(kinds.items())),
+        "types": _types(lost["extract"]),
         "files": [asdict(file) for file in recorded(passed.opened)],
         **({"range": asdict(passed.range)} if passed.range else {}),
     }
+
+
+# A type by RFC 6838, 4.2; a server may send anything.
+_TYPE = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9!#$&^_.+]{0,100}")
+_MOST_TYPES = 30  # of a shard that are told apart
+
+
+def _types(lost: list[dict]) -> dict[str, int]:
+    """How many records of each type have no text of theirs read, the most frequent types first."""
+    named = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
+    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in named)
+    most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MOST_TYPES])
+    if rest := counts.total() - sum(most.values()):
+        most["other"] = most.get("other", 0) + rest
+    return most
 
 
 def _named(opened: list[Shard]) -> str:

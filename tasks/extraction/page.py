@@ -82,10 +82,15 @@ def _name(name: str) -> str:
 XHTML = "application/xhtml+xml"
 HTML = ("text/html", XHTML)
 PLAIN = ("text/plain",)
-# how a page of no declared type begins (WHATWG MIME Sniffing, section 7.1)
+# How a page of no declared type begins: a comment, or an element of HTML. WHATWG MIME Sniffing, section 7.1, has some
+# of the elements; pages of crawls begin with others, too, and what is no page begins with none of them.
+_ELEMENTS = (
+    b"!doctype html|html|head|script|iframe|h[1-6]|div|font|table|a|style|title|b|body|br|p|article|aside|base"
+    b"|blockquote|center|dd|dl|dt|em|fieldset|footer|form|frameset|header|hr|i|img|input|li|link|main|meta|nav|noscript|ol|pre"
+    b"|section|span|strong|tbody|td|th|tr|u|ul"
+)
 _HTML_BEGINS = re.compile(
-    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title"
-    rb"|b|body|br|p)[ >])",
+    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:" + _ELEMENTS + rb")[\s/>])",
     re.IGNORECASE,
 )
 

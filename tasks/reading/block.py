@@ -135,6 +135,8 @@ _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?!\d)")
 _REFERS = (b"warc-refers-to-target-uri", b"warc-refers-to-date", b"warc-refers-to")
 # Fields behind no status line: a damaged head is no page.
 _HEADLESS = re.compile(rb"(?:[^\r\n<]{0,1000}\r{0,2}\n)?[A-Za-z][A-Za-z0-9-]{0,60}:[ \t]")
+# Types with which servers say that they do not know.
+_SAYS_NOTHING = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown")
 _WEB = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
 
 
@@ -193,7 +195,7 @@ def _answer(
         if not _WEB.match(url) or _HEADLESS.match(data, start, end):
             return wrong("not_http", text_of(found.get(b"content-type", b""))), {}, start
         if essence == "application/http":
-            essence, charset = "", None
+            essence, charset = _identified(found), None
         return {"content_type": essence, "charset": charset, "note": BARE}, {}, start
     head = head_end(data, start, min(end, start + HEAD))
     if head is None:
@@ -203,7 +205,15 @@ def _answer(
     http = fields(data[start : head[0]])
     status = _STATUS.match(data, start, head[1])
     essence, charset = media_type(http.get(b"content-type", b""))
+    if essence in _SAYS_NOTHING:
+        essence = _identified(found) or essence
     return {"status": int(status[1]) if status else None, "content_type": essence, "charset": charset}, http, head[1]
+
+
+def _identified(found: dict[bytes, bytes]) -> str:
+    """The type that the crawler found in the payload itself; empty where it is no better than what its bytes say."""
+    essence, _ = media_type(found.get(b"warc-identified-payload-type", b""))
+    return "" if essence in (*_SAYS_NOTHING, "text/plain") else essence
 
 
 def _bodies(raw: bytes, decoded: bytes) -> Iterator[bytes]:

@@ -22,6 +22,8 @@ def print_report(report: "Report", console: Console) -> None:
 
     title = f"Funnel of {report.recipe.name}"
     console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens, console.width))
+    if report.types:
+        console.print(types_line(report.types), highlight=False)
     if report.mixture:
         console.print(mixture_line(report), highlight=False)
     sections = {"Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages]}
@@ -37,6 +39,16 @@ def print_report(report: "Report", console: Console) -> None:
     for name, lines in sections.items():
         console.print(f"\n[bold]{name}[/bold]")
         console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+_TYPES = 8  # that a line names
+
+
+def types_line(types: Mapping[str, int]) -> str:
+    """The types of records of which no text is read."""
+    shown = ", ".join(f"{name} {count:,}" for name, count in [*types.items()][:_TYPES])
+    more = f", and {len(types) - _TYPES:,} types more" if len(types) > _TYPES else ""
+    return f"no text is read of: {shown}{more}"
 
 
 def mixture_line(report: "Report") -> str:

@@ -1,5 +1,6 @@
 """What was made of a recipe: the funnel, documents kept and dropped, the training, and where things are."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.dropped import dropped_by
-from gristmill.flows.reports.funnel import FunnelRow, frame, funnel
+from gristmill.flows.reports.funnel import FunnelRow, frame, funnel, ranked
 from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
@@ -93,6 +94,14 @@ class Report:
         """The funnel: a row for each step, in the order of the recipe, and where there are tokens one for the held-out
         documents, and one for the texts of `evaluation`."""
         return funnel(self.data.split.train.stages if self.data else self.corpus.stages)
+
+    @cached_property
+    def types(self) -> dict[str, int]:
+        """How many records are of a type of which no text is read, `application/pdf`, the most frequent first."""
+        counts = Counter[str]()
+        for source in self.corpus.extracted.result["sources"].values():
+            counts.update(source["types"])
+        return ranked(counts)
 
     @property
     def funnel(self) -> "DataFrame":

@@ -224,6 +224,16 @@ def test_types_are_sniffed_and_plain_text_is_passed_as_it_is():
     assert plain["title"] is None
 
 
+@pytest.mark.parametrize(
+    "beginning", ["<meta charset=utf-8>", "<link rel=icon href=/i.png>", "<MAIN>", "\n <section\n class=a>", "<ul><li>"]
+)
+def test_pages_of_no_type_that_begin_with_any_element_are_pages(beginning):
+    found = extract_page(f"{beginning}{article()}".encode(), "", None, URL, "blocks", "plain")
+    assert found["content_type"] == "text/html" and "<" not in found["text"]
+    listing = extract_page(b"<mainframe> is a name here, and <urls> too.\n" * 9, "", None, URL, "blocks", "plain")
+    assert listing["content_type"] == "text/plain"
+
+
 def test_markdown_is_a_format_of_our_engine_alone():
     page = article().replace("<p>", "<h2>Grist</h2><p>", 1)
     found = extract_page(page.encode(), "text/html", None, URL, "blocks", "markdown")

@@ -117,6 +117,7 @@ def test_every_record_is_a_row_or_a_row_of_the_ledger(run, page):
     expected = {rule: len(group) for rule, group in planted.items() if rule}
     assert Counter(found.ledger["rule"].to_pylist()) == expected
     assert found.record["steps"][0]["drops"] == expected
+    assert found.record["types"] == {"image/png": 2, "application/pdf": 1}
     assert (found.record["rows_in"], found.record["rows_out"]) == (len(pages) - 1, 4)
     assert found.texts == [STORY[0]] * 3 + ["kept as it is"]
     assert set(found.ledger["step"].to_pylist()) == {"extract"}
@@ -124,6 +125,32 @@ def test_every_record_is_a_row_or_a_row_of_the_ledger(run, page):
     assert len(set(ids)) == len(pages) - 1
     status = found.ledger.filter(pc.equal(found.ledger["rule"], "http_status"))
     assert status["value"].to_pylist() == [404, 301, 206]
+
+
+def test_types_are_counted_and_what_a_server_makes_up_is_one_of_them(run, page):
+    declared = ["application/pdf"] * 3 + ["image/png", "<b>\x1b[31m", "a" * 300] + [f"x/{i}" for i in range(40)]
+    found = run([page(b"\0 no page", (("Content-Type", kind),)) for kind in declared])
+    types = found.record["types"]
+    assert sum(types.values()) == len(declared) and list(types)[0] == "application/pdf"
+    named = {name: count for name, count in types.items() if name != "other"}
+    assert len(types) == 30 and types["application/pdf"] == 3 and set(named) <= set(declared)
+
+
+def test_the_type_that_a_crawler_found_counts_where_the_server_says_nothing(run, page):
+    story = html(STORY[0]).encode()
+    octets, none = (("Content-Type", "application/octet-stream"),), ()
+    as_html = {"WARC-Identified-Payload-Type": "text/html"}
+    found = run(
+        [
+            page(story, octets, warc=as_html),
+            page(b"<custom-page>" + story, none, warc=as_html),
+            page(b"%PDF-1.7 ", none, warc={"WARC-Identified-Payload-Type": "application/pdf"}),
+            page(story, octets),
+            page(story, (("Content-Type", "image/png"),), warc=as_html),
+        ]
+    )
+    assert len(found.texts) == 2
+    assert found.record["types"] == {"application/octet-stream": 1, "application/pdf": 1, "image/png": 1}
 
 
 def test_rows_say_where_they_come_from(run, page, tmp_path):
