@@ -11,6 +11,7 @@ from gristmill.flows.check import inputs
 from gristmill.flows.check.estimate import Estimate, estimate
 from gristmill.flows.check.expressions import expressions, of_export, of_groups
 from gristmill.flows.check.memory import largest_job
+from gristmill.flows.check.remarks import remarks
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
@@ -27,11 +28,12 @@ _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 @dataclass(frozen=True)
 class Checked:
     """`findings`: all that is wrong; `estimate`: None for a recipe that cannot be read; `unseen`: what was not looked
-    at, since a deep check alone does."""
+    at, since a deep check alone does; `remarks`: what is not wrong, but may not be meant."""
 
     findings: tuple[Finding, ...]
     estimate: Estimate | None = None
     unseen: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def check(given: Any, settings: MachineSettings, deep: bool = False) -> Checked:
@@ -83,7 +85,7 @@ def _checked(
     needed = estimate(recipe, sizes, settings)
     found += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {size.source.name}" for size in sizes if not size.seen]
-    return Checked(tuple(found), needed, tuple(unseen))
+    return Checked(tuple(found), needed, tuple(unseen), tuple(remarks(recipe, settings)))
 
 
 def _own_steps(data: Any) -> dict[int, str]:

@@ -100,6 +100,7 @@ def check(
         print_json(asdict(found))
     else:
         print_texts(map(str, found.findings))
+        print_texts(f"{name}: {remark}" for remark in found.remarks)
         if found.unseen:
             print_texts([f"not looked at without --deep: {', '.join(found.unseen)}"])
         if found.estimate is not None:

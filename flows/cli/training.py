@@ -83,6 +83,10 @@ def classifier(
     topics: Annotated[bool, Option("--topics", help="each label by itself, for the step `topic`")] = False,
     text_column: Annotated[str, Option("--text-column", help="column, or key, of the texts")] = "text",
     label_column: Annotated[str, Option("--label-column", help="column, or key, of the labels")] = "label",
+    group_column: Annotated[
+        str | None,
+        Option("--group-column", help="column, or key, of what texts come from; default: page, document or url"),
+    ] = None,
     recipe: Annotated[str | None, Option("--recipe", help="finished; its step `quality` says what is learned")] = None,
     setting: Annotated[
         Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `quality`, as epochs=10; may be repeated")
@@ -100,9 +104,10 @@ def classifier(
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --jsonl, --parquet and --recipe, which have the examples")
     if recipe is not None:
-        if setting or good or topics:
+        if setting or good or topics or group_column:
             raise ValueError(
-                "--set, --good and --topics are for labelled files; the step `quality` of the recipe has its own"
+                "--set, --good, --topics and --group-column are for labelled files; the step `quality` of the recipe "
+                "has its own"
             )
         found = from_recipe(out, recipe, settings())
     else:
@@ -110,15 +115,18 @@ def classifier(
             raise ValueError("--topics takes each label by itself, and --good makes two of them; give one")
         chosen = Classifier.model_validate(_values(setting))
         [(kind, patterns)] = kinds.items()
-        found = from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, text_column, label_column)
+        columns = text_column, label_column, group_column
+        found = from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, *columns)
     settings_of = files.read_json(classifier_file.description(out))["settings"]
     labels = {"recipe": recipe} if recipe is not None else {"labels": jsonl or parquet, "good": good}
     run = log(settings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
     found.pop("confusion", None)
-    by_label = found.pop("by_label", {})
+    by_label, folds_by = found.pop("by_label", {}), found.pop("folds_by", "")
     shown = ", ".join(
         f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}" for name, value in found.items()
     )
+    if folds_by:
+        shown += f"\nmeasured on halves of the examples by `{folds_by}`: texts with the same are in one half"
     for name, each in by_label.items():
         figures = ", ".join(f"{measure} {each[measure]:.3f}" for measure in ("f1", "precision", "recall"))
         shown += f"\n{name}: {each['examples']:,} examples, {figures}"

@@ -1,7 +1,7 @@
 """Classifiers for other runs: trained on labelled files, or on the sources that a finished recipe's step names."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,37 +26,62 @@ from gristmill.tasks.models.quality import quality_work
 from gristmill.tasks.models.quality.quality import Classifier, Quality
 from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.reading.own_columns import file_columns
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.reading.tables import records
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 _MOST_BYTES = 1 << 30  # of a text
 _BATCH = 1000
+# Columns that say what a text comes from, the narrowest last.
+GROUPS = ("group", "page", "page_id", "document", "document_id", "doc_id", "url")
 
 
 def from_labels(
-    out: str, kind: str, patterns: Sequence[str], good: Sequence[str], settings: Classifier, text: str, label: str
+    out: str,
+    kind: str,
+    patterns: Sequence[str],
+    good: Sequence[str],
+    settings: Classifier,
+    text: str,
+    label: str,
+    group: str | None = None,
 ) -> dict[str, Any]:
     """Train on the texts of `jsonl` or `parquet` files, of which those with a label in `good` are good examples, and
     all others bad ones; or, where `good` is empty, each label is one of the model's, with `_` for its spaces. Returns
-    the counts and measures. Equal texts are in one fold.
+    the counts and measures. Equal texts are in one fold, or, where it is known what they come from, all texts of it:
+    lines of one page are so much like each other that a model which has seen some knows the others.
 
-    `text`, `label`: the columns, or keys. Raises FileNotFoundError; ValueError for a row without a text or a label, and
-    where a label has too few examples.
+    `text`, `label`, `group`: the columns, or keys; of the group by default the first of GROUPS that the first file has.
+    `folds_by` says which it is. Raises FileNotFoundError; ValueError for a row without a text or a label, and where a
+    label has too few examples.
     """
     of_two = {True: GOOD, False: BAD}
+    asked, group = group, group or grouped_by(kind, patterns, text, label)
 
     def fill(examples: Examples) -> None:
-        batch: dict[str, list[str]] = {}
-        for each, its_label in labelled(kind, patterns, text, label):
+        batch: dict[str, list[tuple[str, str]]] = {}
+        for each, its_label, its_group in _rows(kind, patterns, text, label, group):
+            if asked and not its_group:
+                raise ValueError(f"a text of {', '.join(patterns)} has no {asked}; name another key by --group-column")
             name = of_two[its_label in good] if good else LABEL + "_".join(its_label.split())
             texts = batch.setdefault(name, [])
-            texts.append(each)
+            texts.append((each, its_group or each))
             if len(texts) == _BATCH:
                 _add(examples, batch)
         _add(examples, batch)
 
-    return _make(out, settings, fill) if good else _make_topics(out, settings, fill)
+    told = {"folds_by": group or text}
+    return _make(out, settings, fill, told) if good else _make_topics(out, settings, fill, told)
+
+
+def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str | None:
+    """The column, or key, that says what a text comes from, of those in GROUPS; None where the first file has none."""
+    given = {"text_column": text, "id_column": label}
+    for shard in shards_of(_SOURCE.validate_python({"name": "labels", kind: patterns, **given}))[:1]:
+        there = file_columns(shard.path, shard.format, shard.columns)
+        return next((name for name in GROUPS if name in there and name not in (text, label)), None)
+    return None
 
 
 def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> dict[str, Any]:
@@ -87,22 +112,27 @@ def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corp
     return passed.left
 
 
-def _make(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> dict[str, Any]:
+def _make(
+    out: str, settings: Classifier, fill: Callable[[Examples], None], told: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Train a classifier of good examples, and write it with its description and its curves."""
     with _trained(out, settings, fill, (GOOD, BAD)) as (examples, probabilities):
         scores = probabilities[:, examples.names.index(GOOD)]
         found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
+        found |= told or {}
         files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
     classifier_file.write(out, settings, found)
     return found
 
 
-def _make_topics(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> dict[str, Any]:
+def _make_topics(
+    out: str, settings: Classifier, fill: Callable[[Examples], None], told: Mapping[str, Any]
+) -> dict[str, Any]:
     """Train a classifier of several labels, and write it with its description, and of each label the F1 and with which
     others it is confused."""
     with _trained(out, settings, fill) as (examples, probabilities):
         names = [name.removeprefix(LABEL) for name in examples.names]
-        found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names)}
+        found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
         files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
     classifier_file.write(out, settings, found)
     return found
@@ -129,7 +159,15 @@ def _trained(
 def labelled(kind: str, patterns: Sequence[str], text: str, label: str) -> Iterator[tuple[str, str]]:
     """The texts of `jsonl` or `parquet` files with their labels, by the columns, or keys, `text` and `label`. Raises
     FileNotFoundError; ValueError for a row without one of them."""
-    source = _SOURCE.validate_python({"name": "labels", kind: patterns, "text_column": text, "id_column": label})
+    return ((each, its_label) for each, its_label, _ in _rows(kind, patterns, text, label, None))
+
+
+def _rows(
+    kind: str, patterns: Sequence[str], text: str, label: str, group: str | None
+) -> Iterator[tuple[str, str, str]]:
+    """As `labelled`, with what each text comes from; "" where that is not said."""
+    given = {"text_column": text, "id_column": label, "url_column": group}
+    source = _SOURCE.validate_python({"name": "labels", kind: patterns, **given})
     for shard in shards_of(source):
         for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
             if record.problem is not None:
@@ -138,10 +176,11 @@ def labelled(kind: str, patterns: Sequence[str], text: str, label: str) -> Itera
                 raise ValueError(
                     f"{shard.path}, row {record.offset + 1}, has no {label}; name its key by --label-column"
                 )
-            yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id
+            yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id, record.url
 
 
-def _add(examples: Examples, batch: dict[str, list[str]]) -> None:
-    for name, texts in batch.items():
-        examples.add(pa.chunked_array([texts], pa.string()), texts, name)
-        texts.clear()
+def _add(examples: Examples, batch: dict[str, list[tuple[str, str]]]) -> None:
+    for name, given in batch.items():
+        texts, groups = ([row[at] for row in given] for at in (0, 1))
+        examples.add(pa.chunked_array([texts], pa.string()), texts, name, pa.chunked_array([groups], pa.string()))
+        given.clear()

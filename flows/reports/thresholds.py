@@ -23,9 +23,9 @@ from gristmill.flows.curation import Passed, curate
 from gristmill.flows.machine.context import job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.tasks.documents.decisions import LANGUAGE, decide, wanted
+from gristmill.tasks.documents.decisions import decide, wanted
 from gristmill.tasks.documents.selection import gather
-from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep
+from gristmill.tasks.documents.step import LANGUAGE, UNKNOWN, Bound, DocumentStep
 from gristmill.tasks.engine import options
 
 End = Literal["low", "high"]

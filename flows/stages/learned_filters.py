@@ -43,6 +43,7 @@ class Training(Settings):
 class Scoring(Settings):
     work: str
     scores: tuple[str, ...]
+    groups: tuple[str, ...]
     reads: tuple[str, ...]
     reference: tuple[str, ...]
     settings: SerializeAsAny[Settings]
@@ -88,7 +89,8 @@ def learned_filter(
     def scored_places() -> ScoredPlaces:
         return ScoredPlaces(places, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
 
-    scoring = Scoring(**common, scores=step.scores, reads=step.reads, settings=step.scoring_settings())
+    columns: dict[str, Any] = {"scores": step.scores, "groups": step.groups, "reads": step.reads}
+    scoring = Scoring(**common, **columns, settings=step.scoring_settings())
     documents = corpus.inputs(signals=bool(step.reads))
     models = {f"model {i}": file.digest for i, file in enumerate(named)} or {"model": trained[0].key}
     scores = context.build(StageSpec(step.step, _score, scoring, documents | models, scored_places, **code))
@@ -128,7 +130,8 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
     scored = Each(corpus.shards(without=record.reference), arguments)
     unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
     phases.map("score", import_module(record.work).score_shard, scored, common=given)
-    phases.map("null-scores", null_scores_shard, unscored, common={"signals": record.scores})
+    columns = {"signals": record.scores, "groups": record.groups}
+    phases.map("null-scores", null_scores_shard, unscored, common=columns)
     return {}
 
 

@@ -10,13 +10,12 @@ import pyarrow.compute as pc
 from gristmill.storage import ledger, parquet
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.documents.selection import gather
-from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
+from gristmill.tasks.documents.step import LANGUAGE, Bound, Clause, Decision, Member
 from gristmill.tasks.documents.where.evaluate import truth
 from gristmill.tasks.documents.where.syntax import ExpressionError, columns, parsed, stored
 
 Decisions = Sequence[tuple[str, Sequence[Decision]]]
 
-LANGUAGE = "language"
 _SAID = 200  # characters of a value that the ledger has
 
 
@@ -30,8 +29,7 @@ def wanted(decisions: Decisions, there: Sequence[str] = ()) -> list[str]:
             names += [stored(name, there) for name in columns(parsed(rule.expression))]
         else:
             names.append(rule.signal)
-    if any(isinstance(rule, Bound) and rule.languages for rule in rules):
-        names.append(LANGUAGE)
+    names += [rule.by for rule in rules if isinstance(rule, Bound) and rule.languages]
     return list(dict.fromkeys(names))
 
 
@@ -161,11 +159,11 @@ def _said(name: str, value: Any) -> str:
 
 
 def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple[float | np.ndarray, float | np.ndarray]:
-    """The lowest and the highest value that stay: numbers, or float64 for each document where languages differ."""
+    """The lowest and the highest value that stay: numbers, or float64 for each document where groups differ."""
     own = _open(bound.low, bound.high)
     if not bound.languages:
         return own
-    codes = _column(signals, step, bound.rule, LANGUAGE).combine_chunks().dictionary_encode()
+    codes = _column(signals, step, bound.rule, bound.by).combine_chunks().dictionary_encode()
     ends = [_open(*bound.languages[code]) if code in bound.languages else own for code in codes.dictionary.to_pylist()]
     table = np.array(ends, np.float64).reshape(-1, 2)
     row = np.asarray(codes.indices)

@@ -21,6 +21,7 @@ DOCUMENT_COLUMNS = (
 )
 # Those of them that a page says of itself; a table may give them as columns of its own.
 PAGE_COLUMNS = ("title", "canonical_url", "published")
+LANGUAGE = "language"  # the column that the step `language` gives
 UNKNOWN = "unknown"  # in the column `language`: it cannot be told
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 
@@ -83,8 +84,8 @@ class Cut:
 class Bound:
     """A document is kept if `low <= signal <= high`; a missing end does not bind.
 
-    `languages`: the (low, high) that hold instead for documents of a language, by the column `language`. `keeps_null`:
-    a document whose signal is null is kept; else it is an error.
+    `languages`: the (low, high) that hold instead for documents of a language, or of what else the column `by` says.
+    `keeps_null`: a document whose signal is null is kept; else it is an error.
     """
 
     rule: str
@@ -93,6 +94,7 @@ class Bound:
     high: float | None = None
     languages: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     keeps_null: bool = False
+    by: str = LANGUAGE
 
     def __post_init__(self) -> None:
         ends = [end for pair in ((self.low, self.high), *self.languages.values()) for end in pair if end is not None]

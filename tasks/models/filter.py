@@ -49,6 +49,11 @@ class LearnedFilter(CorpusStep):
         """The columns that its work module writes."""
         return (self.signal,)
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns of strings that its work module writes beside them: by which the scores are cut apart."""
+        return ()
+
     def training_settings(self) -> Settings:
         """What decides the models, besides the documents."""
         raise NotImplementedError

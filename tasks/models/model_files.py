@@ -15,6 +15,8 @@ _FASTTEXT = (793712314, 12)
 _SUPERVISED = 3  # args.h: model_name::sup
 _ENTRY_LABEL = b"\1"  # dictionary.h: entry_type::label
 _GOOD = "hq"  # as DCLM's fasttext_oh_eli5.bin has it beside `cc`
+_DICTIONARY, _ENTRIES = 64, 92  # where dictionary.cc writes its sizes, and the first word, behind args.cc's
+_FREQUENT, _CAPITALS = 10_000, 0.05  # words of an English text with capitals have them in a fifth
 _CENTROIDS = 256  # productquantizer.h: ksub_
 # lm/binary_format.cc: kMagicBytes and the rest of `Sanity`, as 64-bit machines with little ends write it
 _KENLM = b"mmap lm http://kheafield.com/code format version 5\n\0".ljust(56, b"\0") + struct.pack(
@@ -38,6 +40,23 @@ def check_fasttext(path: str) -> tuple[str, ...]:
     labels: list[str] = []
     _check(path, "fastText", lambda f: _walk_fasttext(f, labels))
     return tuple(labels)
+
+
+def keeps_case(path: str) -> bool:
+    """Whether a local fastText model has learned from texts with capital letters: at least one in twenty of its most
+    frequent words, of which 10,000 are looked at, has one. Raises ModelFileError for a file that ends too early."""
+    capitals = seen = 0
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        (words,) = struct.unpack_from("<i", data, _DICTIONARY + 4)
+        at = _ENTRIES
+        while seen < min(words, _FREQUENT):  # words stand first, the most frequent ahead
+            begin, at = at, data.find(b"\0", at) + 10
+            if at < 10:
+                raise ModelFileError(f"{path} is no whole fastText model: its dictionary ends too early; copy it again")
+            word = data[begin : at - 10].decode(errors="replace")
+            capitals += word != word.lower()
+            seen += 1
+    return capitals >= max(1, seen * _CAPITALS)
 
 
 def label_of(labels: Sequence[str], wanted: str | None) -> str:
@@ -100,10 +119,10 @@ def _walk(data: mmap.mmap, found: list[str]) -> str:
     if (magic := struct.unpack_from("<2i", data)) != _FASTTEXT:
         return f"it begins with {magic[0]} and {magic[1]}, not with {_FASTTEXT[0]} and {_FASTTEXT[1]}"
     width, _, _, _, _, _, _, model, buckets, *_ = struct.unpack_from("<12id", data, 8)
-    entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, 64)
+    entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, _DICTIONARY)
     if min(width, entries, words, labels) < 0 or words + labels != entries or pruned < -1:
         return f"it says {width} dimensions and {entries} entries, {words} words and {labels} labels"
-    at = 92
+    at = _ENTRIES
     for _ in range(entries):
         begin, at = at, data.find(b"\0", at) + 10
         if at < 10:

@@ -56,10 +56,15 @@ SECRET = 10  # what follows a word that ends in `access_key`
 HOOK = 11  # what follows the words `hooks` or `webhooks`
 BLOCK = 12  # from -----BEGIN to the end of -----END, with no BEGIN between them
 LOGIN = 13  # user and password of an URL
+PASSWORD = 15  # what follows a word that ends like `password`
+CURL = 16  # what follows the word `curl`
+BASIC = 17  # 12 or more characters of a token behind the word `basic` and a space
+WIDE_MAILBOX = 18  # like MAILBOX, with a full-width @
+ESCAPED = 19  # like MAILBOX, with %40
 CODE = 14  # a word or number that holds a digit, 6 characters or more; only if asked for
 
 _SHORTEST_KEY = 20
-_SECRET, _HOOK = 60, 200
+_SECRET, _HOOK, _PASSWORD, _CURL = 60, 200, 90, 300
 _SHORTEST_CODE, _LONGEST_CODE = 6, 32
 # digits of a number with a trunk prefix 0, by spaces in the region's groups, and in others
 _FEWEST_OF_TRUNK, _FEWEST_REGROUPED = 9, 10
@@ -92,17 +97,34 @@ def _ending(data, stop):
     return ending
 
 
-_OKEN, _ARER, _OOKS, _EGIN, _SKEY, _UNDERSCORE_KEY = (
-    np.uint32(int.from_bytes(ending, "big")) for ending in (b"oken", b"arer", b"ooks", b"egin", b"skey", b"\x7fkey")
+_OKEN, _ARER, _OOKS, _EGIN, _SKEY, _UNDERSCORE_KEY, _CURL_WORD, _ASIC = (
+    np.uint32(int.from_bytes(ending, "big"))
+    for ending in (b"oken", b"arer", b"ooks", b"egin", b"skey", b"\x7fkey", b"curl", b"asic")
 )  # as `_ending` gives them, which makes \x7f of an underscore
+# Of `password`, `passwd`, `passphrase`, `passwort` and `kennwort`, `passe`; and `pwd` behind an underscore or `;`.
+_WORD_, _SSWD, _RASE, _WORT, _ASSE, _UNDERSCORE_PWD, _SEMICOLON_PWD = (
+    np.uint32(int.from_bytes(ending, "big"))
+    for ending in (b"word", b"sswd", b"rase", b"wort", b"asse", b"\x7fpwd", b";pwd")
+)
 
 
 @nb.njit(nogil=True, cache=True)
 def _announced(data, begin, first, stop, end, classes):
     """(shape, start, stop) of what the word from `first` to `stop` announces; a shape of -1 if it announces nothing."""
     ending = _ending(data, stop)
+    if ending == _WORD_ or ending == _SSWD or ending == _RASE or ending == _WORT or ending == _ASSE:
+        return (PASSWORD, stop, min(end, stop + _PASSWORD)) if stop - first >= 5 else (-1, stop, stop)
+    if ending == _UNDERSCORE_PWD or ending == _SEMICOLON_PWD:
+        return PASSWORD, stop, min(end, stop + _PASSWORD)
+    if ending == _CURL_WORD:
+        return (CURL, stop, min(end, stop + _CURL)) if stop - first == 4 else (-1, stop, stop)
+    if ending == _ASIC and stop - first == 5:
+        start, after = token(data, stop, end, classes, True)
+        return BASIC if after else -1, start, after
+    if stop - first < 5:
+        return -1, stop, stop
     if ending == _ARER or ending == _OKEN:
-        start, after = token(data, stop, end, classes)
+        start, after = token(data, stop, end, classes, False)
         return TOKEN if after else -1, start, after
     if ending == _SKEY or ending == _UNDERSCORE_KEY:
         return (SECRET, stop, min(end, stop + _SECRET)) if stop - first >= 9 else (-1, stop, stop)
@@ -187,12 +209,20 @@ def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
             b = byte(data, i)
             if not byte(classes, np.int64(b)) & WORD:
                 if b == 0x40:
-                    start, stop = mailbox(data, begin, i, end, classes)
+                    start, stop = mailbox(data, begin, i, end, classes, 1)
                     if stop:
                         found = _put(columns, found, d, start, stop, MAILBOX)
                     start = login(data, begin, i, end)
                     if start >= 0:
                         found = _put(columns, found, d, start, i, LOGIN)
+                elif b == 0x25 and i + 2 < end and byte(data, i + 1) == 0x34 and byte(data, i + 2) == 0x30:
+                    start, stop = mailbox(data, begin, i, end, classes, 3)
+                    if stop:
+                        found = _put(columns, found, d, start, stop, ESCAPED)
+                elif b == 0xEF and i + 2 < end and byte(data, i + 1) == 0xBC and byte(data, i + 2) == 0xA0:
+                    start, stop = mailbox(data, begin, i, end, classes, 3)
+                    if stop:
+                        found = _put(columns, found, d, start, stop, WIDE_MAILBOX)
                 elif b >= 0xD9:
                     stop, kept = foreign_number(data, i, end)
                     if kept:
@@ -220,7 +250,7 @@ def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
                     stop = run(data, first, end, classes, KEY_PART)
                     if stop - first >= _SHORTEST_KEY:
                         found = _put(columns, found, d, first, stop, KEY)
-            if i - first >= 5 and not every & DIGIT:
+            if i - first >= 3 and i - begin >= 4 and not every & DIGIT:
                 shape, start, stop = _announced(data, begin, first, i, end, classes)
                 if shape >= 0:
                     found = _put(columns, found, d, start, stop, shape)

@@ -13,7 +13,8 @@ have none there; keys without a form of their own (a hash behind the word `secre
 - addresses of web hooks of Slack and Discord, as a whole: who knows them may write there;
 - the password in an URL (RFC 3986, 3.2.1), of 8 characters or more with a letter and a digit.
 
-Not masked are public keys, certificates and requests for them, keys that are not whole, passwords without an URL, what
+Passwords elsewhere: `gristmill.tasks.pii.passwords`. Not masked are public keys, certificates and requests for them,
+keys that are not whole, what
 says that it stands for one (`YOUR_TOKEN`, `<token>`, `$TOKEN`), and examples: keys that say so
 (`AKIAIOSFODNN7EXAMPLE`, `xxxx`) or consist of few different characters.
 """
@@ -126,7 +127,7 @@ _FRAME = re.compile(
 _NO_BASE64 = re.compile(rb"\\[nr]|[^A-Za-z0-9+/]")
 _FEWEST_OF_KEY = 40
 _HEADER = re.compile(rb"authorization[\"']?\s*[:=,]\s*[\"'`]?(?:\w+\s+)?$|\bbearer\s+\Z", re.IGNORECASE)
-_PLACEHOLDER = re.compile(
+PLACEHOLDER = re.compile(
     rb"example|your|change|placeholder|insert|dummy|sample|token|secret|passw|xxx|\.\.\.|(.)\1{5}|12345678|abcdefg",
     re.IGNORECASE,
 )
@@ -154,7 +155,7 @@ def blocks(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 def tokens(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Where in the candidate a token stands, given the bytes before it: all of it but for points at its end."""
     value = value.rstrip(b".")
-    if not _HEADER.search(before) or not _mixed(value) or _PLACEHOLDER.search(value):
+    if not _HEADER.search(before) or not _mixed(value) or PLACEHOLDER.search(value):
         return []
     return [(0, len(value))] if len(set(value)) >= _FEWEST_DIFFERENT else []
 
@@ -162,7 +163,7 @@ def tokens(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 def named(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Where in the candidate a secret stands, given the word that ends before it."""
     match = _SECRET_NAME.search(before) and _SECRET.match(value + after)
-    if not match or _PLACEHOLDER.search(match[1]) or len(set(match[1])) < _FEWEST_DIFFERENT:
+    if not match or PLACEHOLDER.search(match[1]) or len(set(match[1])) < _FEWEST_DIFFERENT:
         return []
     return [match.span(1)]
 
@@ -170,7 +171,7 @@ def named(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 def hooks(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Where a hook's address stands that has the word at the candidate's beginning; it starts before the candidate."""
     scheme, match = _SCHEME.search(before), _HOOK.match(value)
-    if not scheme or not match or _PLACEHOLDER.search(match[0]):
+    if not scheme or not match or PLACEHOLDER.search(match[0]):
         return []
     return [(scheme.start() - len(before), match.end())]
 
@@ -178,6 +179,6 @@ def hooks(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 def passwords(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Where in the candidate, which is a user and a password, the password stands."""
     match = _PASSWORD.fullmatch(value)
-    if not match or not _mixed(match["password"]) or _PLACEHOLDER.search(match["password"]):
+    if not match or not _mixed(match["password"]) or PLACEHOLDER.search(match["password"]):
         return []
     return [match.span("password")]

@@ -5,7 +5,8 @@ string or a quoted one (RFC 5321), of any script (RFC 6531); the domain may be i
 such or in punycode. Beside letters without a space between words (Chinese, Japanese, Thai, ...) an address of ASCII
 ends where these begin; a local part of such letters goes as far as the letters do.
 
-Masked is also `name (at) host (dot) org`, with any of three kinds of brackets around `at`.
+Masked is also `name (at) host (dot) org`, with any of three kinds of brackets around `at`; an address with a full-width
+@, or of full-width letters; and one that is escaped in an URL (`%40`, RFC 3986).
 
 Not masked are
 
@@ -35,8 +36,11 @@ _NUMBERED = re.compile(rb"\d{1,2}\.(?=[A-Za-z])")
 _BEFORE = re.compile(rb"(?:://[^\s/?#]*|(?<!\|)/|[@\\$]|[\w/]#)\Z")
 _COPYING = re.compile(rb"\b(?:scp|rsync|s?ftp|ssh|clone)\b[^\n]*\Z")
 _IRISH = re.compile(rb"(?<!\w)[oO]'\Z")
-# A path to copy to, another address, more of a name.
-_AFTER = re.compile(rb"[@=\\]|_\w|:[/~.\d]|:\S*(?:/|\.git)", re.ASCII)
+# A path to copy to or a port, but no hour; another address, more of a name.
+_AFTER = re.compile(
+    rb"[@=\\]|_\w|:[/~.]|:\d{2,5}(?![\w:.])|:(?!\d{1,2}(?:[:.]\d\d)?(?:[ap]m|h)\b)\S*(?:/|\.git)",
+    re.ASCII | re.IGNORECASE,
+)
 # A call or an index, where the last label may be a name in a program.
 _CALLED = re.compile(rb"[(\[]")
 _NO_NAMES = re.compile(rb"\.(?:com|org|net|edu|gov|info|(?!to|id|is|it|at|in|am|do|me)[a-z]{2})\Z")
@@ -54,6 +58,7 @@ _SPELLED = re.compile(
     rb"(?P<domain>[a-z0-9-]{1,63}(?:\s?(?:[(\[{](?:dot|punkt|point|punto|ponto|punt|\.)[)\]}]|\.)\s?[a-z0-9-]{2,63}){1,4})(?![\w-])",
     re.IGNORECASE | re.ASCII,
 )
+_ESCAPE = re.compile(rb".*%(?:[01][0-9A-F]|2[0-24679CF]|3[A-F]|5[BD]|7[BD])", re.IGNORECASE)
 _DOT = re.compile(rb"\s?(?:[(\[{][a-z.]+[)\]}]|\.)\s?", re.IGNORECASE)
 
 
@@ -176,3 +181,30 @@ def spelled(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     if not match or not _deliverable(_DOT.sub(b".", match["domain"]).lower()):
         return []
     return [(match.start("local"), match.end())]
+
+
+def wide_emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
+    """`emails` of a candidate with a full-width @: as its characters are in ASCII."""
+    text = value.decode()
+    folded = "".join(map(_narrow, text))
+    ends = [0]
+    for character in text:
+        ends.append(ends[-1] + len(character.encode()))
+    at = {len(folded[:place].encode()): ends[place] for place in range(len(text) + 1)}
+    return [(at[start], at[stop]) for start, stop in emails(folded.encode(), before, after) if start >= 0]
+
+
+def _narrow(character: str) -> str:
+    """The character of ASCII for a full-width one; itself for others."""
+    return chr(ord(character) - 0xFEE0) if "\uff01" <= character <= "\uff5e" else character
+
+
+def escaped_emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
+    """`emails` of a candidate with `%40`, behind other escapes that may stand before it, as `%3C`."""
+    local, _, domain = value.rpartition(b"%40")
+    escape = _ESCAPE.match(local)
+    begin = escape.end() if escape else 0
+    lead = before + value[:begin]
+    found = emails(local[begin:] + b"@" + domain, lead if not escape else b"<", after)
+    at = len(local) - begin
+    return [(begin + start, begin + (stop + 2 if stop > at else stop)) for start, stop in found if start >= 0]

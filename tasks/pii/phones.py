@@ -7,12 +7,15 @@ Masked is a number that exists by its country's numbering plan (`is_valid_number
 - a national number of one of the given regions, if it is grouped as that region writes it, by hyphens, points or
   parentheses (`(212) 555-0123`, `212.555.0123`);
 - a national number that begins with a trunk prefix 0: by spaces in the region's groups (`020 7946 0123`), or by
-  hyphens or slashes with the region's area code first (`030/23125-123`);
+  hyphens or slashes with the region's area code first (`030/23125-123`); not what grows from group to group, as
+  `01 02 03 04 05` does;
+- one that begins with 1300 or 1800 in the region's groups (Australia: `1800 975 707`);
 - a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`).
 
 Digits may be those of any script, also full-width; so may hyphens and parentheses. Given regions are those of the
-setting `regions` and those of the document's language. Not masked are decimals, dates, quads and digits in a longer row
-of numbers, extensions, numbers with letters, and short numbers of services (`112`).
+setting `regions` and those of the document's language; numbers of Hong Kong and Singapore, two groups of four digits as
+years are, need a word. Not masked are decimals, dates, quads and digits in a longer row of numbers, extensions, numbers
+with letters, and short numbers of services (`112`).
 
 Numbers kept for fiction (555-01xx, Ofcom's, Arcep's) are valid by their plans and masked like all others: they read
 as numbers, and are too rare in real text for a rule of their own.
@@ -21,6 +24,7 @@ as numbers, and are too rare in real text for a rule of their own.
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 
 from gristmill.tasks.pii.digits import MOST_GROUPS
 from gristmill.tasks.pii.plans import country_code, is_international, national_groups, trunk_prefix
@@ -35,7 +39,7 @@ _PHONE_WORD = re.compile(
     r"दूरभाष|ফোন|மொபைல்|தொலைபேசி)"
     r"|phones?|telefon|t[ée]l[ée]phone|電話(?:番号)?|携帯(?:電話)?|お?問い?合わ?せ(?:は|先)?|连絡先|電傳|電傳|电话|手机号?码?|手機|热线|熱線|"
     r"联系方式|传真|傳真|전화(?:번호)?|휴대(?:폰|전화)|핸드폰|팩스|연락처|โทร(?:ศัพท์)?|มือถือ)"
-    r"(?:\s+(?:no|nr|number|num|n[º°]))?[\s.:=\"'>()\[#|☎📞✆🕾/,-]{0,6}\Z",
+    r"(?:\s+(?:no|nr|number|num|n[º°]|us|me|now|today|on|at)){0,2}[\s.:=\"'>()\[#|☎📞✆🕾/,-]{0,6}\Z",
     re.IGNORECASE,
 )
 _WORD_BEFORE = 48  # bytes that may hold the word
@@ -51,7 +55,10 @@ _AFTER = re.compile(rb"[\w@%^*=+\\]|[.:/-]\w|\s?[*=^]\s?\d|\s\+\s\d", re.ASCII)
 _DIVIDED = re.compile(rb"\s/\s\d")  # by a number, if the dividend is not grouped as only phone numbers are
 _LISTED_BEFORE, _LISTED_AFTER = re.compile(rb"\d,\s?\Z"), re.compile(rb"(?:,\s?| |\xc2\xa0)\d")
 _CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d|^\d+\.\d+\Z")  # as in `DFARS 252.227-7013`; a decimal
-_MADE_UP = re.compile(r"(\d)\1{6}|12345678|23456789|98765432|87654321")
+_MADE_UP = re.compile(r"(\d)\1{6}|123456789|987654321")
+# Regions whose numbers are two groups of four digits, as years are: they need a word or a country code.
+_BARE = ("HK", "SG")
+_FREE = re.compile(rb"1[38]00(?!\d)")  # begins numbers that cost the caller little, in Australia and its neighbours
 _FEWEST, _MOST = 7, 15  # digits; E.164
 _FEWEST_WITH_TRUNK, _FEWEST_REGROUPED = 9, 10
 _FEWEST_GROUPS_ABROAD = 3
@@ -65,7 +72,9 @@ def _is_national(groups: tuple[str, ...], region: str, said: bool, spaced: bool)
     """
     digits = "".join(groups)
     zero = digits.startswith("0")
-    if not said and spaced and (not zero or len(digits) < _FEWEST_WITH_TRUNK):
+    if not said and (region in _BARE or (zero and spaced and _is_list(groups))):
+        return False
+    if not said and spaced and not _FREE.match(groups[0].encode()) and (not zero or len(digits) < _FEWEST_WITH_TRUNK):
         return False
     usual = national_groups(digits, region)
     if not usual:
@@ -76,6 +85,12 @@ def _is_national(groups: tuple[str, ...], region: str, said: bool, spaced: bool)
     if groups in (usual, (trunk_prefix(region), *usual)):
         return True
     return zero and not spaced and groups[0] == usual[0] and digits == whole and len(digits) >= _FEWEST_REGROUPED
+
+
+def _is_list(groups: tuple[str, ...]) -> bool:
+    """Whether the groups are numbers of two digits that grow up to 49 at most: `01 02 03 04 05`, or a draw of lots."""
+    grow = all(one < other for one, other in pairwise(groups))
+    return grow and {len(group) for group in groups} == {2} and groups[-1] <= "49"
 
 
 def _is_abroad(groups: tuple[str, ...], said: bool) -> bool:
@@ -109,7 +124,9 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
         start = fields[first][0]
         announced = not first or (said and bool(found) and found[-1][1] == fields[first - 1][1])
         before_brackets = first + 1 < len(fields) and value[fields[first + 1][0] :].startswith(b"(")  # `8 (495) ...`
-        several = announced and (signed or said or before_brackets or value[start : start + 1] == b"0")
+        several = announced and (
+            signed or said or before_brackets or value[start : start + 1] == b"0" or _FREE.match(value, start)
+        )
         most = first + (MOST_GROUPS if several else 1 + (b")" in value[start : fields[first][1]]))
         for last in range(min(len(fields), most) - 1, first - 1, -1):
             stop = fields[last][1]

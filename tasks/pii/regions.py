@@ -14,7 +14,7 @@ REGIONS = tuple(
     ).split()
 )
 # By the codes of the language filter, ISO 639-1: the regions with most speakers on the web (CLDR, territory-language
-# information), at most six.
+# information), at most six; in English also two in which it is written most.
 BY_LANGUAGE: dict[str, tuple[str, ...]] = {
     language: tuple(regions.split())
     for language, regions in {
@@ -26,7 +26,7 @@ BY_LANGUAGE: dict[str, tuple[str, ...]] = {
         "da": "DK",
         "de": "DE AT CH",
         "el": "GR CY",
-        "en": "US CA GB IE AU NZ",
+        "en": "US CA GB IE AU NZ SG HK",
         "es": "ES MX AR CO CL PE",
         "et": "EE",
         "fa": "IR",

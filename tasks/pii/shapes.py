@@ -26,6 +26,7 @@ _LONGEST_SPELLED = 120
 _LONGEST_LOGIN = 160
 _LONGEST_HEXTETS = 45  # RFC 4291 with an IPv4 address at the end
 _SHORTEST_TOKEN = 20
+_SHORTEST_BASIC = 12
 
 
 @cache
@@ -79,8 +80,9 @@ def _is_ascii(data, start, stop):
 
 
 @nb.njit(nogil=True, cache=True)
-def mailbox(data, begin, at, end, classes):
-    """(start, stop) of what may be an address around the @ at `at`; the stop is 0 if there is none.
+def mailbox(data, begin, at, end, classes, sign):
+    """(start, stop) of what may be an address around the @ at `at`, which has `sign` bytes; the stop is 0 if there is
+    none.
 
     Both sides are cut at the lengths of RFC 5321, between characters; an ASCII local part that is longer is none. A
     local part in double quotes goes from quote to quote, on one line. With another @ right
@@ -104,12 +106,13 @@ def mailbox(data, begin, at, end, classes):
             left -= 1
         while left < at and _inside(data, left, end):
             left += 1
-    right = run(data, at + 1, min(end, at + 1 + _LONGEST_DOMAIN), classes, _DOMAIN)
+    right = run(data, at + sign, min(end, at + sign + _LONGEST_DOMAIN), classes, _DOMAIN)
     while _inside(data, right, end):
         right -= 1
     point = False
-    for i in range(at + 2, right):
+    for i in range(at + sign + 1, right):
         point |= byte(data, i) == 0x2E
+        point |= sign == 3 and byte(data, i) == 0xEF and i + 2 < right and byte(data, i + 2) == 0x8E  # full-width
     beside = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at)
     beside |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at, right)
     return left, right if point and left < at and not beside else 0
@@ -164,8 +167,9 @@ def spelled(data, begin, i, end, classes):
 
 
 @nb.njit(nogil=True, cache=True)
-def token(data, i, end, classes):
-    """(start, stop) of the token behind the white space at `i`; the stop is 0 if there is none."""
+def token(data, i, end, classes, basic):
+    """(start, stop) of the token behind the white space at `i`; the stop is 0 if there is none. `basic`: it may be
+    shorter."""
     start = i
     while start < end and start - i < 3 and (byte(data, start) == 0x20 or byte(data, start) == 0x09):
         start += 1
@@ -173,7 +177,7 @@ def token(data, i, end, classes):
         return i, 0
     # it begins behind white space, which it does not hold: so no byte is looked at for two tokens
     stop = run(data, start, end, classes, _TOKEN)
-    return start, stop if stop - start >= _SHORTEST_TOKEN else 0
+    return start, stop if stop - start >= (_SHORTEST_BASIC if basic else _SHORTEST_TOKEN) else 0
 
 
 @nb.njit(nogil=True, cache=True)

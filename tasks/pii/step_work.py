@@ -15,8 +15,9 @@ from gristmill.tasks.pii.addresses import ipv4, ipv6
 from gristmill.tasks.pii.candidates import Sought, candidates
 from gristmill.tasks.pii.cards import cards, ibans, lengths
 from gristmill.tasks.pii.credentials import BEGINNINGS, blocks, hooks, keys, named, passwords, tokens
-from gristmill.tasks.pii.emails import emails, spelled
+from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
 from gristmill.tasks.pii.national_ids import national_ids
+from gristmill.tasks.pii.passwords import basic, of_curl, said
 from gristmill.tasks.pii.phones import foreign_phones, phones
 from gristmill.tasks.pii.plans import groupings
 from gristmill.tasks.pii.step import KINDS, Kind, Pii
@@ -105,6 +106,8 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
 _JUDGES: dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, int]]]]]] = {
     shapes.MAILBOX: [("email", emails)],
     shapes.SPELLED: [("email", spelled)],
+    shapes.WIDE_MAILBOX: [("email", wide_emails)],
+    shapes.ESCAPED: [("email", escaped_emails)],
     shapes.QUAD: [("ip", ipv4)],
     shapes.HEXTETS: [("ip", ipv6)],
     shapes.CARD: [("credit_card", cards)],
@@ -117,11 +120,14 @@ _JUDGES: dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, int]]]]]] 
     shapes.HOOK: [("api_key", hooks)],
     shapes.BLOCK: [("api_key", blocks)],
     shapes.LOGIN: [("api_key", passwords)],
+    shapes.PASSWORD: [("api_key", said)],
+    shapes.CURL: [("api_key", of_curl)],
+    shapes.BASIC: [("api_key", basic)],
     shapes.CODE: [("national_id", national_ids)],
 }
 
 
-_BEHIND = (shapes.MAILBOX, shapes.NUMBER, shapes.FOREIGN)
+_BEHIND = (shapes.MAILBOX, shapes.WIDE_MAILBOX, shapes.ESCAPED, shapes.NUMBER, shapes.FOREIGN)
 
 
 def _apart(spans: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:

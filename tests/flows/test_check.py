@@ -160,6 +160,23 @@ def test_the_codes_are_those_of_the_model():
     assert {label.removeprefix("__label__") for label in model().get_labels()} == CODES
 
 
+def test_a_quality_without_a_cut_is_said_to_drop_nothing(folder, machine):
+    old = "  - step: perplexity\n"
+    assert BASE.count(old) == 1
+
+    def remarks(settings: str) -> tuple[str, ...]:
+        step = f"  - {{step: quality, reference: [books]{settings}}}\n"
+        found = check(written(folder, BASE.replace(old, step + old)), machine)
+        assert lines(found) == []
+        return found.remarks
+
+    [said] = remarks("")
+    assert "drops next to nothing; give `keep_top: 10`" in said and "\n" not in said
+    for cut in (", keep_top: 10", ", min_score: 0.5", ", min_score: 0"):
+        assert remarks(cut) == ()
+    assert check(written(folder, BASE), machine).remarks == ()
+
+
 def test_a_check_is_written_as_json(folder, machine):
     from pydantic_core import to_json
 

@@ -103,6 +103,42 @@ def test_what_is_known_of_a_named_classifier_goes_to_mlflow(trained, tmp_path):
     assert (tmp_path / "topic-classifier.json").read_bytes() == (folder / "topics.bin.json").read_bytes()
 
 
+def paged(n: int = 80) -> list[dict]:
+    """Lines of pages whose label is that of the page, and says nothing of other pages: each has words of its own."""
+    draw = random.Random(3)
+    found = []
+    for page in range(n):
+        words = [f"p{page}w{number}" for number in range(6)]
+        label = draw.choice("01")
+        found += [
+            {"text": " ".join(draw.choices(words + COMMON, k=14)), "label": label, "page": page} for _ in range(8)
+        ]
+    return draw.sample(found, len(found))
+
+
+def test_lines_of_one_page_are_in_one_half(tmp_path):
+    given = paged()
+    (tmp_path / "l.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in given))
+    parquet.write_table(str(tmp_path / "l.parquet"), pa.Table.from_pylist(given))
+    bare = [{name: row[name] for name in ("text", "label")} | {"site": f"s{row['page']}"} for row in given]
+    (tmp_path / "bare.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in bare))
+    settings = SMALL.model_copy(update={"epochs": 25})
+
+    def found(name: str, kind: str, group: str | None = None) -> dict:
+        out = str(tmp_path / f"{name}-{kind}-{group}.bin")
+        return classifier.from_labels(out, kind, [str(tmp_path / name)], ["1"], settings, "text", "label", group)
+
+    pages = found("l.jsonl", "jsonl")
+    assert pages["folds_by"] == "page" and 0.3 < pages["roc_auc"] < 0.7, "the truth is 0.5"
+    for other in (found("l.parquet", "parquet"), found("l.jsonl", "jsonl", "page")):
+        assert other == pages
+    texts = found("bare.jsonl", "jsonl")
+    assert texts["folds_by"] == "text" and texts["roc_auc"] > 0.9, "the plant"
+    assert 0.3 < found("bare.jsonl", "jsonl", "site")["roc_auc"] < 0.7
+    with pytest.raises(ValueError, match="has no host; name another key by --group-column"):
+        found("bare.jsonl", "jsonl", "host")
+
+
 def test_a_label_with_one_example_is_named(tmp_path):
     given = [*rows(30), {"text": "one alone", "label": "rare"}]
     (tmp_path / "l.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in given))

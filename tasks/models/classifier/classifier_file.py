@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext
+from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case
 from gristmill.tasks.models.quality.quality import Texts
 
 if TYPE_CHECKING:
@@ -53,11 +53,17 @@ def write(path: str, settings: Texts, found: dict[str, Any]) -> None:
 
 def check(path: str, given: Settings) -> None:
     """Raise ModelFileError if a classifier's description is none, is of another file, or of one that reads texts
-    otherwise than the settings `given`, which have those of `Texts`."""
+    otherwise than the settings `given`, which have those of `Texts`; or if a classifier without a description knows
+    words with capitals, which the settings would never show it."""
     try:
         described = files.read_json(description(path))
         digest, settings = described["digest"], {name: described["settings"][name] for name in Texts.model_fields}
     except FileNotFoundError:
+        if getattr(given, "lowercase", False) and keeps_case(files.local_copy(path)):
+            raise ModelFileError(
+                f"{path} has learned words with capital letters, and the step gives it texts in lower case; write "
+                "`lowercase: false`, as for DCLM's own model"
+            ) from None
         return
     except (ValueError, LookupError, TypeError) as error:
         raise ModelFileError(

@@ -1,8 +1,8 @@
 """fastText classifiers: trained on examples of which each is kept out of one model, and measured there.
 
-Cross-fitting: the examples fall into two folds by a keyed hash of their ids, and model k is trained on those of the
-other fold. So a model of each fold has not seen it, and its scores are as good as those of documents that no model has
-seen.
+Cross-fitting: the examples fall into two folds by a keyed hash of their ids, or of what they come from, and model k is
+trained on those of the other fold. So a model of each fold has not seen it, and its scores are as good as those of
+documents that no model has seen.
 """
 
 import errno
@@ -73,13 +73,14 @@ class Examples:
     order: list[np.ndarray] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
 
-    def add(self, ids: pa.ChunkedArray, texts: list[str], label: str) -> None:
-        """Texts of one label, as fastText has it, under their ids."""
+    def add(self, ids: pa.ChunkedArray, texts: list[str], label: str, groups: pa.ChunkedArray | None = None) -> None:
+        """Texts of one label, as fastText has it, under their ids. `groups`: what each comes from, as its page; those
+        of one group are in one fold."""
         settings = self.settings
         lines = [f"{line(text, settings.characters, settings.lowercase)}\n".encode() for text in texts]
         self.file.writelines(lines)
         self.sizes.append(np.array([len(each) for each in lines], np.int64))
-        self.folds.append(fold(ids, settings.seed, FOLDS))
+        self.folds.append(fold(ids if groups is None else groups, settings.seed, FOLDS))
         self.labels.append(np.full(len(lines), self.names.setdefault(label, len(self.names)), np.int64))
         self.order.append(uniform(ids, settings.seed, "quality-order"))
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.models.percentiles import percentiles
 from gristmill.tasks.models.quality.bucket import Scorers
+from gristmill.tasks.models.quality.quality import FOLD
 
 _GATHERED = "gathered"
 
@@ -19,9 +21,13 @@ def gathered_folder(folder: str) -> str:
 
 
 def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, settings: Scorers) -> dict:
-    """Write `id` and the scores, float64, of the documents that arrive."""
+    """Write `id` and the scores, float64, of the documents that arrive; of the score `quality` also
+    by which model it is, a string, else null."""
     names = [*settings.scores, *settings.inverse]
-    table = gather(signals, kept, names)
+    folds = [FOLD] if "quality" in names and any(FOLD in parquet.columns(part) for part in signals) else []
+    table = gather(signals, kept, [*names, *folds])
+    if not folds:
+        table = table.append_column(FOLD, pa.nulls(len(table), pa.string()))
     for name in names:
         kind = table[name].type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -32,22 +38,31 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
 
 
 def find_edges(folder: str, number: int, parts: Sequence[str], settings: Scorers) -> dict:
-    """`edges`: of each score the percentiles between its buckets, `buckets - 1`; of one that no document has, none.
-    `parts`: what `gather_shard` has written."""
+    """`edges`: of each score, for `quality` by model, the percentiles between its buckets, `buckets - 1`; of a
+    score that no document has, none. `parts`: what `gather_shard` has written."""
     wanted = [100 * each / settings.buckets for each in range(1, settings.buckets)]
     names = (*settings.scores, *settings.inverse)
-    return {"edges": {name: percentiles(parts, name, wanted).get("", []) for name in names}}
+    return {"edges": {name: percentiles(parts, name, wanted, _group(name)) for name in names}}
 
 
-def bucket_shard(folder: str, shard: int, edges: Mapping[str, list[float]], settings: Scorers) -> dict:
+def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[float]]], settings: Scorers) -> dict:
     """Write `id` and `quality_bucket`."""
     table = parquet.read_table(layout.part(gathered_folder(folder), shard))
     best = np.full(len(table), -1)
     for name, sign in [*((name, 1) for name in settings.scores), *((name, -1) for name in settings.inverse)]:
         values = sign * table[name].to_numpy()
-        # of equal scores all are in the bucket of the worst of them
-        found = np.searchsorted(np.sort(sign * np.asarray(edges[name], np.float64)), values, side="left")
-        best = np.maximum(best, np.where(np.isnan(values), -1, found))
+        folds = np.asarray(pc.fill_null(table[FOLD], "") if name == "quality" else pa.repeat("", len(table)))
+        for fold, ends in edges[name].items():
+            # of equal scores all are in the bucket of the worst of them
+            found = np.searchsorted(np.sort(sign * np.asarray(ends, np.float64)), values, side="left")
+            here = (folds == fold) & ~np.isnan(values)
+            best = np.maximum(best, np.where(here, found, -1))
     numbers = pa.array(best, pa.int32(), mask=best < 0)
     parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality_bucket": numbers}))
     return {"rows": len(table)}
+
+
+def _group(score: str) -> str | None:
+    """The column of the groups in which a score's places are counted: two models that score are not as sure as each
+    other."""
+    return FOLD if score == "quality" else None

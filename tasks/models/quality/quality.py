@@ -14,6 +14,7 @@ from gristmill.tasks.models.filter import LearnedFilter
 
 # Li et al. 2024: baselines/baselines_configs/fasttext_filter.yaml
 MIN_SCORE = 0.018112
+FOLD = "quality_fold"  # the column that says which of the two models has scored a document
 
 
 class Scoring(Settings):
@@ -32,7 +33,10 @@ class Threshold(Settings):
         None, ge=0, le=1, description=f"the lowest that is kept; where keep_top is not given either: {MIN_SCORE} (DCLM)"
     )
     keep_top: float | None = Field(
-        None, gt=0, le=100, description="percent of the scored documents: those with the highest scores are kept"
+        None,
+        gt=0,
+        le=100,
+        description="percent of the documents that each model has scored: those with the highest scores are kept",
     )
 
     @model_validator(mode="after")
@@ -105,6 +109,10 @@ class Quality(Classifier, Threshold, LearnedFilter):
         if both := sorted(set(self.reference) & set(self.against)):
             raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; leave it out of one")
         return self
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return (FOLD,)
 
     @property
     def named_models(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from gristmill.tasks.models.classifier.training import (
 )
 from gristmill.tasks.models.model_files import label_of
 from gristmill.tasks.models.percentiles import percentiles
-from gristmill.tasks.models.quality.quality import MIN_SCORE, Classifier, Scoring, Threshold
+from gristmill.tasks.models.quality.quality import FOLD, MIN_SCORE, Classifier, Scoring, Threshold
 
 MODELS = tuple(f"model-{number}.bin" for number in range(FOLDS))
 CROSS_FITTED = "cross_fitted.parquet"
@@ -79,7 +79,8 @@ def sample(
 def score_shard(
     folder: str, shard: int, documents: str, kept: str, models: Sequence[RecordedFile], settings: Scoring
 ) -> dict:
-    """Write `id` and `quality` (probability of being a reference document) of a selection's documents.
+    """Write `id`, `quality` (probability of being a reference document) and `quality_fold` (the number of the model
+    that has scored it, a string) of a selection's documents.
 
     `models`: one for each fold, or one for all. A score is a function of the id, the text and the models alone. Every
     document is scored by the model of its fold, also where it is in no training sample: the mean of both for these
@@ -93,17 +94,22 @@ def score_shard(
         rows = np.flatnonzero(folds == number)
         model = classifier_file.load(file)
         scores[rows] = probabilities(model, [texts[row] for row in rows], label_of(model.labels, settings.label))
-    parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality": scores}))
+    columns = {"id": table["id"], "quality": scores, FOLD: folds.astype(str)}
+    parquet.write_table(layout.part(folder, shard), pa.table(columns))
     return {"rows": len(table)}
 
 
 def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
     """At least `min_score`, whatever the scores are; or at least the score that `keep_top` percent of all documents
-    with a score have, so that documents with equal scores stay together. `scores`: the parts with scores."""
+    that the same model has scored have, so that documents with equal scores stay together. Two models of other halves
+    of the examples need not be as sure as each other: one cut for both would keep more of one fold than of the other,
+    which says nothing about documents. `scores`: the parts with scores."""
     if settings.keep_top is None:
         return [Bound("min_score", "quality", low=MIN_SCORE if settings.min_score is None else settings.min_score)]
-    found = percentiles(scores, "quality", [100 - settings.keep_top])
-    return [Bound("keep_top", "quality", low=low) for [low] in found.values()]
+    lows = {name: low for name, [low] in percentiles(scores, "quality", [100 - settings.keep_top], FOLD).items()}
+    if len(lows) == 1:
+        return [Bound("keep_top", "quality", low=low) for low in lows.values()]
+    return [Bound("keep_top", "quality", languages={name: (low, None) for name, low in lows.items()}, by=FOLD)]
 
 
 def _rows(inputs: Sequence[tuple[str, ...]]) -> int:

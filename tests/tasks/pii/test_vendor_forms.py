@@ -12,14 +12,10 @@ NOT_SOUGHT = {
     "Atlassian token",
     "Azure client secret",
     "Azure storage account key",
-    "Basic authorization",
-    "DB_PASSWORD in a file of settings",
     "Mailchimp key",
     "Terraform Cloud token",
     "Twilio API key",
     "Twilio auth token",
-    "curl with a user",
-    "password in YAML",
 }
 
 

@@ -7,12 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill.storage import files, parquet
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.training import fold
 from gristmill.tasks.models.model_files import ModelFileError
-from gristmill.tasks.models.quality.quality import MIN_SCORE, Quality, Scoring
+from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
+from gristmill.tasks.models.quality.bucket_work import bucket_shard, find_edges, gather_shard, gathered_folder
+from gristmill.tasks.models.quality.quality import FOLD, MIN_SCORE, Quality, Scoring
 from gristmill.tasks.models.quality.quality_work import CROSS_FITTED, MODELS, bounds, score_shard, train_model
 from tests.limits import largest_file
 from tests.recorded import recorded
@@ -197,13 +200,52 @@ def test_the_top_is_of_all_scored_documents_however_they_are_sharded(tmp_path, p
     scores = np.random.default_rng(3).beta(0.3, 2, 1000).round(3)  # many are equal
     parts = [str(tmp_path / f"{number}.parquet") for number in range(shards)]
     for part, some in zip(parts, np.array_split(scores, shards), strict=True):
-        parquet.write_table(part, pa.table({"quality": some}))
+        parquet.write_table(part, pa.table({"quality": some, FOLD: ["0"] * len(some)}))
     settings = SETTINGS.model_copy(update={"keep_top": percent}).decision_settings()
     (bound,) = bounds(settings, parts)
     assert bound.low is not None and (bound.rule, bound.signal, bound.high) == ("keep_top", "quality", None)
     share = len(scores) * percent / 100
     assert share - 1 < (scores >= bound.low).sum(), "equal scores stay together"
     assert (scores > bound.low).sum() <= share
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_of_models_that_are_not_as_sure_as_each_other_the_same_share_is_kept(tmp_path, shards):
+    """Folds of one distribution of documents, of which the second model's probabilities are another function."""
+    draw = np.random.default_rng(5)
+    quality, folds = draw.random(4000), draw.integers(0, 2, 4000)
+    scores = np.where(folds == 0, quality, 0.3 + 0.1 * quality**3)
+    ids = np.array([f"{i}" for i in range(4000)])
+    columns = {"id": ids, "quality": scores, FOLD: folds.astype(str)}
+    parts = [str(tmp_path / f"{number}.parquet") for number in range(shards)]
+    for part, some in zip(parts, np.array_split(np.arange(4000), shards), strict=True):
+        parquet.write_table(part, pa.table({name: values[some] for name, values in columns.items()}))
+    found = bounds(SETTINGS.model_copy(update={"keep_top": 40}).decision_settings(), parts)
+    [(_, dropped)] = decide(pa.table(columns), [("quality", found)])
+    kept = ~np.isin(ids, dropped["id"].to_pylist())
+    for number in (0, 1):
+        own = folds == number
+        assert abs(kept[own].sum() - 0.4 * own.sum()) < 1
+        assert quality[own & kept].min() > quality[own & ~kept].max()
+    pooled = scores >= np.percentile(scores, 60)
+    assert abs(pooled[folds == 0].mean() - pooled[folds == 1].mean()) > 0.2, "the plant"
+
+
+def test_buckets_are_of_equally_many_documents_of_each_model(tmp_path):
+    draw = np.random.default_rng(6)
+    folds = draw.integers(0, 2, 3000)
+    scores = np.where(folds == 0, draw.random(3000), 0.3 + 0.1 * draw.random(3000))
+    table = pa.table({"id": [f"{i}" for i in range(3000)], "quality": scores, FOLD: folds.astype(str)})
+    scored = str(tmp_path / "scores.parquet")
+    parquet.write_table(scored, table)
+    step = QualityBucket(scores=("quality",), buckets=4).part(Scorers)
+    gather_shard(str(tmp_path), 0, (scored,), scored, step)
+    edges = find_edges(str(tmp_path), 0, [layout.part(gathered_folder(str(tmp_path)), 0)], step)["edges"]
+    bucket_shard(str(tmp_path), 0, edges, step)
+    numbers = parquet.read_table(layout.part(str(tmp_path), 0))["quality_bucket"].to_numpy()
+    for number in (0, 1):
+        counts = np.bincount(numbers[folds == number], minlength=4)
+        assert counts.max() - counts.min() <= 2
 
 
 def test_a_threshold_and_a_share_exclude_each_other():
