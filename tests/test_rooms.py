@@ -33,6 +33,7 @@ ORDER = (
     "gristmill.flows.mixing",
     "gristmill.flows.scaling",
     "gristmill.flows.planning",
+    "gristmill.flows.diff",
     "gristmill.flows.cli",
 )
 BELOW_FLOWS = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristmill.training")
