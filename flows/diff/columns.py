@@ -58,6 +58,16 @@ class Numbers:
         at = np.searchsorted(np.cumsum(self._counts), share * self.documents)
         return float(self._values[min(int(at), len(self._values) - 1)])
 
+    def below(self, value: float) -> float:
+        """The share of the documents with a smaller value, in [0, 1], to eleven binary digits."""
+        at = int(np.searchsorted(self._values, value))
+        return float(self._counts[:at].sum() / self.documents) if self.documents else 0.0
+
+    def histogram(self, edges: np.ndarray) -> np.ndarray:
+        """How many documents lie between each two of the edges, int64; those beyond are in the outermost bins."""
+        inside = np.clip(self._values, edges[0], edges[-1])
+        return np.histogram(inside, edges, weights=self._counts)[0].astype(np.int64)
+
     @property
     def mean(self) -> float | None:
         return self.total / self.documents if self.documents else None

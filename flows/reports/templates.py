@@ -12,15 +12,19 @@ _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t
 _PICTURES |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
 
 
-def template(name: str) -> jinja2.Template:
-    """A template of this folder. What it is given is escaped, control characters are shown as their pictures."""
-    return _environment().get_template(name)
+_REPORTS = "gristmill.flows.reports"
+
+
+def template(name: str, package: str = _REPORTS) -> jinja2.Template:
+    """A template of a package's folder, or else of this one. What it is given is escaped, control characters are shown
+    as their pictures."""
+    return _environment(package).get_template(name)
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(package: str) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("gristmill.flows.reports", "."),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(each, ".") for each in dict.fromkeys((package, _REPORTS))]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_written,
