@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
 import yaml
+from markupsafe import Markup
 
 from gristmill.flows.browse import draws, plots
 from gristmill.flows.browse.document import document
@@ -24,6 +26,21 @@ _WHOLE = 200_000  # shown of a text, and of a raw page, by themselves
 _SEEDS = 1 << 32
 
 Query = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Control:
+    """A field for a threshold. `now`: what is in it; `axis`: ends of a slider, and whether it is logarithmic; `plot`:
+    the distribution of its signal on the same axis."""
+
+    threshold: Threshold
+    now: Any
+    axis: tuple[float, float, bool] | None = None
+    plot: Markup | None = None
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.threshold.value, int)
 
 
 class Pages:
@@ -77,7 +94,7 @@ class Pages:
             (one.shard, one.dropped, [] if one.dropped.text is None else _excerpt(one.dropped))
             for one in draws.dropped(step, rule, _N, seed)
         ]
-        controls = [one for one in self._controls(step) if one["threshold"].rule in ("", rule)]
+        controls = [one for one in self._controls(step) if one.threshold.rule in ("", rule)]
         return self._written("rule.html", step=step, rule=rule, shown=shown, seed=seed, controls=controls)
 
     def replay(self, query: Query) -> str:
@@ -111,19 +128,21 @@ class Pages:
         return self._replays.replay({f"{step.row.step}.{setting}": given}, _seed(query))
 
     def documents(self, query: Query) -> str:
-        """Kept documents: drawn by a seed, or those for which an expression is true."""
+        """Kept documents, drawn by a seed; or those for which an expression is true, of all that were extracted too."""
         where, seed, error, found = query.get("where", "").strip(), _seed(query), "", None
+        everything = query.get("of") == "extracted"
         drawn = []
         try:
             if where:
-                found = search(self.opened, where, _N, seed, _number(query, "from", 0))
+                found = search(self.opened, where, _N, seed, _number(query, "from", 0), everything)
                 drawn = found.documents
             else:
                 drawn = draws.kept(self.opened, _N, seed)
         except ExpressionError as trouble:
             error = str(trouble)
         shown = [(one, beginning(one.text, _CHARACTERS)) for one in drawn]
-        return self._written("documents.html", where=where, seed=seed, shown=shown, found=found, error=error)
+        of = {"of": "extracted"} if everything else {}
+        return self._written("documents.html", where=where, of=of, seed=seed, shown=shown, found=found, error=error)
 
     def find(self, query: Query) -> str:
         """The document whose id begins as it is asked."""
@@ -155,24 +174,18 @@ class Pages:
             return []
         return thresholds(made)
 
-    def _controls(self, step: Step, setting: str = "", value: str = "") -> list[dict[str, Any]]:
-        """Of each setting that can be replayed its field, and for a number the distribution of its signal."""
+    def _controls(self, step: Step, setting: str = "", value: str = "") -> list[Control]:
+        """The fields of all settings that can be replayed; `value`: in that of one setting, else the run's."""
         found = []
         for one in self._thresholds(step):
+            now = value if setting == one.setting else one.value
             numbers = self.summary.columns.get(one.signal) if one.signal else None
-            own = one.value if one.is_number else None
-            control: dict[str, Any] = {"threshold": one, "now": value if setting == one.setting else one.value}
-            if numbers is not None and numbers.documents and (own is not None or one.value is None):
-                marks = [] if own is None else [float(own)]
-                low, high, logarithmic = plots.axis(numbers, marks)
-                control |= {
-                    "plot": plots.histogram(numbers, marks, f"documents by {one.signal}"),
-                    "low": repr(low),
-                    "high": repr(high),
-                    "scale": "logarithmic" if logarithmic else "linear",
-                    "whole": "yes" if isinstance(own, int) else "",
-                }
-            found.append(control)
+            marks = [float(one.value)] if one.is_number else []
+            if numbers is not None and numbers.documents and (marks or one.value is None):
+                plot = plots.histogram(numbers, marks, f"documents by {one.signal}")
+                found.append(Control(one, now, plots.axis(numbers, marks), plot))
+            else:
+                found.append(Control(one, now, None if one.ends is None else (*one.ends, False)))
         return found
 
 

@@ -22,13 +22,16 @@ EXAMPLES = 5  # documents shown that enter, and that leave
 
 @dataclass(frozen=True)
 class Threshold:
-    """A setting of a step that can be replayed, and the rule and signal that it belongs to, where it is a number's."""
+    """A setting of a step that can be replayed, and the rule and signal that it belongs to, where it is a number's.
+
+    `ends`: the least and the largest value that it may have, where both are known."""
 
     step: str
     setting: str
     value: Any
     rule: str = ""
     signal: str = ""
+    ends: tuple[float, float] | None = None
 
     @property
     def name(self) -> str:
@@ -133,15 +136,36 @@ def _shown(opened: Opened, replay: Replay, shard: int, id_: str) -> DrawnDocumen
 
 def thresholds(step: Any) -> list[Threshold]:
     """The settings of a step that can be replayed and are a number, a text or nothing; those of rules first."""
-    names = thresholds_of(step)
-    bounds: dict[str, tuple[str, str]] = {}
-    if isinstance(step, DocumentStep):
-        for bound in step.decisions():
-            if isinstance(bound, Bound):
-                bounds |= {f"{end}_{bound.rule}": (bound.rule, bound.signal) for end in ("min", "max")}
-    found = [
-        Threshold(step.step, name, value, *bounds.get(name, ()))
-        for name in names
-        if isinstance(value := getattr(step, name), int | float | str | None)
-    ]
+    found = []
+    for name in thresholds_of(step):
+        value = getattr(step, name)
+        if isinstance(value, int | float | str | None):
+            rule = _moved_by(step, name, value)
+            ends = _ends(type(step).model_fields[name].metadata)
+            names = (rule.rule, rule.signal) if rule else ("", "")
+            found.append(Threshold(step.step, name, value, *names, ends))
     return sorted(found, key=lambda one: not one.rule)
+
+
+def _moved_by(step: Any, name: str, value: Any) -> Bound | None:
+    """The rule on a number that another value of a setting gives other ends."""
+    if not isinstance(step, DocumentStep) or isinstance(value, str | bool):
+        return None
+    other = step.model_copy(update={name: 1 if value is None else value + 1})
+    try:
+        pairs = zip(step.decisions(), other.decisions(), strict=True)
+        rules = [one for one, new in pairs if isinstance(one, Bound) and one != new]
+    except (TypeError, ValueError):  # a setting that is no number, or of which another one is none
+        return None
+    return rules[0] if len(rules) == 1 else None
+
+
+def _ends(metadata: list[Any]) -> tuple[float, float] | None:
+    """Between which numbers a setting lies, where it says so."""
+    low = next(
+        (end for each in metadata for kind in ("ge", "gt") if (end := getattr(each, kind, None)) is not None), None
+    )
+    high = next(
+        (end for each in metadata for kind in ("le", "lt") if (end := getattr(each, kind, None)) is not None), None
+    )
+    return None if low is None or high is None else (float(low), float(high))

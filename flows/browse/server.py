@@ -6,6 +6,7 @@ another page has made are refused. Nothing is read from files by an address: pag
 """
 
 import hmac
+import logging
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 from gristmill.flows.browse.pages import Pages
 from gristmill.flows.browse.replay import SupersededError
 
+_LOG = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -90,8 +92,9 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.NOT_FOUND, _HTML, pages.error(str(error.args[0]) if error.args else "")
         except ValueError as error:
             return HTTPStatus.BAD_REQUEST, _HTML, pages.error(str(error))
-        except (OSError, RuntimeError) as error:
-            return HTTPStatus.INTERNAL_SERVER_ERROR, _HTML, pages.error(str(error))
+        except Exception as error:  # one page that fails is no end of the others
+            _LOG.exception("the page %s", name)
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _HTML, pages.error(f"{type(error).__name__}: {error}")
 
     def _may(self) -> bool:
         """Whether the request comes from a page of ours, or from the address bar, and has the token."""

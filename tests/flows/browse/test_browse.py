@@ -5,11 +5,17 @@ The corpus is a real one, of a file with hostile documents, curated without an o
 
 import http.client
 import json
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import unicodedata
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -23,7 +29,7 @@ from gristmill.flows.browse import draws, replay, static
 from gristmill.flows.browse.document import outline_of
 from gristmill.flows.browse.opened import Opened, open_recipe
 from gristmill.flows.browse.pages import Pages
-from gristmill.flows.browse.replay import Replays, SupersededError, replayed
+from gristmill.flows.browse.replay import Replays, SupersededError, replayed, thresholds
 from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.server import POLICY, Server
 from gristmill.flows.cli import app
@@ -32,6 +38,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.storage import parquet
+from gristmill.tasks.documents.step import Bound, DocumentStep
 from gristmill.tasks.documents.where.syntax import ExpressionError
 from tests.corpora import context
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
@@ -59,6 +66,8 @@ def rows() -> Iterator[dict]:
         words = ["".join(map(chr, rng.integers(97, 123, 6).tolist())) for _ in range(int(rng.integers(4, 40)))]
         if number % 2:
             words.insert(1, evil)
+        if number % 60 == 7:
+            words = []
         yield {
             "id": f"{name}-{number}",
             "url": f"https://h{number % 5}.example/{quote(evil[:40])}",
@@ -286,7 +295,7 @@ def test_a_rule_shows_what_it_dropped_with_value_threshold_and_text(server, open
     assert len(articles) == min(10, recorded(opened)["words"])
     facts = {dt.text: dt.getnext().text_content() for dt in articles[0].xpath(".//dt")}
     assert float(facts["value"]) < float(facts["threshold"]) == 12
-    texts = {row["text"].split()[0] for row in rows()}
+    texts = {row["text"].split()[0] for row in rows() if row["text"]}
     assert articles[0].xpath(".//div[@class='text']")[0].text_content().split()[0] in texts
 
 
@@ -336,6 +345,31 @@ def test_a_sliders_counts_are_those_of_whatif(server, opened, setting, value):
         "replay"
     )
     assert section.get("data-moved") == f"{found['enter']:,} enter, {found['leave']:,} leave"
+
+
+def test_a_setting_is_known_by_the_rule_that_it_moves():
+    recipe = load("demo")
+    found = {one.name: (one.rule, one.signal) for step in recipe.after for one in thresholds(step)}
+    assert found["language.min_score"] == ("language_score", "language_score")
+    assert found["gopher_quality.max_symbol_ratio"] == ("symbol_ratio", "gopher_quality_symbol_ratio")
+    bounds = [(step, rule) for step in recipe.after if isinstance(step, DocumentStep) for rule in step.decisions()]
+    for step, rule in bounds:
+        if isinstance(rule, Bound) and (rule.low, rule.high) != (None, None) and step.step != "pii":
+            assert (rule.rule, rule.signal) in found.values(), (step.step, rule)
+    [percentile] = [one for step in recipe.after for one in thresholds(step) if one.setting == "max_percentile"]
+    assert percentile.ends == (0, 100) and percentile.signal == ""
+
+
+def test_every_step_and_rule_of_the_funnel_has_its_page_and_every_link_leads_somewhere(server, opened):
+    assert {rule for step in opened.steps for rule in step.drops} >= {"empty_text", "words"}
+    todo, seen = [""], set()
+    while todo:
+        name = todo.pop()
+        if name not in seen and "seed=3" not in name:
+            seen.add(name)
+            todo += html.fromstring(ask(server, f"/{server.token}/{name}")[2]).xpath("//a[not(@href='#content')]/@href")
+            assert ask(server, f"/{server.token}/{name.removeprefix('./')}")[0] == 200, name
+    assert len([name for name in seen if name.startswith("document?")]) > 20
 
 
 @pytest.mark.parametrize("value", ["many", "[1, 2]", "{", "", "-" * 4001])
@@ -389,6 +423,19 @@ def test_documents_are_chosen_by_an_expression(opened, server):
         search(opened, "gopher_quality_wrds > 3", 5, 1)
     assert "did you mean" in page(server, "documents", where="gopher_quality_wrds > 3")
     assert search(opened, "'nowhere in any text' in text", 5, 1).matching == 0
+
+
+def test_an_expression_chooses_among_all_that_were_extracted(opened, server):
+    table = opened.report.scores.to_pandas(["id", "kept", "gopher_quality_words"])
+    expected = table[~table.kept & (table.gopher_quality_words >= 8)]
+    where = "not kept and gopher_quality_words >= 8 and starts_with(url, 'https')"
+    found = search(opened, where, 10_000, 5, everything=True)
+    assert sorted(one.id for one in found.documents) == sorted(expected.id) and len(expected) > 3
+    assert found.read == len(table)
+    shown = page(server, "documents", where=where, of="extracted")
+    assert f"{found.matching:,} of {found.read:,} documents" in shown
+    with pytest.raises(ExpressionError, match="no column kept"):
+        search(opened, "not kept", 5, 1)
 
 
 def test_a_document_has_its_scores_among_all_and_its_decisions(opened, server):
@@ -450,3 +497,21 @@ def test_pages_have_no_addresses_of_elsewhere(server, opened):
     for content in (page(server), page(server, "step", step=key(opened))):
         for address in re.findall(r'(?:href|src|action)="([^"]*)"', content):
             assert "://" not in address and not address.startswith(("/", ".."))
+
+
+def test_the_command_serves_until_it_is_interrupted(opened):
+    program = "import sys; from gristmill.flows.cli import main; main()"
+    environment = os.environ | {"GRISTMILL_HOME": opened.settings.home}
+    command = [sys.executable, "-c", program, "browse", opened.given]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+        try:
+            address = child.stdout.readline().strip()
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                assert "188 of 240 documents kept" in answer.read().decode()
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(re.sub(r"/[\w-]+/$", "/", address), timeout=60)
+            child.send_signal(signal.SIGINT)
+            assert child.wait(60) == 0
+        finally:
+            child.kill()
+        assert child.stderr.read() == ""
