@@ -10,6 +10,8 @@ from markupsafe import Markup
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 # Lone surrogates have no UTF-8; non-characters are errors in HTML.
 _PICTURES |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
+# What sets or isolates a direction would show words in another order than they are in: it is written out.
+_WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 _REPORTS = "gristmill.flows.reports"
@@ -43,7 +45,7 @@ def _written(value: Any) -> Any:
     """A value as it is to be escaped, or the markup that needs no escaping."""
     if value is None:
         return ""
-    return value if isinstance(value, Markup) else str(value).translate(_PICTURES)
+    return value if isinstance(value, Markup) else str(value).translate(_WRITTEN)
 
 
 def _short(value: str | None, characters: int = 300) -> str:

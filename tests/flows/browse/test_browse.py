@@ -272,13 +272,14 @@ def test_nothing_of_a_document_is_markup(server, opened):
         assert not [c for c in content if unicodedata.category(c) == "Cc" and c not in "\n\t\r"], name
 
 
-def test_texts_that_command_the_direction_are_isolated(opened, server):
+def test_what_commands_the_direction_of_a_text_is_written_out(opened, server):
     [drawn] = search(opened, "'gnp.exe' in text", 1, 1).documents
-    tree = html.fromstring(page(server, "document", shard=drawn.shard, id=drawn.id))
-    holding = [each for each in tree.iter() if isinstance(each.tag, str) and "\u202e" in (each.text or "")]
-    assert holding
-    for each in holding:
-        assert each.tag == "bdi" or "text" in (each.get("class") or "") or each.getparent().tag == "bdi", each.tag
+    shown = page(server, "document", shard=drawn.shard, id=drawn.id)
+    assert "⟨U+202E⟩gnp.exe ⟨U+2066⟩ \u05d0\u05d1 ⟨U+202D⟩" in shown
+    pages = [shown, static.page(opened), *(page(server, "documents", seed=seed) for seed in range(3))]
+    assert not [content for content in pages if re.search("[\u202a-\u202e\u2066-\u2069]", content)]
+    for each in html.fromstring(shown).xpath("//*[contains(text(), 'gnp.exe')]"):
+        assert each.tag == "bdi" or each.getparent().tag == "bdi" or each.get("dir") == "auto", each.tag
 
 
 def test_the_funnel_is_that_of_the_run(server, opened):
