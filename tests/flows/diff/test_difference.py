@@ -1,7 +1,9 @@
 """What `gristmill diff` says of two corpora, against changes that were planted."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +18,14 @@ from gristmill.flows.diff.changes import changed_characters
 from gristmill.flows.diff.columns import QUANTILES, Numbers, Values
 from gristmill.flows.diff.difference import Difference, between, difference
 from gristmill.flows.diff.page import page, write
+from gristmill.flows.diff.shares import shares
 from gristmill.flows.diff.sides import side_of, side_of_corpus
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import decided, measured
+from gristmill.storage import parquet
 from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.tokens.recorded import index_path
 from tests.corpora import Texts, context
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
 
@@ -125,6 +130,24 @@ def test_all_that_was_planted_is_named_however_rows_are_divided(tmp_path, change
     assert hosts["new.example"] == (0, 1) and hosts["web0.example"] == (8, 7)
     assert found.shares.hosts.there == [6, 7]
     assert not list(tmp_path.glob("diff-*"))
+
+
+def test_tokens_are_those_of_the_documents_that_are_trained_on(tmp_path):
+    """Each document has two tokens a word; of the second side one document is held out."""
+    sides = []
+    for name, corpus in (("a", curated(tmp_path, planted())), ("b", curated(tmp_path, planted(), STRICT))):
+        folder = str(tmp_path / f"tokens-{name}")
+        for shard, documents in enumerate(planted()):
+            kept = parquet.read_table(corpus.kept.part(shard), ["id"])["id"].to_pylist()
+            rows = [(d["id"], 2 * len(d["text"].split())) for d in documents if d["id"] in kept]
+            ids, lengths = zip(*(row for row in rows if (name, row[0]) != ("b", "web-00")), strict=True)
+            parquet.write_table(
+                index_path(folder, shard), pa.table({"id": ids, "length": pa.array(lengths, pa.int32())})
+            )
+        sides.append(replace(side_of_corpus(name, corpus), tokens=SimpleNamespace(folder=folder)))
+    found = shares(*sides, tmp_path)
+    assert found.unit == "tokens" and found.total == (2 * (40 * 40 + 8 * 20), 2 * 39 * 40)
+    assert {one.name: one.documents for one in found.sources.most} == {"web": (24, 19), "books": (24, 20)}
 
 
 def test_stages_are_compared_by_their_labels_and_as_json(tmp_path, monkeypatch):
