@@ -6,7 +6,7 @@ from typing import Any
 
 from gristmill.flows.browse.opened import Opened
 from gristmill.flows.browse.summary import Summary
-from gristmill.flows.reports.lineage import Lineage, lineage_of, row_of
+from gristmill.flows.reports.lineage import Decision, Lineage, lineage_of, row_of
 
 _PARSED = 500_000  # characters of a raw page whose outline is read
 _HEADINGS = 60  # of the outline that are shown
@@ -43,13 +43,15 @@ class Score:
 @dataclass(frozen=True)
 class Document:
     """`text`: as it is kept, or as it was extracted where it was dropped; None for a record that never became a
-    document. `cut`: whether steps have changed it since the extraction."""
+    document. `cut`: whether steps have changed it since the extraction. `decisions`: those of this recipe's stages, a
+    home may have others, too."""
 
     shard: int
     lineage: Lineage
     text: str | None
     cut: bool
     outline: Outline | None
+    decisions: list[Decision]
     scores: list[Score]
     kept: bool
 
@@ -63,6 +65,8 @@ def document(opened: Opened, shard: int, id_: str, summary: Summary) -> Document
     row = row_of(stage.part(shard), id_) or row_of(stage.ledger(shard), id_)
     if row is None:
         raise LookupError(f"no document {id_} in shard {shard}")
+    if row["offset"] is None:
+        raise LookupError(f"{id_} never became a document, and the ledger does not say where its record is")
     lineage = lineage_of(stage, shard, row, opened.settings.remote_io)
     extracted = row.get("text")
     last = row_of(opened.corpus.documents.part(shard), id_) if extracted is not None else None
@@ -73,7 +77,9 @@ def document(opened: Opened, shard: int, id_: str, summary: Summary) -> Document
     outline = None
     if lineage.record is not None and not lineage.record.problem and extracted is not None:
         outline = outline_of(lineage.raw[:_PARSED], extracted)
-    return Document(shard, lineage, text, text != extracted, outline, _scores(lineage, labels, summary), kept)
+    decisions = [made for made in lineage.decisions if made.stage in labels]
+    scores = _scores(lineage, labels, summary)
+    return Document(shard, lineage, text, text != extracted, outline, decisions, scores, kept)
 
 
 def _scores(lineage: Lineage, labels: set[str], summary: Summary) -> list[Score]:
