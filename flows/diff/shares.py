@@ -48,9 +48,11 @@ class Groups:
 @dataclass(frozen=True)
 class Shares:
     """`unit`: tokens where both sides have them, else characters; `total`: of either side. Tokens are those of the
-    documents that are trained on, without those that are held out."""
+    documents that are trained on, without those that are held out; `one_tokenizer`: whether both sides have the same,
+    without which the same text may have more tokens on one."""
 
     unit: str
+    one_tokenizer: bool
     total: tuple[int, int]
     sources: Groups
     hosts: Groups
@@ -72,7 +74,12 @@ def shares(a: Side, b: Side, folder: Path) -> Shares:
     for found, tables in ((of_sources, sources), (of_hosts, hosts.tables())):
         for table in tables:
             _compare(found, _summed([table]))
-    return Shares(unit, (total[0], total[1]), of_sources, of_hosts)
+    one_tokenizer = unit == "characters" or _tokenizer(a) == _tokenizer(b)
+    return Shares(unit, one_tokenizer, (total[0], total[1]), of_sources, of_hosts)
+
+
+def _tokenizer(side: Side) -> str:
+    return side.tokens.inputs["tokenizer"] if side.tokens else ""
 
 
 def _amounts(side: Side, unit: str) -> Iterator[pa.Table]:

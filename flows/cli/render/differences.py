@@ -35,6 +35,8 @@ def difference(found: "Difference") -> "Iterator[RenderableType]":
             yield _alone(other, some)
     yield from _changed(found)
     yield from _columns(found.columns)
+    if not found.shares.one_tokenizer:
+        yield "the sides have tokenizers of their own: the same text may have more tokens on one"
     for what, groups in (("source", found.shares.sources), ("host", found.shares.hosts)):
         if groups.most:
             there = f"{groups.there[0]:,} in A, {groups.there[1]:,} in B"

@@ -144,9 +144,12 @@ def test_tokens_are_those_of_the_documents_that_are_trained_on(tmp_path):
             parquet.write_table(
                 index_path(folder, shard), pa.table({"id": ids, "length": pa.array(lengths, pa.int32())})
             )
-        sides.append(replace(side_of_corpus(name, corpus), tokens=SimpleNamespace(folder=folder)))
+        sides.append(
+            replace(side_of_corpus(name, corpus), tokens=SimpleNamespace(folder=folder, inputs={"tokenizer": name}))
+        )
     found = shares(*sides, tmp_path)
-    assert found.unit == "tokens" and found.total == (2 * (40 * 40 + 8 * 20), 2 * 39 * 40)
+    assert found.unit == "tokens" and not found.one_tokenizer
+    assert found.total == (2 * (40 * 40 + 8 * 20), 2 * 39 * 40)
     assert {one.name: one.documents for one in found.sources.most} == {"web": (24, 19), "books": (24, 20)}
 
 
