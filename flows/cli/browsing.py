@@ -32,7 +32,7 @@ def diff(
 
         print_texts([write(found, to)])
     if as_json:
-        print_json(found)
+        print_json({"empty": found.empty} | vars(found))
     elif not to:
         from gristmill.flows.cli.render.differences import difference as rendered
 

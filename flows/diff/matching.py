@@ -61,7 +61,9 @@ class Alone:
     documents: int = 0
     characters: int = 0
     examples: list[tuple[str, str | None]] = field(default_factory=list)
-    drawn: list[tuple[float, str, str | None]] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        self._drawn: list[tuple[float, str, str | None]] = []
 
     def add(self, rows: pa.Table) -> None:
         self.documents += len(rows)
@@ -69,8 +71,8 @@ class Alone:
         numbers = _draw(rows["id"])
         first = np.argsort(numbers, kind="stable")[:EXAMPLES].tolist()
         new = [(float(numbers[at]), rows["id"][at].as_py(), rows["url"][at].as_py()) for at in first]
-        self.drawn = sorted([*self.drawn, *new], key=lambda one: one[:2])[:EXAMPLES]
-        self.examples = [(id_, url) for _, id_, url in self.drawn]
+        self._drawn = sorted([*self._drawn, *new], key=lambda one: one[:2])[:EXAMPLES]
+        self.examples = [(id_, url) for _, id_, url in self._drawn]
 
 
 @dataclass

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
+from gristmill.flows.curation import curate
 from gristmill.flows.diff import spilled
 from gristmill.flows.diff.changes import changed_characters
 from gristmill.flows.diff.columns import QUANTILES, Numbers, Values
@@ -21,9 +22,11 @@ from gristmill.flows.diff.page import page, write
 from gristmill.flows.diff.shares import shares
 from gristmill.flows.diff.sides import side_of, side_of_corpus
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import decided, measured
 from gristmill.storage import parquet
+from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.recorded import index_path
 from tests.corpora import Texts, context
@@ -161,6 +164,9 @@ def test_stages_are_compared_by_their_labels_and_as_json(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["diff", *labels, "--json"], catch_exceptions=False)
     found = json.loads(done.stdout)
     assert [(one["reason"], one["documents"]) for one in found["only_a"]] == [("gopher_quality.words", 8)]
+    assert not found["empty"] and set(found["only_a"][0]) == {"reason", "documents", "characters", "examples"}
+    same = CliRunner().invoke(app, ["diff", labels[0], labels[0], "--json"], catch_exceptions=False)
+    assert json.loads(same.stdout)["empty"]
     shown = CliRunner().invoke(app, ["diff", *labels], catch_exceptions=False).stdout
     assert "gopher_quality.words" in shown and "8 only in A" in shown
     to = str(tmp_path / "page.html")
@@ -230,3 +236,23 @@ def test_the_page_is_written_where_it_is_asked(tmp_path):
     one = curated(tmp_path, planted())
     found = compare(one, one, tmp_path)
     assert Path(write(found, str(tmp_path / "deep" / "page.html"))).exists()
+
+
+def test_recipes_are_compared_once_they_are_finished(tmp_path):
+    rows = [{"url": f"https://a.example/{n}", "text": " ".join([f"word{chr(97 + n % 26)}"] * n)} for n in range(1, 60)]
+    (tmp_path / "pages.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    paths = []
+    for name, least in (("before", 20), ("after", 31)):
+        source = {"name": "web", "jsonl": [str(tmp_path / "pages.jsonl")], "url_column": "url"}
+        steps = [{"step": "extract"}, STRICT.model_dump() | {"min_words": least}]
+        paths.append(str(tmp_path / f"{name}.yaml"))
+        Path(paths[-1]).write_text(json.dumps({"name": name, "sources": [source], "steps": steps}))
+    with pytest.raises(NotFinishedError):
+        difference(*paths, settings)
+    for path in paths:
+        for _ in curate(context(settings.home), load(path)):
+            pass
+    found = difference(*paths, settings)
+    assert (reasons(found.only_a), found.only_b, found.both) == ({"gopher_quality.words": 11}, [], 29)
+    assert (found.a.name, found.b.documents) == (paths[0], 29)
