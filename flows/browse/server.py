@@ -104,10 +104,15 @@ class _Handler(BaseHTTPRequestHandler):
         origin = self.headers.get("Origin")
         if origin is not None and origin != f"http://{hosts[0]}":
             return False
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not self._is_followed_link():
             return False
         token = self.path.split("/")[1] if self.path.startswith("/") and self.path.count("/") > 1 else ""
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
+
+    def _is_followed_link(self) -> bool:
+        """Whether a person has followed a link to a page: the page that has the link is given nothing of it."""
+        how = self.headers.get("Sec-Fetch-Mode"), self.headers.get("Sec-Fetch-Dest")
+        return how == ("navigate", "document") and self.headers.get("Origin") is None
 
     def _answer(self, status: HTTPStatus, kind: str, content: str) -> None:
         data = content.encode("utf-8", "replace")

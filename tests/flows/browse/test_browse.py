@@ -179,11 +179,19 @@ def test_bytes_that_are_no_request_are_given_nothing(server, line):
         {"Origin": "http://127.0.0.1:1"},
         {"Sec_Fetch_Site": "cross-site"},
         {"Sec_Fetch_Site": "same-site"},
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors", "Sec_Fetch_Dest": "script"},
     ],
 )
 def test_other_hosts_and_pages_of_elsewhere_are_given_nothing(server, headers):
     given = {name: value.format(port=server.server_address[1]) for name, value in headers.items()}
     assert ask(server, f"/{server.token}/", **given)[::2] == (403, "")
+
+
+def test_a_link_that_is_followed_from_elsewhere_leads_to_the_page(server):
+    followed = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    assert ask(server, f"/{server.token}/documents?seed=3", **followed)[0] == 200
+    assert ask(server, "/nothing/", **followed)[0] == 403
 
 
 def test_two_hosts_are_refused_and_a_name_of_the_loopback_is_not(server):
