@@ -34,6 +34,8 @@ ORDER = (
     "gristmill.flows.mixing",
     "gristmill.flows.scaling",
     "gristmill.flows.planning",
+    "gristmill.flows.diff",
+    "gristmill.flows.browse",
     "gristmill.flows.cli",
 )
 BELOW_FLOWS = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristmill.training")

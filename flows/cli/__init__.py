@@ -11,7 +11,7 @@ from gristmill.flows.cli.app import app
 
 # a module adds its commands to the application, in this order: --help shows the groups as they come
 from gristmill.flows.cli import running, preparing, ablating, mixing, scaling  # noqa: F401, I001  # isort: skip
-from gristmill.flows.cli import looking, searching, judging, auditing, evaluating  # noqa: F401, I001  # isort: skip
+from gristmill.flows.cli import looking, searching, judging, auditing, browsing, evaluating  # noqa: F401, I001  # isort: skip
 from gristmill.flows.cli import exporting, importing, training, serving  # noqa: F401, I001  # isort: skip
 
 __all__ = ["app", "main"]

@@ -107,6 +107,13 @@ def _drawn(ledger: str, shard: int, each: int) -> dict[tuple[str, str], list[tup
     return found
 
 
+def in_rows(stage: FinishedStage, shard: int, rows: Sequence[int]) -> list[Dropped]:
+    """The documents in some rows of a shard's ledger, which ascend. Holds these, and ids of the shard's documents."""
+    texts, ledger = _texts_of(stage), stage.ledger(shard)
+    gone = read_rows(ledger, np.array(rows, np.int64), parquet.columns(ledger)).to_pylist()
+    return [_marked(stage, texts, shard, stage.part_records[shard], row) for row in gone]
+
+
 def _sampled(stage: FinishedStage, texts: "_Texts | None", shard: int, row: int) -> Dropped:
     ledger = stage.ledger(shard)
     [gone] = read_rows(ledger, np.array([row]), parquet.columns(ledger)).to_pylist()

@@ -10,17 +10,23 @@ from markupsafe import Markup
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 # Lone surrogates have no UTF-8; non-characters are errors in HTML.
 _PICTURES |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
+# What sets or isolates a direction would show words in another order than they are in: it is written out.
+_WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
-def template(name: str) -> jinja2.Template:
-    """A template of this folder. What it is given is escaped, control characters are shown as their pictures."""
-    return _environment().get_template(name)
+_REPORTS = "gristmill.flows.reports"
+
+
+def template(name: str, package: str = _REPORTS) -> jinja2.Template:
+    """A template of a package's folder, or else of this one. What it is given is escaped, control characters are shown
+    as their pictures."""
+    return _environment(package).get_template(name)
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(package: str) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("gristmill.flows.reports", "."),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(each, ".") for each in dict.fromkeys((package, _REPORTS))]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_written,
@@ -39,7 +45,7 @@ def _written(value: Any) -> Any:
     """A value as it is to be escaped, or the markup that needs no escaping."""
     if value is None:
         return ""
-    return value if isinstance(value, Markup) else str(value).translate(_PICTURES)
+    return value if isinstance(value, Markup) else str(value).translate(_WRITTEN)
 
 
 def _short(value: str | None, characters: int = 300) -> str:

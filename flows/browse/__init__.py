@@ -1,0 +1,13 @@
+"""A finished corpus to look around in: a local web page, or one static page.
+
+opened       the corpus, and what is known of it without reading documents
+draws        documents drawn by a seed: dropped by a rule, or kept
+search       kept documents for which an expression is true
+summary      how values are distributed over drawn shards
+plots        distributions as SVG
+replay       another threshold: what it would drop, which documents enter and leave
+document     one document: text, page, scores, decisions
+pages        all of these as HTML
+static       one page to hand around
+server       the pages on the loopback interface, for who has the token
+"""

@@ -1,0 +1,93 @@
+"""A finished corpus that is looked at, and what is known of it without reading documents."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gristmill.flows.machine.context import lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stages.corpus import Corpus, pinned
+from gristmill.storage.home import FinishedStage, open_stage
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the funnel, and the stage that has its ledger."""
+
+    stage: FinishedStage
+    row: FunnelRow
+
+    @property
+    def key(self) -> str:
+        """By which a page names it: a step may be in the funnel twice."""
+        return f"{self.stage.label}.{self.row.step}"
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """Documents by rule, most first; rules that dropped none are left out."""
+        return {rule: documents for rule, documents in ranked(self.row.drops).items() if documents}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """`given`: the recipe as it was asked for."""
+
+    given: Any
+    report: Report
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.report.recipe
+
+    @property
+    def settings(self) -> MachineSettings:
+        return self.report.settings
+
+    @property
+    def corpus(self) -> Corpus:
+        return self.report.corpus
+
+    @cached_property
+    def extracted(self) -> FinishedStage:
+        return open_stage(self.corpus.extracted.folder)
+
+    @cached_property
+    def kept(self) -> FinishedStage:
+        return open_stage(self.corpus.kept.folder)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The funnel, in the order of the steps; of training data also what is held out."""
+        data = self.report.data
+        stages = data.split.train.stages if data else self.corpus.stages
+        opened = [open_stage(stage.folder) for stage in stages if stage.step_counts]
+        return [Step(stage, funnel_row(count)) for stage in opened for count in stage.step_counts]
+
+    @cached_property
+    def recipe_steps(self) -> dict[str, Any]:
+        """The recipe's steps by name, with the content that their files have now."""
+        context = lookup(self.settings, self.recipe.name)
+        return {step.step: step for step in self.recipe.steps} | {
+            step.step: step for step in pinned(context, self.recipe.after)
+        }
+
+    @cached_property
+    def kept_by_shard(self) -> list[int]:
+        """How many documents of each shard are kept, as its jobs have counted."""
+        return [record["rows_out"] for record in self.kept.part_records]
+
+    def step(self, key: str) -> Step:
+        """Raises LookupError for a key that no step has."""
+        for step in self.steps:
+            if step.key == key:
+                return step
+        raise LookupError(f"no step {key}")
+
+
+def open_recipe(recipe: Any, settings: MachineSettings | None = None) -> Opened:
+    """A recipe's finished corpus. Raises NotFinishedError, which names the remedy."""
+    return Opened(recipe, finished(recipe, settings))

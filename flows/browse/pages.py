@@ -1,0 +1,215 @@
+"""The pages as HTML. Every text is escaped, and every address is below the page's own."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlencode
+
+import yaml
+from markupsafe import Markup
+
+from gristmill.flows.browse import draws, plots
+from gristmill.flows.browse.document import document
+from gristmill.flows.browse.opened import Opened, Step
+from gristmill.flows.browse.replay import Replayed, Replays, Threshold, thresholds
+from gristmill.flows.browse.search import search, shard_of
+from gristmill.flows.browse.summary import Summary, summary
+from gristmill.flows.reports import templates
+from gristmill.flows.reports.run_page import beginning, excerpt
+from gristmill.tasks.documents.where.syntax import ExpressionError
+
+_N = 10  # documents of a page
+_CHARACTERS = 1500  # shown of a text among others
+_WHOLE = 200_000  # shown of a text, and of a raw page, by themselves
+_SEEDS = 1 << 32
+
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Control:
+    """A field for a threshold. `now`: what is in it; `axis`: ends of a slider, and whether it is logarithmic; `plot`:
+    the distribution of its signal on the same axis."""
+
+    threshold: Threshold
+    now: Any
+    axis: tuple[float, float, bool] | None = None
+    plot: Markup | None = None
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.threshold.value, int)
+
+
+class Pages:
+    """The pages of a corpus, by name; each is given the address's query. Raises LookupError for what is not there,
+    ValueError for a query without sense."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self._replays = Replays(opened)
+        self._summary_lock = threading.Lock()
+
+    @property
+    def by_name(self) -> dict[str, Callable[[Query], str]]:
+        return {
+            "": self.funnel,
+            "step": self.step,
+            "rule": self.rule,
+            "replay": self.replay,
+            "documents": self.documents,
+            "document": self.document,
+            "find": self.find,
+        }
+
+    @cached_property
+    def _summary(self) -> Summary:
+        return summary(self.opened)
+
+    @property
+    def summary(self) -> Summary:
+        """Read when a page first needs it, once."""
+        with self._summary_lock:
+            return self._summary
+
+    def funnel(self, query: Query) -> str:
+        """The first page; of the documents it needs none."""
+        return self._written("funnel.html", first=self.opened.steps[0].row.documents_in)
+
+    def step(self, query: Query) -> str:
+        """A step's rules, and the settings that can be replayed."""
+        step = self.opened.step(query.get("step", ""))
+        return self._written(
+            "step.html", step=step, controls=self._controls(step), replayed=None, error="", seed=1, given={}
+        )
+
+    def rule(self, query: Query) -> str:
+        """What a rule dropped, drawn by a seed."""
+        step, rule, seed = self.opened.step(query.get("step", "")), query.get("rule", ""), _seed(query)
+        if rule not in step.drops:
+            raise LookupError(f"{step.row.step} has no rule {rule} that dropped documents")
+        shown = [
+            (one.shard, one.dropped, [] if one.dropped.text is None else _excerpt(one.dropped))
+            for one in draws.dropped(step, rule, _N, seed)
+        ]
+        controls = [one for one in self._controls(step) if one.threshold.rule in ("", rule)]
+        return self._written("rule.html", step=step, rule=rule, shown=shown, seed=seed, controls=controls)
+
+    def replay(self, query: Query) -> str:
+        """A step's page, with what another threshold would have done."""
+        step = self.opened.step(query.get("step", ""))
+        seed, found, error = _seed(query), None, ""
+        try:
+            found = self.replayed(query)
+        except ValueError as trouble:
+            error = str(trouble)
+        given = {"setting": query.get("setting", ""), "value": query.get("value", "")}
+        controls = self._controls(step, given["setting"], given["value"])
+        return self._written(
+            "step.html", step=step, controls=controls, replayed=found, error=error, seed=seed, given=given
+        )
+
+    def replayed(self, query: Query) -> Replayed:
+        """What another threshold would have done. Raises ValueError."""
+        step = self.opened.step(query.get("step", ""))
+        setting, value = query.get("setting", ""), query.get("value", "")
+        if setting not in {one.setting for one in self._thresholds(step)}:
+            raise ValueError(f"{step.row.step} has no setting {setting} that can be replayed")
+        if len(value) > 4000:
+            raise ValueError("the value is too long")
+        if not value.strip():
+            raise ValueError("give a value, or null for none")
+        try:
+            given = yaml.safe_load(value)
+        except yaml.YAMLError:
+            given = value
+        return self._replays.replay({f"{step.row.step}.{setting}": given}, _seed(query))
+
+    def documents(self, query: Query) -> str:
+        """Kept documents, drawn by a seed; or those for which an expression is true, of all that were extracted too."""
+        where, seed, error, found = query.get("where", "").strip(), _seed(query), "", None
+        everything = query.get("of") == "extracted"
+        drawn = []
+        try:
+            if where:
+                found = search(self.opened, where, _N, seed, _number(query, "from", 0), everything)
+                drawn = found.documents
+            else:
+                drawn = draws.kept(self.opened, _N, seed)
+        except ExpressionError as trouble:
+            error = str(trouble)
+        shown = [(one, beginning(one.text, _CHARACTERS)) for one in drawn]
+        of = {"of": "extracted"} if everything else {}
+        return self._written("documents.html", where=where, of=of, seed=seed, shown=shown, found=found, error=error)
+
+    def find(self, query: Query) -> str:
+        """The document whose id begins as it is asked."""
+        id_ = query.get("id", "").strip()
+        if not id_ or (place := shard_of(self.opened, id_)) is None:
+            raise LookupError(f"no document has an id that begins with {id_ or 'nothing'}")
+        return self.document({"shard": str(place[0]), "id": place[1]})
+
+    def document(self, query: Query) -> str:
+        """One document."""
+        one = document(self.opened, _number(query, "shard", -1), query.get("id", ""), self.summary)
+        raw = beginning(one.lineage.raw, _WHOLE)
+        text = [] if one.text is None else beginning(one.text, _WHOLE)
+        return self._written("document.html", one=one, raw=raw, text=text, summary=self.summary)
+
+    def error(self, message: str) -> str:
+        """A page with one sentence."""
+        return self._written("error.html", message=message)
+
+    def _written(self, name: str, **given: Any) -> str:
+        known = {"opened": self.opened, "plots": plots, "link": _link, "static": False, "next_seed": _next}
+        return templates.template(name, "gristmill.flows.browse").render(known | given)
+
+    def _thresholds(self, step: Step) -> list[Threshold]:
+        made = self.opened.recipe_steps.get(step.row.step)
+        behind = {each.step for each in self.opened.recipe.after}
+        # the funnel has the cuts of a step in a row of their own, which no threshold moves
+        if made is None or made.step not in behind or step.row.edits is not None:
+            return []
+        return thresholds(made)
+
+    def _controls(self, step: Step, setting: str = "", value: str = "") -> list[Control]:
+        """The fields of all settings that can be replayed; `value`: in that of one setting, else the run's."""
+        found = []
+        for one in self._thresholds(step):
+            now = value if setting == one.setting else one.value
+            numbers = self.summary.columns.get(one.signal) if one.signal else None
+            marks = [float(one.value)] if one.is_number else []
+            if numbers is not None and numbers.documents and (marks or one.value is None):
+                plot = plots.histogram(numbers, marks, f"documents by {one.signal}")
+                found.append(Control(one, now, plots.axis(numbers, marks), plot))
+            else:
+                found.append(Control(one, now, None if one.ends is None else (*one.ends, False)))
+        return found
+
+
+def _excerpt(one: Any) -> list:
+    return excerpt(one.text, one.marks, _CHARACTERS)
+
+
+def _link(page: str, **query: Any) -> str:
+    """An address below the page's own."""
+    return f"{page or './'}?{urlencode(query)}" if query else page or "./"
+
+
+def _next(seed: int) -> int:
+    return (seed + 1) % _SEEDS
+
+
+def _seed(query: Query) -> int:
+    return _number(query, "seed", 1) % _SEEDS
+
+
+def _number(query: Query, name: str, default: int) -> int:
+    given = query.get(name, "")
+    if not given:
+        return default
+    if not given.isascii() or not given.isdigit() or len(given) > 15:
+        raise ValueError(f"{name} is no number")
+    return int(given)

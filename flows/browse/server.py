@@ -1,0 +1,141 @@
+"""The pages on the loopback interface, for a browser that has the token.
+
+A web page of elsewhere must not read a corpus through the browser of who looks at it. So the token is in every address,
+the Host header has to be the loopback's (a name of elsewhere that is made to lead here is refused), and requests that
+another page has made are refused. Nothing is read from files by an address: pages are known by name.
+"""
+
+import hmac
+import logging
+import secrets
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files as resources
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from gristmill.flows.browse.pages import Pages
+from gristmill.flows.browse.replay import SupersededError
+
+_LOG = logging.getLogger(__name__)
+LOOPBACK = "127.0.0.1"
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_ASSETS = {"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8"}
+_HTML = "text/html; charset=utf-8"
+_FIELDS = 20  # of a query
+_SECONDS = 30  # that a browser may take to send a request
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the pages until it is shut down; `address`: to give to a browser."""
+
+    daemon_threads = True
+
+    def __init__(self, pages: Pages, port: int = 0) -> None:
+        super().__init__((LOOPBACK, port), _Handler)
+        self.pages = pages
+        self.token = secrets.token_urlsafe(24)
+        self.hosts = tuple(f"{name}:{self.server_address[1]}" for name in (LOOPBACK, "localhost"))
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.hosts[0]}/{self.token}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that has gone away is no error of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = "gristmill", ""
+    timeout = _SECONDS
+
+    def do_GET(self) -> None:
+        self._answer(*self._found())
+
+    do_HEAD = do_GET
+
+    def _found(self) -> tuple[HTTPStatus, str, str]:
+        """Status, kind and content."""
+        if not self._may():
+            return HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", ""
+        asked = urlsplit(self.path)
+        name = asked.path.removeprefix(f"/{self.server.token}/")
+        if name in _ASSETS:
+            text = resources("gristmill.flows.browse").joinpath(name).read_text(encoding="utf-8")
+            return HTTPStatus.OK, _ASSETS[name], text
+        pages = self.server.pages
+        page: Callable | None = pages.by_name.get(name)
+        try:
+            query = dict(parse_qsl(asked.query, keep_blank_values=True, max_num_fields=_FIELDS))
+            if name == "replay.json":
+                return HTTPStatus.OK, "application/json", _json(pages.replayed(query))
+            if page is None:
+                raise LookupError("There is no such page.")
+            return HTTPStatus.OK, _HTML, page(query)
+        except SupersededError as error:
+            return HTTPStatus.CONFLICT, _HTML, pages.error(str(error))
+        except LookupError as error:
+            return HTTPStatus.NOT_FOUND, _HTML, pages.error(str(error.args[0]) if error.args else "")
+        except ValueError as error:
+            return HTTPStatus.BAD_REQUEST, _HTML, pages.error(str(error))
+        except Exception as error:  # one page that fails is no end of the others
+            _LOG.exception("the page %s", name)
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _HTML, pages.error(f"{type(error).__name__}: {error}")
+
+    def _may(self) -> bool:
+        """Whether the request comes from a page of ours, or from the address bar, and has the token."""
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts:
+            return False
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{hosts[0]}":
+            return False
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not self._is_followed_link():
+            return False
+        token = self.path.split("/")[1] if self.path.startswith("/") and self.path.count("/") > 1 else ""
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
+
+    def _is_followed_link(self) -> bool:
+        """Whether a person has followed a link to a page: the page that has the link is given nothing of it."""
+        how = self.headers.get("Sec-Fetch-Mode"), self.headers.get("Sec-Fetch-Dest")
+        return how == ("navigate", "document") and self.headers.get("Origin") is None
+
+    def _answer(self, status: HTTPStatus, kind: str, content: str) -> None:
+        data = content.encode("utf-8", "replace")
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """A request that is none, or of another kind than GET and HEAD: a status, and nothing else."""
+        self.close_connection = True
+        self._answer(HTTPStatus(code), "text/plain; charset=utf-8", "")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is logged: addresses have the token."""
+
+
+def _json(found: Any) -> str:
+    from pydantic_core import to_json
+
+    moved = {name: getattr(found, name).documents for name in ("enter", "leave")}
+    return to_json({"changes": found.changes, "unchanged": found.unchanged, "rows": found.rows, **moved}).decode()
