@@ -10,6 +10,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
 from gristmill.flows.reports.run import Report
+from gristmill.flows.search.opened import OpenedIndex, opened
 from gristmill.flows.stages.corpus import Corpus, pinned
 from gristmill.storage.home import FinishedStage, open_stage
 
@@ -64,8 +65,8 @@ class Opened:
         """The funnel, in the order of the steps; of training data also what is held out."""
         data = self.report.data
         stages = data.split.train.stages if data else self.corpus.stages
-        opened = [open_stage(stage.folder) for stage in stages if stage.step_counts]
-        return [Step(stage, funnel_row(count)) for stage in opened for count in stage.step_counts]
+        deciding = [open_stage(stage.folder) for stage in stages if stage.step_counts]
+        return [Step(stage, funnel_row(count)) for stage in deciding for count in stage.step_counts]
 
     @cached_property
     def recipe_steps(self) -> dict[str, Any]:
@@ -79,6 +80,11 @@ class Opened:
     def kept_by_shard(self) -> list[int]:
         """How many documents of each shard are kept, as its jobs have counted."""
         return [record["rows_out"] for record in self.kept.part_records]
+
+    @cached_property
+    def index(self) -> OpenedIndex | None:
+        """The index of its texts; None where it was not made."""
+        return None if self.recipe.mixture is None else opened(self.recipe, self.settings)
 
     def step(self, key: str) -> Step:
         """Raises LookupError for a key that no step has."""

@@ -18,6 +18,7 @@ from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.summary import Summary, summary
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.run_page import beginning, excerpt
+from gristmill.flows.search.phrases import find
 from gristmill.tasks.documents.where.syntax import ExpressionError
 
 _N = 10  # documents of a page
@@ -62,6 +63,7 @@ class Pages:
             "documents": self.documents,
             "document": self.document,
             "find": self.find,
+            "phrase": self.phrase,
         }
 
     @cached_property
@@ -150,6 +152,12 @@ class Pages:
         if not id_ or (place := shard_of(self.opened, id_)) is None:
             raise LookupError(f"no document has an id that begins with {id_ or 'nothing'}")
         return self.document({"shard": str(place[0]), "id": place[1]})
+
+    def phrase(self, query: Query) -> str:
+        """Documents with a phrase, kept and dropped, where the corpus has its index."""
+        phrase, index = query.get("phrase", ""), self.opened.index
+        found = find(index, phrase, _N) if phrase and index is not None else None
+        return self._written("phrase.html", phrase=phrase, found=found)
 
     def document(self, query: Query) -> str:
         """One document."""

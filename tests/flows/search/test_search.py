@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from gristmill.flows.browse.opened import open_recipe
+from gristmill.flows.browse.pages import Pages
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
@@ -256,6 +258,21 @@ def test_a_batch_is_that_of_the_training(undisturbed, recipe, tmp_path):
             assert each.row["url"]
     with pytest.raises(IndexError, match=f"has the steps 1 to {source.steps}"):
         batch_of(str(target), source.steps + 1, settings)
+
+
+def test_the_local_page_finds_phrases(searched, home, index, tmp_path):
+    path = tmp_path / "searched.yaml"
+    path.write_text(json.dumps(searched))
+    pages = Pages(open_recipe(str(path), MachineSettings(home=str(home))))
+    found = pages.phrase({"phrase": "for shard 2 alone"})
+    assert "1 document that" in found and "<mark>for shard 2 alone</mark>" in found
+    [link] = re.findall(r'<h3><a href="(document[^"]+)">', found)
+    assert link.startswith("document?shard=2&amp;id=")
+    evil = pages.phrase({"phrase": "<script>alert(1)</script>"})
+    assert "<script>alert" not in evil and "0 documents that" in evil
+    later = tmp_path / "other.yaml"
+    later.write_text(json.dumps({**searched, "mixture": {"weights": {"web": 1}, "heldout_fraction": 0.2}}))
+    assert "has no index" in Pages(open_recipe(str(later), MachineSettings(home=str(home)))).phrase({"phrase": "a"})
 
 
 def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, monkeypatch):
