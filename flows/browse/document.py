@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 
+from gristmill.flows.browse.draws import TAKEN
 from gristmill.flows.browse.opened import Opened
 from gristmill.flows.browse.summary import Summary
 from gristmill.flows.reports.lineage import Decision, Lineage, lineage_of, row_of
@@ -58,13 +59,15 @@ class Document:
 
 def document(opened: Opened, shard: int, id_: str, summary: Summary) -> Document:
     """A record of a shard, by its whole id. Reads its row groups, and its record from the source's file. Raises
-    LookupError for one that the shard does not have."""
+    LookupError for one that the shard does not have, or that was taken down."""
     stage = opened.extracted
     if not 0 <= shard < len(stage.part_records):
         raise LookupError(f"no shard {shard}")
     row = row_of(stage.part(shard), id_) or row_of(stage.ledger(shard), id_)
     if row is None:
         raise LookupError(f"no document {id_} in shard {shard}")
+    if opened.taken_down([(id_, row.get("url"))]):
+        raise LookupError(TAKEN)
     if row["offset"] is None:
         raise LookupError(f"{id_} never became a document, and the ledger does not say where its record is")
     lineage = lineage_of(stage, shard, row, opened.settings.remote_io)

@@ -1,7 +1,7 @@
 """Documents drawn by a seed, each as probable as any other. Which shard has how many is recorded, so that no more
 shards are read than documents are drawn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from gristmill.flows.reports.dropped import Dropped, in_rows
 from gristmill.storage import parquet
 from gristmill.tasks.documents.selection import read_rows
 
+TAKEN = "It was taken down: nothing of it is shown."
 _KEPT = ["id", "source", "url", "title", "characters", "text"]
 
 
@@ -36,9 +37,9 @@ class DrawnDocument:
     text: str
 
 
-def dropped(step: Step, rule: str, n: int, seed: int) -> list[DrawnDrop]:
+def dropped(opened: Opened, step: Step, rule: str, n: int, seed: int) -> list[DrawnDrop]:
     """Up to `n` documents that a rule of a step dropped, in an order that the seed decides. Reads of `n` shards the
-    ledger, and of their documents ids and the rows that are drawn."""
+    ledger, and of their documents ids and the rows that are drawn. Those that were taken down have no text."""
     counts = [_dropped(record["steps"], step.row.step, rule) for record in step.stage.part_records]
     found: dict[tuple[int, int], DrawnDrop] = {}
     places = _places(counts, n, seed)
@@ -47,6 +48,8 @@ def dropped(step: Step, rule: str, n: int, seed: int) -> list[DrawnDrop]:
         chosen = np.flatnonzero(pc.and_(pc.equal(ledger["step"], step.row.step), pc.equal(ledger["rule"], rule)))
         wanted = sorted(nth for where, nth in places if where == shard)
         made = in_rows(step.stage, shard, chosen[wanted].tolist())
+        taken = opened.taken_down((one.row["id"], one.row.get("url")) for one in made)
+        made = [replace(one, text=None, marks=(), remark=TAKEN) if one.row["id"] in taken else one for one in made]
         found |= {(shard, nth): DrawnDrop(shard, one) for nth, one in zip(wanted, made, strict=True)}
     return [found[place] for place in places]
 
@@ -65,10 +68,12 @@ def kept(opened: Opened, n: int, seed: int) -> list[DrawnDocument]:
 
 def documents(opened: Opened, shard: int, ids: list[str], part: str = "") -> list[DrawnDocument]:
     """Documents of a shard by id, in the order of the shard; `part`: that with their texts, default that of the
-    documents that are kept."""
+    documents that are kept. Those that were taken down have no text."""
     part = part or opened.corpus.documents.part(shard)
     at = np.flatnonzero(pc.is_in(parquet.read_table(part, ["id"])["id"], pa.array(ids, pa.string())))
-    return [DrawnDocument(shard, **row) for row in read_rows(part, at, _KEPT).to_pylist()]
+    rows = read_rows(part, at, _KEPT).to_pylist()
+    taken = opened.taken_down((row["id"], row["url"]) for row in rows)
+    return [DrawnDocument(shard, **row | ({"text": TAKEN} if row["id"] in taken else {})) for row in rows]
 
 
 def _dropped(counts: list[dict], step: str, rule: str) -> int:

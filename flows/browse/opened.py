@@ -1,8 +1,11 @@
 """A finished corpus that is looked at, and what is known of it without reading documents."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import pyarrow as pa
 
 from gristmill.flows.machine.context import lookup
 from gristmill.flows.machine.settings import MachineSettings
@@ -12,7 +15,10 @@ from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
 from gristmill.flows.reports.run import Report
 from gristmill.flows.search.opened import OpenedIndex, opened
 from gristmill.flows.stages.corpus import Corpus, pinned
+from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.url.step import Url
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,20 @@ class Opened:
     def kept_by_shard(self) -> list[int]:
         """How many documents of each shard are kept, as its jobs have counted."""
         return [record["rows_out"] for record in self.kept.part_records]
+
+    @cached_property
+    def _takedowns(self) -> Url:
+        return takedown_lists(lookup(self.settings, self.recipe.name), self.recipe)
+
+    def taken_down(self, documents: Iterable[tuple[str, str | None]]) -> set[str]:
+        """The ids of those that the recipe's takedown lists name, whatever dropped them: nothing of them is shown.
+        `documents`: ids and URLs."""
+        given = list(documents)
+        if not given or not self.recipe.takedowns:
+            return set()
+        ids, urls = zip(*given, strict=True)
+        named = taken_down(pa.table({"id": ids, "url": pa.array([url or "" for url in urls])}), self._takedowns)
+        return {id_ for id_, entry in zip(ids, named.to_pylist(), strict=True) if entry is not None}
 
     @cached_property
     def index(self) -> OpenedIndex | None:

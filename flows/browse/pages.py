@@ -94,7 +94,7 @@ class Pages:
             raise LookupError(f"{step.row.step} has no rule {rule} that dropped documents")
         shown = [
             (one.shard, one.dropped, [] if one.dropped.text is None else _excerpt(one.dropped))
-            for one in draws.dropped(step, rule, _N, seed)
+            for one in draws.dropped(self.opened, step, rule, _N, seed)
         ]
         controls = [one for one in self._controls(step) if one.threshold.rule in ("", rule)]
         return self._written("rule.html", step=step, rule=rule, shown=shown, seed=seed, controls=controls)

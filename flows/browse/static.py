@@ -35,7 +35,7 @@ def page(opened: Opened, seed: int = 1) -> str:
     """The page. Holds what is shown. Raises ValueError where the funnel and the summaries alone are too large."""
     most, _ = _SIZES[0]
     dropped = {
-        (step.key, rule): draws.dropped(step, rule, most, seed)
+        (step.key, rule): draws.dropped(opened, step, rule, most, seed)
         for step in opened.steps
         for rule in step.drops
         if "takedown" not in rule and "takedown" not in step.row.step

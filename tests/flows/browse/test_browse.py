@@ -311,7 +311,7 @@ def test_a_rule_shows_what_it_dropped_with_value_threshold_and_text(server, open
 def test_draws_are_by_the_seed_and_each_document_is_as_probable(opened):
     step = opened.step(key(opened))
     total = recorded(opened)["words"]
-    everything = [one.dropped.row["id"] for one in draws.dropped(step, "words", 10_000, 1)]
+    everything = [one.dropped.row["id"] for one in draws.dropped(opened, step, "words", 10_000, 1)]
     ledger = [
         id_
         for shard in range(len(step.stage.part_records))
@@ -448,7 +448,7 @@ def test_an_expression_chooses_among_all_that_were_extracted(opened, server):
 
 
 def test_a_document_has_its_scores_among_all_and_its_decisions(opened, server):
-    gone = draws.dropped(opened.step(key(opened)), "words", 1, 2)[0]
+    gone = draws.dropped(opened, opened.step(key(opened)), "words", 1, 2)[0]
     shown = page(server, "document", shard=gone.shard, id=gone.dropped.row["id"])
     assert "Not kept." in shown and "gopher_quality.words" in shown
     [kept] = draws.kept(opened, 1, 2)
@@ -481,7 +481,7 @@ def test_the_static_page_is_small_and_the_same_each_time(opened, tmp_path):
     policy = Parsed(first.decode()).tags
     [policy] = [given["content"] for tag, given in policy if given.get("http-equiv") == "Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
-    drawn = [one.dropped.row["id"] for one in draws.dropped(opened.step(key(opened)), "words", 5, 4)]
+    drawn = [one.dropped.row["id"] for one in draws.dropped(opened, opened.step(key(opened)), "words", 5, 4)]
     assert all(id_ in first.decode() for id_ in drawn)
 
 
@@ -524,3 +524,28 @@ def test_the_command_serves_until_it_is_interrupted(opened):
         finally:
             child.kill()
         assert child.stderr.read() == ""
+
+
+def test_what_was_taken_down_is_on_no_page(opened, tmp_path):
+    gone = [one.id for one in draws.kept(opened, 400, 1)][:2]
+    dropped = draws.dropped(opened, opened.step(key(opened)), "words", 1, 1)[0]
+    texts = [one.text for one in draws.kept(opened, 400, 1) if one.id in gone] + [dropped.dropped.text]
+    marks = [max((word for word in text.split() if word.isascii() and word.isalpha()), key=len)[:6] for text in texts]
+    listed = tmp_path / "gone.txt"
+    listed.write_text("\n".join([*gone, dropped.dropped.row["id"]]))
+    given = json.loads(Path(opened.given).read_text()) | {"takedowns": [str(listed)]}
+    path = tmp_path / "recipe.yaml"
+    path.write_text(json.dumps(given))
+    for _ in curate(context(opened.settings.home), load(str(path))):
+        pass
+    later = open_recipe(str(path), opened.settings)
+    pages = Pages(later)
+    written = [pages.documents({"of": "extracted", "where": f"id == '{name}'"}) for name in gone]
+    written += [pages.rule({"step": step.key, "rule": rule}) for step in later.steps for rule in step.drops]
+    written += [static.page(later), pages.documents({})]
+    assert sum(draws.TAKEN in page for page in written) >= 3
+    for mark in marks:
+        assert len(mark) == 6 and not any(mark in page for page in written)
+    for name in (*gone, dropped.dropped.row["id"]):
+        with pytest.raises(LookupError, match="taken down"):
+            pages.find({"id": name})
