@@ -14,6 +14,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.group_losses import losses_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
 from gristmill.storage.home import Home
@@ -106,6 +107,9 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
         yield from passed.left.stages[seen:]
         seen = len(passed.left.stages)
     corpus = passed.left
+    spec = losses_spec(recipe, corpus)
+    if spec is not None and (found := context.find(spec)) is not None:
+        yield found
     if recipe.mixture is None:
         return
     # a corpus is verified without the libraries of training

@@ -49,8 +49,24 @@ class Places:
 
 
 def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> dict[str, Any] | None:
-    """What was found of a curated corpus; None where the recipe does not ask, or no step drops documents. A line in the
-    log names each group; raises LostGroupError where the recipe says that the run stops."""
+    """What was found of a curated corpus; None where nothing was looked for. A line in the log names each group; raises
+    LostGroupError where the recipe says that the run stops."""
+    spec = losses_spec(recipe, corpus)
+    if spec is None:
+        return None
+    found = context.build(spec).result
+    lines = sentences(found)
+    if lines and recipe.group_losses.then == "stop":
+        raise LostGroupError(
+            "\n".join([*lines, "the recipe says `group_losses: {then: stop}`: loosen the step, or set it to warn"])
+        )
+    for line in lines:
+        log.warning("%s", line)
+    return found
+
+
+def losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
+    """The stage that looks for such groups; None where the recipe does not ask, or no step drops documents."""
     settings = recipe.group_losses
     dropping = [stage for stage in corpus.stages if stage.step_counts and stage is not corpus.extracted]
     if settings.then == "ignore" or not dropping:
@@ -64,15 +80,7 @@ def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> dict[st
     measured = tuple(stage.folder for stage in corpus.measured)
     places = Places(Names.of(corpus.sources), corpus.extracted.folder, tuple(s.folder for s in dropping), measured)
     inputs = corpus.inputs(signals=True) | {f"dropped {i}": stage.key for i, stage in enumerate(dropping)}
-    found = context.build(StageSpec(STEP, _judge, record, inputs, places, libraries=("scipy",))).result
-    lines = sentences(found)
-    if lines and settings.then == "stop":
-        raise LostGroupError(
-            "\n".join([*lines, "the recipe says `group_losses: {then: stop}`: loosen the step, or set it to warn"])
-        )
-    for line in lines:
-        log.warning("%s", line)
-    return found
+    return StageSpec(STEP, _judge, record, inputs, places, libraries=("scipy",))
 
 
 def deciding(recipe: Recipe, grouping: str) -> tuple[str, ...]:

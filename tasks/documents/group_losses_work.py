@@ -130,8 +130,11 @@ class Group:
 
 def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[str, str], apart: Sequence[str]) -> dict:
     """`judged`: how many groups were; `groups`: those that lost too much, the largest loss first. `like`: the kind of
-    each source, which is compared with those of its kind; `apart`: sources that steps always keep."""
-    table = parquet.read_table(layout.part(counts_folder(folder, level), 0)).to_pylist()
+    each source, which is compared with those of its kind; `apart`: sources that steps always keep. The counts of all
+    groups stay in groups.parquet."""
+    counts = parquet.read_table(layout.part(counts_folder(folder, level), 0))
+    parquet.write_table(files.join(folder, "groups.parquet"), counts)
+    table = counts.to_pylist()
     kinds: dict[str, dict[str, Group]] = {}
     for row in table:
         of_source = row["by"] == "source"

@@ -25,7 +25,8 @@ def with_columns(stage: FinishedStage, run: Iterable[FinishedStage] = ()) -> lis
         after = other.inputs.get("kept") == stage.key or other.inputs.get("scores") in found
         if after and not other.counts_documents and other.parts:
             found.setdefault(other.key, other)
-    return [other for other in found.values() if other.name != _HASHES and "id" in parquet.columns(other.part(0))]
+    there = (other for other in found.values() if other.name != _HASHES and other.parts)
+    return [other for other in there if "id" in parquet.columns(other.parts[0])]
 
 
 def chosen(stage: StageFolder, expression: str, run: Iterable[FinishedStage] = ()) -> Iterator[tuple[str, pa.Table]]:
