@@ -20,7 +20,7 @@ from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, Documen
 from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.reading.sources import Columns, Source
+from gristmill.tasks.reading.sources import Columns, Lines, Source, Tables, Texts
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
@@ -84,7 +84,8 @@ class Recipe(Settings):
     )
     steps: tuple[AnyStep, ...] = Field(
         min_length=1,
-        description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
+        description="run in this order; only `url` may come before `extract`, and `normalize` only right after it; "
+        "sources that are all jsonl, parquet or text need no `extract`",
     )
     takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
@@ -149,14 +150,21 @@ class Recipe(Settings):
                     yield (key, at), f"`{name}` is named more than once; " + _REMEDY.get(name, _REMEDY[key])
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
-            yield ("steps",), f"there is no step `extract`, but {', '.join(steps)}; begin with `- step: extract`"
-            return
-        for at, step in enumerate(steps[: steps.index("extract")]):
-            if step != "url":
-                yield ("steps", at), f"only `url` may come before `extract`, here `{step}` does; put it behind"
-        if "normalize" in steps and steps.index("normalize") != steps.index("extract") + 1:
+            if pages := [source.name for source in self.sources if not isinstance(source, Lines | Tables | Texts)]:
+                yield (
+                    ("steps",),
+                    f"there is no step `extract`, which the pages of {', '.join(pages)} need, but {', '.join(steps)}; "
+                    "begin with `- step: extract`",
+                )
+                return
+        else:
+            for at, step in enumerate(steps[: steps.index("extract")]):
+                if step != "url":
+                    yield ("steps", at), f"only `url` may come before `extract`, here `{step}` does; put it behind"
+        if "normalize" in steps and steps.index("normalize") != self._extracted:
             at = steps.index("normalize")
-            yield ("steps", at), "`normalize` changes the text that all other steps see: put it right after `extract`"
+            where = "right after `extract`" if "extract" in steps else "first, or behind `url`"
+            yield ("steps", at), f"`normalize` changes the text that all other steps see: put it {where}"
 
     def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
         steps = [step.step for step in self.steps]
@@ -295,11 +303,20 @@ class Recipe(Settings):
     @property
     def before(self) -> tuple[Url, ...]:
         """The steps ahead of the extraction."""
-        return tuple(step for step in self.steps[: self.steps.index(self.extract)] if isinstance(step, Url))
+        return tuple(step for step in self.steps[: self._extracted] if isinstance(step, Url))
 
     @property
     def extract(self) -> Extract:
-        return next(step for step in self.steps if isinstance(step, Extract))
+        """The step, or what it does by default: records of tables and of text files have their text already."""
+        return next((step for step in self.steps if isinstance(step, Extract)), Extract())
+
+    @property
+    def _extracted(self) -> int:
+        """The place of the first step behind the extraction: without one of those behind a `url` at the beginning."""
+        for at, step in enumerate(self.steps):
+            if isinstance(step, Extract):
+                return at + 1
+        return int(isinstance(self.steps[0], Url))
 
     @property
     def normalize(self) -> Normalize | None:
@@ -308,7 +325,7 @@ class Recipe(Settings):
     @property
     def after(self) -> tuple:
         """The steps on documents: those behind the extraction and the normalisation."""
-        return self.steps[self.steps.index(self.normalize or self.extract) + 1 :]
+        return self.steps[self._extracted + (self.normalize is not None) :]
 
 
 def _columns(source: Source) -> Columns:

@@ -51,9 +51,12 @@ def without(recipe: Recipe, step: str) -> Variant:
 
 
 def raw(recipe: Recipe) -> Variant:
-    """The recipe with the steps alone that make documents: `url`, `extract` and `normalize`."""
+    """The recipe with the steps alone that make documents: `url`, `extract`, which a recipe of texts need not name, and
+    `normalize`."""
     data = _values(recipe)
     data["steps"] = data["steps"][: len(recipe.steps) - len(recipe.after)]
+    if recipe.extract not in recipe.steps:
+        data["steps"].insert(len(recipe.before), {"step": "extract"})
     return Variant("raw", validated(data, Origin("raw")))
 
 

@@ -7,6 +7,7 @@ ngrams.parquet     NGRAMS: the n-grams that are looked up, sorted, and where tho
 postings.parquet   POSTINGS: the items that have an n-gram, and where
 """
 
+import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -24,17 +25,23 @@ QUESTION, ANSWER, PASSAGE = range(3)
 # n-grams begin no cluster (doc/simple-details.md). With `overlap` it counts where another n-gram has led to the item.
 # A passage may have as many questions as it likes.
 MOST_ITEMS = 32
+# Numbers and single letters: what formulas of many texts are made of. They weigh half, and make no item longer. Both
+# numbers were chosen on pages of manuals and on planted items (docs/decontamination.md).
+_SYMBOL = re.compile(r"(?<![^\W_])(?:\d+|[A-Za-z])(?![^\W_])")
+_OF_SYMBOL, _TIMES_DIFFERENT = 0.5, 1.6
 
 ITEMS = pa.schema(
     [
         pa.field("benchmark", pa.string(), nullable=False),
         pa.field("id", pa.string(), nullable=False),
-        pa.field("words", pa.int64(), nullable=False, metadata={"what": "of the question and the longest answer"}),
+        pa.field(
+            "words", pa.int64(), nullable=False, metadata={"what": "length of the question and the longest answer"}
+        ),
         pa.field("judged", pa.bool_(), nullable=False, metadata={"what": "whether it has what documents are found by"}),
         pa.field("row", pa.large_string(), nullable=False, metadata={"what": "of the benchmark's file, as JSON"}),
     ]
 )
-TEXTS = pa.schema([(name, pa.int64()) for name in ("item", "kind", "start", "stop")])
+TEXTS = pa.schema([(name, pa.int64()) for name in ("item", "kind", "start", "stop", "length")])
 WORDS = pa.schema([("hash", pa.uint64()), ("weight", pa.float64())])
 NGRAMS = pa.schema([("hash", pa.uint64()), ("stop", pa.int64())])
 POSTINGS = pa.schema([("item", pa.int64()), ("place", pa.int64())])
@@ -43,8 +50,9 @@ POSTINGS = pa.schema([("item", pa.int64()), ("place", pa.int64())])
 @dataclass(frozen=True, eq=False)
 class Index:
     """`benchmark`, `id`: of each of I items; `first`: the first text of each item, [I + 1]; `item`, `kind`, `start`,
-    `stop`: of each text, with its place in `words` (hashes) and `weights`; `ngrams`: sorted, of n words; those of
-    ngrams[i] are in the postings from stops[i - 1] to stops[i], by item and place: that of a word in the question."""
+    `stop`: of each text, with its place in `words` (hashes) and `weights`; `length`: of each
+    text (`_lengths`); `ngrams`: sorted, of n words; those of ngrams[i] are in the postings from stops[i - 1] to
+    stops[i], by item and place: that of a word in the question."""
 
     settings: Indexing
     benchmark: list[str]
@@ -54,6 +62,7 @@ class Index:
     kind: np.ndarray
     start: np.ndarray
     stop: np.ndarray
+    length: np.ndarray
     words: np.ndarray
     weights: np.ndarray
     ngrams: np.ndarray
@@ -88,10 +97,10 @@ class Index:
         before = np.append(0.0, np.cumsum(np.where(np.cumsum(seen[:-1]) > 0, 0.0, self.weights)))
         return before[self.stop[self.first[:-1]]] - before[self.question]
 
-    def texts(self, item: int, kind: int) -> list[slice]:
-        """The texts of a kind that an item has, as slices of the words."""
+    def texts(self, item: int, kind: int) -> list[tuple[slice, int]]:
+        """The texts of a kind that an item has, as slices of the words, with their lengths."""
         at = range(self.first[item], self.first[item + 1])
-        return [slice(self.start[i], self.stop[i]) for i in at if self.kind[i] == kind]
+        return [(slice(self.start[i], self.stop[i]), int(self.length[i])) for i in at if self.kind[i] == kind]
 
 
 def build_index(
@@ -122,10 +131,11 @@ def build_index(
     item, kind = (np.array(column, np.int64) for column in list(zip(*texts, strict=True))[:2])
     words, ends = word_hashes(*utf8(pa.array([text for *_, text in texts], pa.large_string())))
     weights = _weights(words, np.repeat(item, np.diff(ends)), len(items))
-    lengths = np.diff(ends)
+    symbols = _symbols(words, [text for *_, text in texts])
+    weights = np.where(symbols, _OF_SYMBOL * weights, weights)
+    lengths = _lengths(words, ends, symbols)
     most = np.zeros((3, len(items)), np.int64)
-    for each in (QUESTION, ANSWER, PASSAGE):
-        np.maximum.at(most[each], item[kind == each], lengths[kind == each])
+    np.maximum.at(most, (kind, item), lengths)
     size = most[QUESTION] + most[ANSWER]
 
     hashes, owner, place, of_kind = _ngrams(words, ends, item, kind, settings)
@@ -141,7 +151,7 @@ def build_index(
     judged[owner] = True
 
     _write(folder, "items", ITEMS, names, [one.id for one in items], size, judged, [one.row.decode() for one in items])
-    _write(folder, "texts", TEXTS, item, kind, ends[:-1], ends[1:])
+    _write(folder, "texts", TEXTS, item, kind, ends[:-1], ends[1:], lengths)
     _write(folder, "words", WORDS, words, weights)
     _write(folder, "ngrams", NGRAMS, ngrams, np.cumsum(times))
     _write(folder, "postings", POSTINGS, owner[order], place[order])
@@ -164,6 +174,23 @@ def _weights(words: np.ndarray, item: np.ndarray, items: int) -> np.ndarray:
     pairs = np.unique(inverse * items + item)
     having = np.bincount(pairs // max(items, 1), minlength=len(different))
     return np.log1p(items / np.maximum(having, 1))[inverse]
+
+
+def _symbols(words: np.ndarray, texts: list[str]) -> np.ndarray:
+    """Which of the words of the texts are numbers or single letters: bool."""
+    found = sorted({symbol for text in texts for symbol in _SYMBOL.findall(text)})
+    return np.isin(words, word_hashes(*utf8(pa.array(found, pa.large_string())))[0])
+
+
+def _lengths(words: np.ndarray, ends: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+    """The length of each text: its words, or 1.6 times its different ones that are no symbols, if these are fewer:
+    int64. A question of twenty words has sixteen different ones; a formula repeats a few, most of them symbols."""
+    _, word = np.unique(words, return_inverse=True)
+    text = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    many = max(len(words), 1)
+    pairs = np.unique(text[~symbols] * many + word[~symbols])
+    different = np.bincount(pairs // many, minlength=len(ends) - 1)
+    return np.minimum(np.diff(ends), (_TIMES_DIFFERENT * different).astype(np.int64))
 
 
 def _ngrams(
@@ -202,13 +229,13 @@ def load_index(folder: str, settings: Indexing) -> Index:
         return [column.to_numpy() for column in parquet.read_table(files.join(folder, f"{name}.parquet")).columns]
 
     items = parquet.read_table(files.join(folder, "items.parquet"), ["benchmark", "id"])
-    item, kind, start, stop = columns("texts")
+    item, *texts = columns("texts")
     return Index(
         settings,
         items["benchmark"].to_pylist(),
         items["id"].to_pylist(),
         np.searchsorted(item, np.arange(len(items) + 1)),
-        *(item, kind, start, stop),
+        *(item, *texts),
         *columns("words"),
         *columns("ngrams"),
         *columns("postings"),

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gristmill.tasks.decontamination.index import ANSWER, PASSAGE, Index
+from gristmill.tasks.decontamination.index import ANSWER, PASSAGE, QUESTION, Index
 from gristmill.tasks.decontamination.step import Indexing
 from gristmill.tasks.kernels.ngrams import covered_shares
 
@@ -39,7 +39,7 @@ class Found:
 
 
 def required(settings: Indexing, words: np.ndarray | float) -> np.ndarray:
-    """The share that an item of so many words needs: 1 for short ones, the threshold for long ones."""
+    """The share that an item of such a length needs: 1 for short ones, the threshold for long ones."""
     length = settings.tolerant_words - settings.strict_words
     over = np.clip((np.asarray(words) - settings.strict_words) / length, 0, 1)
     return 1 - (1 - settings.threshold) * over
@@ -49,14 +49,15 @@ def required(settings: Indexing, words: np.ndarray | float) -> np.ndarray:
 def least_questions(index: Index) -> np.ndarray:
     """The share of its question that each item needs at least, whatever there is of its answer and passage: [I]."""
     settings, items = index.settings, len(index.id)
-    sizes = np.zeros((3, items), np.int64)
+    sizes, lengths = np.zeros((2, 3, items), np.int64)
     np.maximum.at(sizes, (index.kind, index.item), index.stop - index.start)
-    question, answer, passage = sizes
+    np.maximum.at(lengths, (index.kind, index.item), index.length)
+    _, answer, passage = sizes
     least = np.ones(items)
     for with_answer in (0, 1):
         for with_passage in (0, 1):
             others = sum(_weights(answer * with_answer, passage * with_passage))
-            words = question + answer * with_answer
+            words = lengths[QUESTION] + lengths[ANSWER] * with_answer
             share = (required(settings, words) - others) / (1 - others)
             least = np.where(words >= settings.min_words, np.minimum(least, share), least)
     return least
@@ -75,9 +76,9 @@ def item_score(
     """The score of an item whose question has the share `question` in the words of a batch from `start` to `stop`;
     `bounds`: where the document begins and ends in `words`. The answer that gives the highest score counts."""
     settings = index.settings
-    asked = int(index.stop[index.first[item]] - index.start[index.first[item]])
+    asked = int(index.length[index.first[item]])
     of_passage, size = np.nan, 0
-    for text in index.texts(item, PASSAGE):
+    for text, _ in index.texts(item, PASSAGE):
         size = text.stop - text.start
         before, behind = _beside(index, text, words, bounds, start, stop, max(_PASSAGE_WINDOW, _TIMES * size))
         of_passage = max(before[0], behind[0])
@@ -85,13 +86,13 @@ def item_score(
     if size and (reached := _scaled(settings, _mean(question, 0, of_passage, 0, size), asked)) > best.score:
         best = Found(start, stop, reached, question, np.nan, of_passage)
     of_answer = np.nan
-    for text in index.texts(item, ANSWER):
+    for text, counted in index.texts(item, ANSWER):
         length = text.stop - text.start
         before, behind = _beside(index, text, words, bounds, start, stop, max(_ANSWER_WINDOW, _TIMES * length))
         share = max(before[0], behind[0])
         of_answer = share if np.isnan(of_answer) else max(share, of_answer)
         for passage, given in ((0.0, 0), (of_passage, size)) if size else ((0.0, 0),):
-            reached = _scaled(settings, _mean(question, share, passage, length, given), asked + share * length)
+            reached = _scaled(settings, _mean(question, share, passage, length, given), asked + share * counted)
             if reached > best.score or (reached == best.score and share > 0 and np.isnan(best.answer)):
                 last = behind[2] if behind[0] >= before[0] else stop
                 best = Found(start, max(stop, last), reached, question, share, of_passage)

@@ -41,11 +41,16 @@ class Indexing(Settings):
         3, ge=2, le=8, description="overlap: words of the n-grams of questions that lead to an item"
     )
     min_words: int = Field(
-        8, ge=1, description="overlap: of question and answer together; shorter items stand in many texts by chance"
+        8,
+        ge=1,
+        description="overlap: length of question and answer together: words, or 1.6 times the different ones without "
+        "numbers and letters, if fewer; shorter items stand in many texts by chance",
     )
     threshold: float = Field(0.6, gt=0, le=1, description="overlap: least score of a document that holds an item")
     strict_words: int = Field(
-        6, ge=1, description="overlap: an item of so many words or fewer needs a score of 1, a longer one less"
+        6,
+        ge=1,
+        description="overlap: an item of such a length or less needs a score of 1, a longer one less",
     )
     tolerant_words: int = Field(
         12, ge=2, description="overlap: the threshold holds from so many words on; in between it falls evenly"

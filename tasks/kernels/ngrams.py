@@ -97,7 +97,8 @@ def covered_shares(words, start, stop, texts, begin, end, weights, n):
     words[start[i]:stop[i]], and from which to behind which of these: float64, int64, int64.
 
     A text's word counts by its weight if one of the text's n-grams with it stands in the piece; a text of fewer words
-    has one n-gram of all. Time is the product of both lengths.
+    has one n-gram of all. An n-gram that the text repeats counts as often as it stands in the piece: one "4 5" is no
+    "4 5 4 5". Time is the product of both lengths.
     """
     shares = np.zeros(len(start), np.float64)
     first, last = stop.copy(), start.copy()
@@ -108,16 +109,24 @@ def covered_shares(words, start, stop, texts, begin, end, weights, n):
         for t in range(begin[i], end[i]):
             all_weight += weights[t]
         for t in range(begin[i], end[i] - size + 1):
-            found = False
+            times = 0
             for w in range(start[i], stop[i] - size + 1):
                 k = 0
                 while k < size and words[w + k] == texts[t + k]:
                     k += 1
                 if k == size:
-                    found = True
+                    times += 1
                     first[i] = min(first[i], w)
                     last[i] = max(last[i], w + size)
-            if found and size:
+            if not times or not size:
+                continue
+            before = 0  # how often the text had it already
+            for u in range(begin[i], t):
+                k = 0
+                while k < size and texts[u + k] == texts[t + k]:
+                    k += 1
+                before += k == size
+            if before < times:
                 for k in range(max(t, until), t + size):
                     weight += weights[k]
                 until = t + size

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import RECIPES, Recipe, dump, load
+from gristmill.flows.recipe.variants import raw, unfiltered
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda p: p.stem)
@@ -53,6 +54,28 @@ def test_the_best_can_be_what_a_step_before_measures():
     step(recipe, "minhash").update(keep=["best", "longest"], best="gopher_quality_words")
     recipe["steps"].append({"step": "url_dedup", "keep": ["best"], "best": "quality"})
     assert load(recipe).steps[-1].best == "quality"
+
+
+TEXTS = {"name": "texts", "sources": [{"name": "web", "jsonl": ["web.jsonl"]}, {"name": "books", "text": ["b/*.txt"]}]}
+
+
+@pytest.mark.parametrize("ahead", [[], ["url"], ["normalize"], ["url", "normalize"]])
+def test_a_recipe_of_texts_needs_no_extraction(ahead):
+    """It is the recipe with the step where the others want it."""
+    first = [{"step": name} for name in ahead]
+    behind = [{"step": "gopher_quality"}, {"step": "minhash"}]
+    at = 1 if "url" in ahead else 0
+    short = load(TEXTS | {"steps": first + behind})
+    whole = load(TEXTS | {"steps": [*first[:at], {"step": "extract"}, *first[at:], *behind]})
+    for name in ("before", "extract", "normalize", "after"):
+        assert getattr(short, name) == getattr(whole, name), name
+    for variant in (lambda recipe: raw(recipe).recipe, unfiltered):
+        assert variant(short) == variant(whole)
+    with pytest.raises(RecipeError, match="put it first, or behind `url`"):
+        load(TEXTS | {"steps": [*behind, {"step": "normalize"}]})
+    pages = [*TEXTS["sources"], {"name": "crawl", "warc": ["c.warc.gz"]}]
+    with pytest.raises(RecipeError, match="no step `extract`, which the pages of crawl need"):
+        load(TEXTS | {"steps": first + behind, "sources": pages})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -97,8 +98,9 @@ def test_a_share_is_the_weight_of_words_in_ngrams_that_stand_there(piece, text, 
     weights = np.arange(1.0, len(text) + 1)
     size = min(n, len(text))
     begin = min(begin, len(piece))
-    there = {tuple(piece[i : i + size]) for i in range(begin, len(piece) - size + 1)}
-    hit = [i for i in range(len(text) - size + 1) if size and tuple(text[i : i + size]) in there]
+    there = Counter(tuple(piece[i : i + size]) for i in range(begin, len(piece) - size + 1))
+    own = [tuple(text[i : i + size]) for i in range(len(text) - size + 1)] if size else []
+    hit = [i for i, ngram in enumerate(own) if own[:i].count(ngram) < there[ngram]]
     covered = {i + k for i in hit for k in range(size)}
     codes = [np.array([ord(c) for c in letters], np.uint64) for letters in (piece, text)]
     ends = [np.array([value]) for value in (begin, len(piece), 0, len(text))]
@@ -167,7 +169,7 @@ def held(prose, tmp_path_factory) -> tuple[Index, list[tuple[str, str]]]:
 
 @pytest.mark.parametrize(
     ("form", "least"),
-    [("verbatim", 0.99), ("question", 0.99), ("capitals", 0.99), ("10", 0.99), ("20", 0.95), ("30", 0.7)],
+    [("verbatim", 0.99), ("question", 0.99), ("capitals", 0.99), ("10", 0.99), ("20", 0.95), ("30", 0.65)],
 )
 def test_planted_leaks_are_found(held, prose, form, least):
     made, items = held
@@ -195,6 +197,22 @@ def test_answers_alone_and_other_texts_are_no_leaks(held, prose):
     assert rows(find(made, texts(alone))) == []
     mixed = [" ".join(draw.sample(all_words, len(all_words))) for q, _ in items for all_words in [q.split()]]
     assert rows(find(made, texts(own + mixed))) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "page"),
+    [
+        (r"What is the value of $\\sqrt{5^5+5^5+5^5+5^5+5^5}$?", "Rated 5 5 5 by three guests."),
+        ("Compute 3*4*5 + 3*4*5 + 3*4*5 + 3*4*5 + 3*4*5.", "Chapters 3 4 5 are due Monday."),
+        ("What is 2000+2001+2002+2003+2004+2005+2006+2007+2008+2009 modulo 7?",
+         "Open 2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, 2008, 2009."),
+        (r"Simplify \\frac{\\cos x}{1 - \\sin x} - \\frac{\\cos x}{1 + \\sin x}.",
+         "cos x, sin x, cosec x = 1 / sin x, sec x = 1 / cos x"),
+    ],
+)  # fmt: skip
+def test_a_repeated_piece_of_a_formula_is_no_item(tmp_path, item, page):
+    made = index(tmp_path, [(item, ""), *((f"the miller number{i} opens the gate{i}", "") for i in range(20))])
+    assert rows(find(made, texts([page, f"Before. {page} Behind."]))) == []
 
 
 def test_an_item_without_its_answer_scores_less_only_where_the_question_is_short(tmp_path):
