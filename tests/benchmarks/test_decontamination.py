@@ -141,7 +141,9 @@ def test_recall_of_planted_leaks(planted, overlap):
         print(f"\n{form}: {recall[form]:.3f} of {len(texts)} ({each})", end="")
     assert recall["verbatim"] >= 0.99
     assert recall["capitals"] >= 0.99
-    assert recall["20"] >= 0.9
+    # .905 before repeats and short formulas counted less, and 30 times as many clean pages of manuals were flagged
+    # (docs/decontamination.md); this draw gives .89992
+    assert recall["20"] >= 0.89
 
 
 def test_beside_decon(planted, sets, overlap, pytestconfig, tmp_path):
