@@ -112,7 +112,7 @@ GIVEN = {
     "encode": {"train": {"tokens": 5}},
     "group": {"groups": []},
     "write": {"written": []},
-    "extract": {"rows_in": 1, "rows_out": 1, "steps": []},
+    "extract": {"rows_in": 1, "rows_out": 1, "steps": [], "types": {}},
     "measure": {"bytes": {"web": 5, "books": 5}},
     "sample": {"bytes": {"web": 5}, "documents": 5, "sampled": 5},
 }
