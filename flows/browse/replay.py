@@ -161,7 +161,7 @@ def _moved_by(step: Any, name: str, value: Any) -> Bound | None:
 
 
 def _ends(metadata: list[Any]) -> tuple[float, float] | None:
-    """Between which numbers a setting lies, where it says so."""
+    """The least and the largest value of a setting, where it has both."""
     low = next(
         (end for each in metadata for kind in ("ge", "gt") if (end := getattr(each, kind, None)) is not None), None
     )

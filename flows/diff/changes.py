@@ -17,7 +17,7 @@ from gristmill.tasks.documents.selection import read_rows
 
 _WORDS = 400  # of either text: beyond, lines are compared, since difflib's time grows with the square
 _LINES = 2000  # likewise: beyond, all between the first and the last difference counts as changed
-_SHOWN = 5  # documents of which the first passage that differs is kept
+_SHOWN = 5  # documents whose first different passage is shown
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Which documents of two sides are the same, which one side has alone, and why the other does not have them.
 
 Documents are matched by id. An id is a hash of source, file, place and record: where a source has another name, or a
-file lies elsewhere, ids differ, and what is left is matched by URL and record id, each once, in the order of the rows.
+file is in another folder, ids differ; the others are matched by URL and record id, each once, in the order of rows.
 """
 
 from collections.abc import Iterator

@@ -71,8 +71,8 @@ def from_labels(
                 _add(examples, batch)
         _add(examples, batch)
 
-    told = {"folds_by": group or text}
-    return _make(out, settings, fill, told) if good else _make_topics(out, settings, fill, told)
+    described = {"folds_by": group or text}
+    return _make(out, settings, fill, described) if good else _make_topics(out, settings, fill, described)
 
 
 def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str | None:

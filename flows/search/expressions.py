@@ -14,7 +14,6 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.search.phrases import Count, FoundDocument, FoundPhrase
 from gristmill.tasks.documents.selection import select_groups
 
-_THREADS = 8
 _CONTEXT = 200  # characters on either side of a match that is shown
 _COLUMNS = ["id", "source", "url", "file", "offset", "length", "record_id", "text"]
 
@@ -33,7 +32,7 @@ def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSe
     corpus = finished(recipe, settings).corpus
     times = documents = 0
     shown: list[FoundDocument] = []
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor() as pool:
         work = partial(_in_shard, corpus.places.documents, corpus.places.kept, expression, n)
         for counts, found in pool.map(work, range(len(corpus.sources))):
             times += counts.times

@@ -5,7 +5,6 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 # isort: split
 from gristmill.flows.pipeline import tokens
 from gristmill.flows.recipe.forms import RecipeLike
-from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
@@ -17,7 +16,6 @@ from gristmill.tasks.engine.make import StageResult
 def index(recipe: RecipeLike) -> StageResult:
     """The index by which phrases are found in a recipe's token shards and in the documents that it dropped; all that
     comes before it is made, too."""
-    assert isinstance(recipe, Recipe)
     with run_context(recipe) as context:
         made = tokens(recipe)
         assert made.data is not None

@@ -29,8 +29,7 @@ from gristmill.tasks.search.index_work import DROPPED, PHASE, documents_path, or
 from gristmill.tasks.search.occurrences import Pieces, ShardIndex
 from gristmill.tasks.tokens.recorded import SPLIT
 
-# Shards that are searched at the same time: a search waits for disks, and its kernels run side by side.
-_THREADS = 8
+_PORTION = 128  # shards whose results wait for those before them: an index of a snapshot has 180,000 files
 _PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 R = TypeVar("R")
@@ -79,10 +78,10 @@ class OpenedIndex:
     def each(self, work: Callable[[SearchedShard], R], dropped: bool = True) -> Iterator[R]:
         """What `work` gives for each shard, those of what is trained on first, several at the same time."""
         wanted = [(i, kept) for kept in ((True, False) if dropped else (True,)) for i in self.shards]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            # in portions: an index of a snapshot has 180,000 files, and results come in order
+        # Python's own number of threads: some more than cores, since a search waits for disks
+        with ThreadPoolExecutor() as pool:
             waiting = iter(wanted)
-            while portion := list(islice(waiting, 16 * _THREADS)):
+            while portion := list(islice(waiting, _PORTION)):
                 yield from pool.map(lambda each: work(self.shard(*each)), portion)
 
     def shard(self, number: int, kept: bool) -> SearchedShard:

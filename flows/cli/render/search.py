@@ -22,7 +22,8 @@ _DOCUMENTS = 40  # of a batch
 
 
 def _count(count: "Count") -> str:
-    return f"{count.times:,} times in {count.documents:,} documents"
+    times, documents = ("" if each == 1 else "s" for each in (count.times, count.documents))
+    return f"{count.times:,} time{times} in {count.documents:,} document{documents}"
 
 
 def phrase(found: "FoundPhrase") -> Iterator[Text]:

@@ -281,7 +281,7 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     monkeypatch.setenv("GRISTMILL_HOME", str(home))
     run = CliRunner().invoke
     found = run(app, ["find", str(path), "A phrase for shard 2"])
-    assert found.exit_code == 0 and "kept: 1 times in 1 documents" in found.output, found.output
+    assert found.exit_code == 0 and "kept: 1 time in 1 document;" in found.output, found.output
     assert "⟦A phrase for shard 2⟧" in found.output and "https://site1.example/2/7" in found.output
     as_json = json.loads(run(app, ["find", str(path), "A phrase for", "--json"]).output)
     assert as_json["kept"]["documents"] + as_json["dropped"]["documents"] == SHARDS
