@@ -21,6 +21,7 @@ from gristmill.flows.stages import (
     learned_filters,
     mixture,
     removal,
+    search_index,
     signals,
     tokenizer,
     tokens,
@@ -42,6 +43,7 @@ from gristmill.tasks.models.embedding.embedding import HeadScoring
 from gristmill.tasks.reading.sources import Columns
 from gristmill.tasks.tokens.mixture import Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.url.step import Url
 
 SHARDS = 90_000
 LARGEST, TYPICAL = 100_000, 2_000
@@ -115,6 +117,7 @@ GIVEN = {
     "extract": {"rows_in": 1, "rows_out": 1, "steps": [], "types": {}},
     "measure": {"bytes": {"web": 5, "books": 5}},
     "sample": {"bytes": {"web": 5}, "documents": 5, "sampled": 5},
+    "index": {name: {"documents": 1, "tokens": 5, "blocks": [5]} for name in ("train", "dropped")},
 }
 
 
@@ -247,6 +250,16 @@ def test_groups_of_tokens(stages, corpus):
     stages(StageSpec("grouped_tokens", tokens._group, record, {}, places))
     check(stages, "grouped_tokens")
     assert set(stages.seen["grouped_tokens"].jobs) == {"points", "edges", "group"}
+
+
+def test_index_of_texts(stages, corpus):
+    model = RecordedFile(f"{HOME}/stages/tokenizer-0123456789abcdef/tokenizer.model", "0" * 32)
+    deciding = tuple(stage(f"rules_{number}").folder for number in range(20))
+    of = corpus.places
+    places = search_index.IndexPlaces(of.documents, of.kept, stage("tokens").folder, deciding, model)
+    given = search_index.Record(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
+    stages(StageSpec("search_index", search_index._index, given, {}, places))
+    check(stages, "search_index")
 
 
 @pytest.mark.parametrize("seq_len", [None, 2048])
