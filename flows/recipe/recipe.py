@@ -1,6 +1,7 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,7 +20,7 @@ from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
 from gristmill.tasks.documents.where.where import Where
-from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract import UNION, Extract
 from gristmill.tasks.reading.sources import Columns, Lines, Source, Tables, Texts
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
@@ -165,6 +166,13 @@ class Recipe(Settings):
             at = steps.index("normalize")
             where = "right after `extract`" if "extract" in steps else "first, or behind `url`"
             yield ("steps", at), f"`normalize` changes the text that all other steps see: put it {where}"
+
+        if self.extract.engine == UNION and not self.choosing:
+            yield (
+                ("steps", steps.index("extract"), "engine"),
+                f"{UNION} chooses a page's text by the rules of the steps right behind the extraction, and there are "
+                "none; put document steps, as gopher_quality, there, or name one engine",
+            )
 
     def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
         steps = [step.step for step in self.steps]
@@ -326,6 +334,12 @@ class Recipe(Settings):
     def after(self) -> tuple:
         """The steps on documents: those behind the extraction and the normalisation."""
         return self.steps[self._extracted + (self.normalize is not None) :]
+
+    @property
+    def choosing(self) -> tuple[DocumentStep, ...]:
+        """The document steps right behind the extraction, where the engine `union` chooses texts by them."""
+        behind = takewhile(lambda step: isinstance(step, DocumentStep), self.after)
+        return tuple(behind) if self.extract.engine == UNION else ()
 
 
 def _columns(source: Source) -> Columns:

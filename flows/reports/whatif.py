@@ -74,6 +74,8 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
     if step.step not in {later.step for later in recipe.after}:
         return f"{step.step} decides while documents are made, and what it drops is not stored"
+    if step.step in {chooses.step for chooses in recipe.choosing}:
+        return f"by {step.step} the engine union chooses the texts of pages, and other texts are not stored"
     if setting in thresholds_of(step):
         return ""
     if isinstance(step, DocumentStep):

@@ -65,7 +65,8 @@ def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...])
 class Record(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
     it, the latter with all thresholds at their defaults; `classes`: those of all steps; `limit`: how many documents of
-    each source are read; `drawn`: of these the held-out documents alone."""
+    each source are read; `drawn`: of these the held-out documents alone; `choosing`: the steps right behind the
+    extraction, with their thresholds, by which the engine `union` chooses."""
 
     formats: dict[str, SourceFormat]
     before: tuple[SerializeAsAny[DocumentStep], ...]
@@ -75,6 +76,7 @@ class Record(Settings):
     classes: tuple[str, ...]
     limit: int | None
     drawn: Heldout | None = None
+    choosing: tuple[SerializeAsAny[DocumentStep], ...] = ()
 
 
 def documents(
@@ -104,20 +106,22 @@ def documents(
     formats = {name: SourceFormat.model_validate(of["format"]) for name, of in seen.items() if of["shards"]}
     before = pinned(context, recipe.before)
     own_functions = [known.format for known in formats.values() if ":" in known.format]
-    for address in [*own_functions, *([recipe.extract.engine] if ":" in recipe.extract.engine else [])]:
+    for address in [*own_functions, *(engine for engine in recipe.extract.asked if ":" in engine)]:
         own_steps.function_at(address)  # whose error comes before any work
     readers = sorted({address.partition(":")[0] for address in own_functions})
+    choosing = pinned(context, recipe.choosing)
     record = Record(
         formats=formats,
         before=before,
         extract=recipe.extract,
         normalize=recipe.normalize,
         steps=tuple(step.measuring() for step in steps),
-        classes=classes((*before, *steps)),
+        classes=classes((*before, *steps, *choosing)),
         limit=recipe.limit,
         drawn=drawn,
+        choosing=choosing,
     )
-    all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps)
+    all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps, *choosing)
     spec = StageSpec(
         "documents" if drawn is None else "drawn_documents",
         _extract,
@@ -142,6 +146,7 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
         "normalize": record.normalize,
         "steps": record.steps,
         "drawn": record.drawn,
+        "choosing": record.choosing,
     }
     sources = Names.of(shard.source for shard in places)
     first: dict[str, list[Shard]] = {source: [] for source in sources.distinct()}
@@ -245,13 +250,15 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
 
 
 def _counted(records: Iterable[dict]) -> dict:
-    """Records and documents of a source, how many were dropped by each rule, and of what types those are that are no
-    pages."""
-    drops, types = Counter[str](), Counter[str]()
+    """Records and documents of a source, how many were dropped by each rule, of what types those are that are no
+    pages, and which engines gave how many texts."""
+    drops, types, engines = Counter[str](), Counter[str](), Counter[str]()
     read = written = 0
     for record in records:
         read, written = read + record["rows_in"], written + record["rows_out"]
         types.update(record["types"])
+        engines.update(record["engines"])
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
-    return {"records": read, "documents": written, "drops": dict(sorted(drops.items())), "types": dict(types)}
+    found = {"drops": dict(sorted(drops.items())), "types": dict(types), "engines": dict(engines)}
+    return {"records": read, "documents": written, **found}

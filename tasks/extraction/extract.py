@@ -14,6 +14,7 @@ _LIBRARIES = {"trafilatura": ("lxml", "trafilatura"), "justext": ("justext", "lx
 
 
 ENGINE_NAMES = ("blocks", "resiliparse", "trafilatura", "justext", "plain")
+UNION = "union"
 _OF_USERS = re.compile(r"(\w+(?:\.\w+)*):\w+")
 
 
@@ -25,9 +26,15 @@ class Extract(Step):
     step: Literal["extract"] = "extract"
     engine: str = Field(
         "blocks",
-        description=f"{', '.join(ENGINE_NAMES)}, or one of your own (module:function). blocks: our own scan and block "
-        "classifier; plain: all text of the page",
-        json_schema_extra={"examples": [*ENGINE_NAMES]},
+        description=f"{', '.join(ENGINE_NAMES)}, {UNION}, or one of your own (module:function). blocks: our own scan "
+        "and block classifier; plain: all text of the page; union: of the texts of `engines` the first that the "
+        "document steps right behind the extraction keep, or the first",
+        json_schema_extra={"examples": [*ENGINE_NAMES, UNION]},
+    )
+    engines: tuple[str, ...] = Field(
+        ("blocks", "trafilatura", "resiliparse"),
+        min_length=2,
+        description=f"those that {UNION} asks, the preferred one first",
     )
     format: Literal["plain", "markdown"] = Field(
         "plain", description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone"
@@ -39,11 +46,17 @@ class Extract(Step):
     @field_validator("engine")
     @classmethod
     def _is_engine(cls, engine: str) -> str:
-        if engine not in ENGINE_NAMES and not _OF_USERS.fullmatch(engine):
-            raise ValueError(
-                f"is {engine!r}; give one of {', '.join(ENGINE_NAMES)}, or one of your own as module:function"
-            )
+        _check_engine(engine, (*ENGINE_NAMES, UNION))
         return engine
+
+    @field_validator("engines")
+    @classmethod
+    def _are_engines(cls, engines: tuple[str, ...]) -> tuple[str, ...]:
+        for at, engine in enumerate(engines):
+            _check_engine(engine, ENGINE_NAMES)
+            if engine in engines[:at]:
+                raise ValueError(f"names {engine} twice; name each engine once")
+        return engines
 
     @model_validator(mode="after")
     def _format_of_engine(self) -> "Extract":
@@ -52,11 +65,21 @@ class Extract(Step):
         return self
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """The engines that read each page."""
+        return self.engines if self.engine == UNION else (self.engine,)
+
+    @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
         own = [getattr(import_module(module), "LIBRARIES", ()) for module in self.modules]
-        return ("fastwarc", "resiliparse", *_LIBRARIES.get(self.engine, ()), *(name for names in own for name in names))
+        known = [_LIBRARIES.get(engine, ()) for engine in self.asked]
+        return ("fastwarc", "resiliparse", *dict.fromkeys(name for names in (*known, *own) for name in names))
 
     @property
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]
-        match = _OF_USERS.fullmatch(self.engine)
-        return (match[1],) if match else ()
+        return tuple(match[1] for engine in self.asked if (match := _OF_USERS.fullmatch(engine)))
+
+
+def _check_engine(engine: str, known: tuple[str, ...]) -> None:
+    if engine not in known and not _OF_USERS.fullmatch(engine):
+        raise ValueError(f"is {engine!r}; give one of {', '.join(known)}, or one of your own as module:function")

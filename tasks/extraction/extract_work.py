@@ -10,6 +10,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 
@@ -31,6 +32,7 @@ from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.job_progress import ProgressReport
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
+from gristmill.tasks.extraction.union import chosen, united
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
@@ -64,6 +66,7 @@ def extract_shard(
     steps: tuple[DocumentStep, ...],
     drawn: Heldout | None = None,
     own: pa.Schema = _NO_COLUMNS,
+    choosing: tuple[DocumentStep, ...] = (),
 ) -> dict:
     """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
 
@@ -71,8 +74,9 @@ def extract_shard(
     not opened. `own`: the columns of the sources' own that documents carry; null where a source has none of the name.
     `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept. With
     `drawn` the held-out documents alone are looked at, as if the files had no other. Every record that is a page, or
-    was meant to be one, is a row of the shard or of its ledger; the others are counted by kind. The record of a shard
-    that is a range of a file says how it was read (`ranges.RangeRead`). Holds a batch of 512 documents, or 16 million
+    was meant to be one, is a row of the shard or of its ledger; the others are counted by kind. By the rules of
+    `choosing` the engine `union` chooses a text. The record of a shard that is a range of a file says how it was read
+    (`ranges.RangeRead`). Holds a batch of 512 documents, or 16 million
     characters and one document, the ledger, and an id for each record.
     """
     judging = (*before, *steps)
@@ -82,6 +86,7 @@ def extract_shard(
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
+    engines: Counter[str] = Counter()
     passed = _Passed()
     records = _records(given_files(source_files), limit, extract, passed)
     with (
@@ -94,6 +99,10 @@ def extract_shard(
             pages = _allowed(pages, before, lost)
         rows = _documents(pages, guard, extract, lost["extract"])
         for batch in _batches(rows):
+            if choosing:
+                tidied = partial(_normalized, normalize=normalize, lost=[]) if normalize else _as_they_are
+                batch = chosen(batch, plain, tidied, choosing)
+            engines.update(row["engine"] for row in batch)
             table = pa.Table.from_pylist(batch, schema=plain)
             characters["extract"] += _characters(table)
             if normalize:
@@ -124,6 +133,7 @@ def extract_shard(
         "steps": counts,
         "records": dict(sorted(kinds.items())),
         "types": _types(lost["extract"]),
+        "engines": dict(sorted(engines.items())),
         "files": [asdict(file) for file in recorded(passed.opened)],
         **({"range": asdict(passed.range)} if passed.range else {}),
     }
@@ -183,9 +193,8 @@ def page_guard(extract: Extract) -> Guard:
 
     The first call of an engine compiles its kernels, which takes longer than any page may."""
     work = f"{extract_page.__module__}:{extract_page.__name__}"
-    return Guard(
-        work, extract.limits, (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "", extract.engine, extract.format)
-    )
+    page = (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "")
+    return Guard(work, extract.limits, *((*page, engine, extract.format) for engine in extract.asked))
 
 
 def _counts(
@@ -279,19 +288,25 @@ def _chunks(pages: Iterator[tuple[dict, Record]]) -> Iterator[list[tuple[dict, R
 def _documents(
     pages: Iterator[tuple[dict, Record]], guard: Guard, extract: Extract, lost: list[dict]
 ) -> Iterator[dict]:
-    """A row of DOCUMENTS for each page that has a text, in order. The guard takes pages ahead of what it gives."""
-    waiting: deque[dict] = deque()
+    """A row of DOCUMENTS for each page that has a text, in order, with the engine `union` also the page's further
+    texts. The guard takes pages ahead of what it gives."""
+    waiting: deque[tuple[dict, int]] = deque()
 
     def calls() -> Iterator[tuple]:
         for row, record in pages:
             if drop := _unfit(row, record):
                 lost.append(drop)
                 continue
-            waiting.append(row)
-            yield record.payload, record.content_type, record.charset, record.url, extract.engine, extract.format
+            # a text is the same by all of them
+            engines = extract.asked[:1] if record.content_type in PLAIN else extract.asked
+            waiting.append((row, len(engines)))
+            for engine in engines:
+                yield record.payload, record.content_type, record.charset, record.url, engine, extract.format
 
-    for found in guard.map(calls()):
-        row = waiting.popleft()
+    made = guard.map(calls())
+    for first in made:
+        row, asked = waiting.popleft()
+        found = united([first, *islice(made, asked - 1)]) if asked > 1 else first
         if "rule" in found:
             lost.append(_drop(row, found["rule"], detail=found["detail"]))
         else:
@@ -335,6 +350,10 @@ def _normalized(table: pa.Table, normalize: Normalize, lost: list[dict]) -> pa.T
     for row in table.filter(empty).select(["id", *_PLACE[1:]]).to_pylist():
         lost.append(_drop(row | {"nth": len(lost)}, "empty_text", step="normalize"))
     return table.filter(pc.invert(empty))
+
+
+def _as_they_are(table: pa.Table) -> pa.Table:
+    return table
 
 
 def _characters(table: pa.Table) -> int:

@@ -88,11 +88,11 @@ def main(target: str) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with control.makefile("rb") as stream:
-        rehearsal = unpack(stream.read(*RESULT.unpack(stream.read(RESULT.size))))
+        rehearsals = unpack(stream.read(*RESULT.unpack(stream.read(RESULT.size))))
     try:
         module, _, name = target.partition(":")
         function = getattr(importlib.import_module(module), name)
-        if rehearsal:
+        for rehearsal in rehearsals:
             function(*rehearsal)
     except Exception as error:
         control.sendall(framed({"error": describe(error)}))

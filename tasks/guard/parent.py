@@ -43,14 +43,14 @@ class Guard:
     The function takes plain data (None, bool, int of 64 bits, float, str, bytes, lists and dicts of these) and
     returns a dict of plain data. Its process has this one's import path, one thread for numerical libraries, and no
     standard output. Guards of several threads have a worker each; the process that they are forked from is
-    started by the first one and kept. There the call `rehearsal` is made before any worker is forked, without
-    limits: what it loads and compiles, workers have from their beginning.
+    started by the first one and kept. There the calls `rehearsals` are made before any worker is forked, without
+    limits: what they load and compile, workers have from their beginning.
     Raises RuntimeError if the function cannot be imported or no process be started.
     """
 
-    def __init__(self, work: str, limits: Limits | None = None, rehearsal: tuple[Any, ...] = ()) -> None:
+    def __init__(self, work: str, limits: Limits | None = None, *rehearsals: tuple[Any, ...]) -> None:
         self.work = work
-        self.rehearsal = rehearsal
+        self.rehearsals = rehearsals
         self.limits = limits or Limits()
         self._worker: _Worker | None = None
         self._in_use = False
@@ -59,7 +59,7 @@ class Guard:
     def __enter__(self) -> Self:
         self._ring = Ring(2 * WINDOW)
         try:
-            self._worker = _worker(self.work, self.rehearsal, self.limits, self._ring)
+            self._worker = _worker(self.work, self.rehearsals, self.limits, self._ring)
         except BaseException:
             self._ring.close()
             raise
@@ -102,7 +102,7 @@ class Guard:
                 if not waiting:
                     return
                 if self._worker is None:
-                    self._worker = _worker(self.work, self.rehearsal, self.limits, self._ring)
+                    self._worker = _worker(self.work, self.rehearsals, self.limits, self._ring)
                     left = [call for call in waiting if call.result is None]
                     # one that crashed goes first: nothing that others do to a worker must touch it again
                     self._worker.send(sorted(left, key=lambda call: not call.crashed))
@@ -279,7 +279,7 @@ class _Worker:
 class _Zygote:
     """The process that imports the function of a guard and forks workers."""
 
-    def __init__(self, work: str, rehearsal: tuple[Any, ...]) -> None:
+    def __init__(self, work: str, rehearsals: tuple[tuple[Any, ...], ...]) -> None:
         self.control, theirs = socket.socketpair()
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         # a fixed seed of hashes, so that a message which prints a set is the same in every run
@@ -292,7 +292,7 @@ class _Zygote:
                 start_new_session=True,  # a signal to the terminal's processes is the parent's to handle
             )
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it died of is said below
-            self.control.sendall(framed(rehearsal))
+            self.control.sendall(framed(rehearsals))
         with self.control.makefile("rb", buffering=0) as stream:
             head = stream.read(RESULT.size)
             said = unpack(stream.read(RESULT.unpack(head)[0])) if head else {"error": "it ended while it started"}
@@ -332,12 +332,12 @@ _zygotes: dict[tuple[str, tuple[Any, ...]], _Zygote] = {}
 _lock = threading.Lock()
 
 
-def _worker(work: str, rehearsal: tuple[Any, ...], limits: Limits, ring: Ring) -> _Worker:
-    key = work, rehearsal
+def _worker(work: str, rehearsals: tuple[tuple[Any, ...], ...], limits: Limits, ring: Ring) -> _Worker:
+    key = work, rehearsals
     with _lock:
         for _ in range(_STARTS):
             if key not in _zygotes:
-                _zygotes[key] = _Zygote(work, rehearsal)
+                _zygotes[key] = _Zygote(work, rehearsals)
             try:
                 return _zygotes[key].fork(limits, ring)
             except ConnectionError:  # idle zygotes leave, and others are killed

@@ -114,7 +114,7 @@ GIVEN = {
     "encode": {"train": {"tokens": 5}},
     "group": {"groups": []},
     "write": {"written": []},
-    "extract": {"rows_in": 1, "rows_out": 1, "steps": [], "types": {}},
+    "extract": {"rows_in": 1, "rows_out": 1, "steps": [], "types": {}, "engines": {}},
     "measure": {"bytes": {"web": 5, "books": 5}},
     "sample": {"bytes": {"web": 5}, "documents": 5, "sampled": 5},
     "index": {name: {"documents": 1, "tokens": 5, "blocks": [5]} for name in ("train", "dropped")},

@@ -24,6 +24,8 @@ def print_report(report: "Report", console: Console) -> None:
     console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens, console.width))
     if report.types:
         console.print(types_line(report.types), highlight=False)
+    if report.engines:
+        console.print(engines_line(report.engines), highlight=False)
     if report.mixture:
         console.print(mixture_line(report), highlight=False)
     sections = {"Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages]}
@@ -49,6 +51,11 @@ def types_line(types: Mapping[str, int]) -> str:
     shown = ", ".join(f"{name} {count:,}" for name, count in [*types.items()][:_TYPES])
     more = f", and {len(types) - _TYPES:,} types more" if len(types) > _TYPES else ""
     return f"no text is read of: {shown}{more}"
+
+
+def engines_line(engines: Mapping[str, int]) -> str:
+    """How many documents have the text of each engine that a union asked."""
+    return f"texts by engine: {', '.join(f'{name} {count:,}' for name, count in engines.items())}"
 
 
 def mixture_line(report: "Report") -> str:

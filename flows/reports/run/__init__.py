@@ -98,9 +98,17 @@ class Report:
     @cached_property
     def types(self) -> dict[str, int]:
         """How many records are of a type of which no text is read, `application/pdf`, the most frequent first."""
+        return self._counted("types")
+
+    @cached_property
+    def engines(self) -> dict[str, int]:
+        """How many documents have the text of each engine, the most frequent first, where several were asked."""
+        return self._counted("engines") if self.recipe.choosing else {}
+
+    def _counted(self, what: str) -> dict[str, int]:
         counts = Counter[str]()
         for source in self.corpus.extracted.result["sources"].values():
-            counts.update(source["types"])
+            counts.update(source[what])
         return ranked(counts)
 
     @property
