@@ -51,7 +51,10 @@ def take_up(folder: str, shard: int) -> dict:
 def _planted(phases: PhaseRunner, record: Name, places: int) -> dict:
     """Take up parts that were written beforehand."""
     phases.map("plant", take_up, dict.fromkeys(range(places), {}))
-    counts = {name: {"records": count, "documents": count, "types": {}, "engines": {}} for name, count in record.documents.items()}
+    counts = {
+        name: {"records": count, "documents": count, "types": {}, "engines": {}}
+        for name, count in record.documents.items()
+    }
     return {"sources": counts}
 
 

@@ -167,13 +167,6 @@ class Recipe(Settings):
             where = "right after `extract`" if "extract" in steps else "first, or behind `url`"
             yield ("steps", at), f"`normalize` changes the text that all other steps see: put it {where}"
 
-        if self.extract.engine == UNION and not self.choosing:
-            yield (
-                ("steps", steps.index("extract"), "engine"),
-                f"{UNION} chooses a page's text by the rules of the steps right behind the extraction, and there are "
-                "none; put document steps, as gopher_quality, there, or name one engine",
-            )
-
     def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
         steps = [step.step for step in self.steps]
         known: list[str] = []

@@ -21,7 +21,7 @@ from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
 from gristmill.tasks.documents.where.where import Where
-from gristmill.tasks.extraction.extract import ENGINE_NAMES, Extract
+from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
 from gristmill.tasks.models.language.language import Language
@@ -98,7 +98,7 @@ def _read(given: Any, built_in: Callable[[Any], Step]) -> Step:
         return given
     name = given.get("step") if isinstance(given, dict) else None
     if name == "extract":
-        return built_in(_with_engine(given))
+        return built_in(_with_engines(given))
     if not isinstance(name, str) or name in BUILT_IN:
         return built_in(given)
     kind = own_steps.find(name, BUILT_IN)
@@ -107,17 +107,25 @@ def _read(given: Any, built_in: Callable[[Any], Step]) -> Step:
     return kind.model_validate({key: value for key, value in given.items() if key != "step"})
 
 
-def _with_engine(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of `extract`, an engine of a user's by its address."""
-    engine = given.get("engine")
-    if not isinstance(engine, str) or engine in ENGINE_NAMES:
-        return given
+def _with_engines(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of `extract`, engines of a user's by their addresses."""
+    placed = dict(given)
+    if "engine" in given:
+        placed["engine"] = _engine(given["engine"], (*ENGINE_NAMES, UNION))
+    if isinstance(engines := given.get("engines"), list | tuple):
+        placed["engines"] = [_engine(engine, ENGINE_NAMES) for engine in engines]
+    return placed
+
+
+def _engine(engine: Any, known: tuple[str, ...]) -> Any:
+    if not isinstance(engine, str) or engine in known:
+        return engine
     address = own_steps.address_of(engine, own_steps.ENGINES)
     if address is None:
-        there = [*ENGINE_NAMES, *own_steps.names_of(own_steps.ENGINES)]
+        there = [*known, *own_steps.names_of(own_steps.ENGINES)]
         hint = did_you_mean(engine, there) or f"give one of {', '.join(there)}, or one of your own as module:function"
         raise own_steps.StepError(f"there is no engine {engine!r}; {hint}")
-    return given | {"engine": address}
+    return address
 
 
 def read_source(given: Any) -> Any:

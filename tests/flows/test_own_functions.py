@@ -204,6 +204,9 @@ def test_installed_packages_give_them_by_name(place, monkeypatch):
     loaded = load(given)
     assert loaded.extract.engine == "paragraph_engine:paragraphs"
     assert loaded.sources[1].reader == "mail_reader:mbox"
+    union = {"step": "extract", "engine": "union", "engines": ["paragraphs", "blocks"]}
+    united = load(given | {"steps": [union, {"step": "textbook"}]})
+    assert united.extract.asked == ("paragraph_engine:paragraphs", "blocks")
     given["sources"][1]["reader"] = "mbx"
     with pytest.raises(RecipeError, match="there is no reader 'mbx'; did you mean `mbox`?"):
         load(given)

@@ -174,6 +174,13 @@ def test_what_cannot_be_replayed_is_said(recipe, name, value, message):
         changed(load(recipe), {name: value})
 
 
+def test_rules_by_which_texts_were_chosen_are_not_replayed(recipe):
+    united = copy.deepcopy(recipe)
+    next(step for step in united["steps"] if step["step"] == "extract")["engine"] = "union"
+    with pytest.raises(ValueError, match="by textbook the engine union chooses the texts of pages"):
+        changed(load(united), {"textbook.min_characters": 5})
+
+
 def test_a_setting_within_a_setting(recipe):
     given = {"gopher_quality.languages.fr.min_words": 40, "gopher_quality.min_words": 45}
     [step] = [step for step in changed(load(recipe), given).steps if step.step == "gopher_quality"]

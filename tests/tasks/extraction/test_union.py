@@ -90,6 +90,13 @@ def test_an_engine_that_fails_leaves_the_page_to_the_others(extract, tmp_path, m
     assert table["text"].equals(plain["text"])
 
 
+def test_without_rules_it_is_the_first_text_that_is_found(extract):
+    _, table, _ = extract("without", "union", engines=("trafilatura", "plain"))
+    texts = {engine: extract(engine, engine)[1] for engine in ("plain", "trafilatura")}
+    expected = {row["id"]: row["text"] for found in texts.values() for row in found.to_pylist()}
+    assert {row["id"]: row["text"] for row in table.to_pylist()} == expected
+
+
 def test_a_page_that_no_engine_reads_has_the_first_ones_reason():
     found = [{"rule": "too_deep", "detail": "a"}, {"rule": "empty_text", "detail": "b"}]
     assert united(found) == found[0]
