@@ -51,7 +51,9 @@ def seconds(work) -> float:
 def test_a_shard_beside_its_peers(kind, library, times_library, times_datatrove, texts, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     path = str(tmp_path / "documents.parquet")
-    parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(texts))], "text": texts}))
+    ids, kept = [f"{i}" for i in range(len(texts))], str(tmp_path / "kept.parquet")
+    parquet.write_table(path, pa.table({"id": ids, "text": texts}))
+    parquet.write_table(kept, pa.table({"id": ids}))
     settings = Tokenizer(kind=kind, vocab_size=8_000, sample_bytes=4_000_000)
     record = train(str(tmp_path), {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, 3)
     model = recorded(tmp_path / record["file"])
@@ -60,7 +62,7 @@ def test_a_shard_beside_its_peers(kind, library, times_library, times_datatrove,
 
     ours, alone, encode = [], [], encoder(model, texts)
     for turn in range(3):
-        ours.append(seconds(lambda: encode_shard(str(tmp_path / f"{turn}"), 0, path, {"train": path}, model)))  # noqa: B023
+        ours.append(seconds(lambda: encode_shard(str(tmp_path / f"{turn}"), 0, path, kept, model)))  # noqa: B023
         alone.append(seconds(lambda: [encode.document(text) for text in texts]))
     whole = "a shard, read and written"
     rates = {whole: size / min(ours), "encoded alone": size / min(alone)}
