@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from gristmill.flows.machine.context import lookup
 from gristmill.flows.reports.run import Report
-from gristmill.flows.stages.group_losses import losses_spec
 from gristmill.tasks.engine.job_costs import PhaseCost
 from gristmill.tasks.engine.make import StageResult
 
@@ -174,9 +172,8 @@ def capacity(
     stages = report.data.stages if report.data else report.corpus.stages
     tokens = None if report.tokens is None else round(report.tokens * factor)
     crawl = _Crawl(factor, len(report.corpus.sources), max(1, -(-documents // shard_pages)), machines)
-    guard = losses_spec(report.recipe, report.corpus)
-    if guard is not None and (found := lookup(report.settings, report.recipe.name).find(guard)) is not None:
-        stages = (*stages, found)
+    if report.group_losses is not None:
+        stages = (*stages, report.group_losses)
     rows = tuple(_row(stage, crawl) for stage in _distinct(stages))
     return Capacity(documents, measured, tokens, rows, machines, prices)
 

@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.curation import curate
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports import run_page
+from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.group_losses import LostGroupError, deciding, group_losses, sentences
 from gristmill.storage import layout, parquet
 from gristmill.tasks.documents import group_losses_work as work
@@ -86,6 +89,17 @@ def test_a_wiped_out_source_is_named_with_its_figures(made, caplog):
         "dropped most of them, 180: see `gristmill show dropped --rule where`"
     )
     assert said in [record.message for record in caplog.records]
+
+
+def test_the_page_of_the_run_has_them(made):
+    folder, at, corpus = made
+    found = group_losses(at, load(recipe(folder / "raw")), corpus)
+    report = finished(load(recipe(folder / "raw")), MachineSettings(home=str(folder / "home")))
+    assert report.lost_groups == found["groups"]
+    page = run_page.page(report)
+    assert "Groups that lost far more than their like" in page and f"source <bdi>s{WIPED}</bdi>" in page
+    silent = load(recipe(folder / "raw", group_losses={"then": "ignore"}))
+    assert finished(silent, MachineSettings(home=str(folder / "home"))).lost_groups == []
 
 
 def test_a_run_may_be_stopped_or_left_alone(made):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from gristmill.flows.machine.context import lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import templates
@@ -18,6 +19,7 @@ from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.group_losses import losses_spec
 from gristmill.storage.home import Home
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.engine.make import StageResult
@@ -110,6 +112,19 @@ class Report:
         for source in self.corpus.extracted.result["sources"].values():
             counts.update(source[what])
         return ranked(counts)
+
+    @cached_property
+    def group_losses(self) -> "StageResult | None":
+        """The stage that looked for groups which lost far more than their like; None where none did."""
+        spec = losses_spec(self.recipe, self.corpus)
+        return spec and lookup(self.settings, self.recipe.name).find(spec)
+
+    @property
+    def lost_groups(self) -> list[dict[str, Any]]:
+        """The groups that lost far more than their like, the largest loss first: `by`, `group`, `documents`, `lost`,
+        `like` (how many others there are), `like_lost` (the share that these lost), `step` (that dropped most of them),
+        `step_lost`."""
+        return self.group_losses.result["groups"] if self.group_losses else []
 
     @property
     def funnel(self) -> "DataFrame":
