@@ -207,10 +207,11 @@ def _classifier(step: Quality | Harm, model: str, path: Path) -> Iterator[Troubl
 
 
 def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
-    from gristmill.tasks.models.embedding import embedding_work, head_file, onnx_embedder
+    from gristmill.tasks.models.embedding import embedding_work, head_file, onnx_model, sentence_embedder
 
     try:
-        onnx_embedder.runtime(step.device)
+        if step.kind == "onnx":
+            onnx_model.runtime(step.device)
     except ImportError as error:
         yield (*path, "step"), str(error)
         return
@@ -218,8 +219,8 @@ def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
     if files.is_local(step.model) or deep:
         settings = step.part(Embedder)
         try:
-            given = onnx_embedder.embedder_files(step.model)
-            width = onnx_embedder.load(given, settings).dimension
+            given = sentence_embedder.embedder_files(step.model, step.kind)
+            width = sentence_embedder.load(given, settings).dimension
             embedder = embedding_work.described(given.model.digest, given.tokenizer.digest, settings)
         except (OSError, ValueError, RuntimeError) as error:
             yield (*path, "model"), _sentence(error, step.model)

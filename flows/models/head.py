@@ -15,13 +15,13 @@ from gristmill.flows.reports.classifier_curves import curves
 from gristmill.flows.stages.embedding import embedded
 from gristmill.storage import files, parquet
 from gristmill.tasks.engine import options
-from gristmill.tasks.models.embedding import head_file, onnx_embedder
+from gristmill.tasks.models.embedding import head_file, sentence_embedder
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.embedding.embedding_work import described
 from gristmill.tasks.models.embedding.head_file import Head
 from gristmill.tasks.models.embedding.head_training import train
-from gristmill.tasks.models.embedding.onnx_embedder import EmbedderFiles, embedder_files
+from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embedder_files
 from gristmill.tasks.models.embedding.vectors import vectors_of
 
 
@@ -42,8 +42,8 @@ def from_texts(
     FileNotFoundError; ValueError for a row without a text or a label, and for labels that nothing can be learned from.
     """
     _check_free(out)
-    given = embedder_files(model)
-    embedder = onnx_embedder.load(given, settings)
+    given = embedder_files(model, settings.kind)
+    embedder = sentence_embedder.load(given, settings)
     rows = [(text, _number(label, good)) for text, label in labelled(*labels, *columns)]
     vectors = np.array([embedder.vector(text) for text, _ in rows]).reshape(len(rows), embedder.dimension)
     return _make(out, rows, vectors, given, settings, good, penalty)
@@ -69,7 +69,7 @@ def from_recipe(
         raise ValueError(f"the recipe {recipe.name} has no step `embedding`; add one, or give --model")
     options.configure(job_options(machine))
     context = lookup(machine, recipe.name)
-    given = embedder_files(context.placed(step).model)
+    given = embedder_files(context.placed(step).model, step.kind)
     wanted = {id_: _number(label, good) for id_, label in labelled(*labels, *columns)}
     corpus = arriving(recipe, step, machine)
     stage = embedded(context, corpus, step, given)

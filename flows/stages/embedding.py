@@ -21,7 +21,7 @@ from gristmill.tasks.models.embedding import head_file
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import Embedding, HeadScoring, column_of
 from gristmill.tasks.models.embedding.embedding_work import score_shard
-from gristmill.tasks.models.embedding.onnx_embedder import EmbedderFiles, embed_shard, embedder_files
+from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embed_shard, embedder_files
 from gristmill.tasks.models.null_scores import null_scores_shard
 
 
@@ -64,7 +64,7 @@ def embedding(
 ) -> Corpus:
     """The corpus of the documents that the heads keep, with a column for each head. `learns_from`: not read, since
     heads are trained elsewhere."""
-    embedder = embedder_files(context.placed(step).model)
+    embedder = embedder_files(context.placed(step).model, step.kind)
     vectors = embedded(context, corpus, step, embedder)
     if not step.heads:
         return corpus.through(vectors)

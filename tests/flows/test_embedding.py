@@ -243,7 +243,7 @@ def test_a_head_of_other_vectors_stops_the_stage_too(tmp_path, made):
 
 
 def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
-    monkeypatch.setattr("gristmill.tasks.models.embedding.onnx_embedder.find_spec", lambda name: None)
+    monkeypatch.setattr("gristmill.tasks.models.embedding.onnx_model.find_spec", lambda name: None)
     [(path, what)] = inputs.steps({2: Embedding(model=made.model)}, MachineSettings(), False)
     assert path == ("steps", 2, "step") and what.endswith("pip install 'gristmill[embedding]'")
 

@@ -1,8 +1,8 @@
 """How a text becomes a vector by a sentence embedder, besides the embedder's files."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gristmill.tasks.documents.step import Settings
 
@@ -10,6 +10,11 @@ from gristmill.tasks.documents.step import Settings
 class Embedder(Settings):
     """What decides a vector, besides the text and the files of the embedder."""
 
+    kind: Literal["onnx", "static"] = Field(
+        "onnx",
+        description="onnx: a model, in model.onnx; static: a table of vectors of tokens, as model2vec saves it in "
+        "model.safetensors, whose mean is taken: far faster, and blind to the order of words",
+    )
     pooling: Literal["mean", "cls", "none"] = Field(
         "mean",
         description="what is made of the vectors of a text's tokens: their mean, the first, or nothing where the model "
@@ -21,7 +26,17 @@ class Embedder(Settings):
     characters: int = Field(20_000, gt=0, description="of each document are read before it is cut into tokens")
     device: Literal["cpu", "cuda"] = Field("cpu", description="where the model runs; cuda needs onnxruntime-gpu")
 
+    @model_validator(mode="after")
+    def _of_static(self) -> Self:
+        if self.kind == "static":
+            for name, given in (("pooling", self.pooling), ("device", self.device)):
+                if given != (only := type(self).model_fields[name].default):
+                    raise ValueError(f"has {name}: {given}, but `kind: static` has {name}: {only} alone; leave it out")
+        return self
+
     @property
     def libraries(self) -> tuple[str, ...]:
         """The distributions whose release decides a vector."""
+        if self.kind == "static":
+            return ("numpy", "tokenizers")
         return ("onnxruntime-gpu" if self.device == "cuda" else "onnxruntime", "tokenizers")

@@ -16,8 +16,9 @@ from gristmill.tasks.models.percentiles import percentiles
 
 
 def described(model: str, tokenizer: str, settings: Embedder) -> dict[str, Any]:
-    """An embedder as heads name it: the digests of its files, and its settings but for the device."""
-    return {"model": model, "tokenizer": tokenizer, **settings.model_dump(mode="json", exclude={"device"})}
+    """An embedder as heads name it: the digests of its files, and its settings but for the device, and the kind, which
+    the file shows."""
+    return {"model": model, "tokenizer": tokenizer, **settings.model_dump(mode="json", exclude={"device", "kind"})}
 
 
 def score_shard(

@@ -13,7 +13,7 @@ from tokenizers.models import BPE, WordLevel
 
 from gristmill.storage import parquet
 from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.onnx_embedder import SentenceEmbedder, embed_shard, embedder_files
+from gristmill.tasks.models.embedding.sentence_embedder import SentenceEmbedder, embed_shard, embedder_files
 from gristmill.tasks.models.embedding.vectors import vector_table, vectors_of
 from gristmill.tasks.models.model_files import ModelFileError
 from tests import embedders
@@ -25,8 +25,9 @@ TEXT = "river mill of stone , the cheap offer"
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def load(folder: Path, **settings) -> SentenceEmbedder:
-    return SentenceEmbedder(embedder_files(str(folder)), Embedder(**settings))
+def load(folder: Path, **given) -> SentenceEmbedder:
+    settings = Embedder(**given)
+    return SentenceEmbedder(embedder_files(str(folder), settings.kind), settings)
 
 
 def close(found: np.ndarray, expected: np.ndarray) -> None:
@@ -58,7 +59,7 @@ def test_a_model_that_pools_itself_and_lies_in_a_folder_onnx(tmp_path):
 
 def test_other_documents_change_no_bit_of_a_vector(tmp_path, shard):
     folder = embedders.write(tmp_path / "model")
-    files, settings = embedder_files(folder), Embedder()
+    files, settings = embedder_files(folder, "onnx"), Embedder()
     draw = np.random.default_rng(5)
     texts = {f"d{i}": " ".join(draw.choice(embedders.WORDS, draw.integers(0, 40))) for i in range(60)}
     found = []
@@ -176,8 +177,8 @@ def test_a_device_that_the_package_is_not_made_for_is_refused(tmp_path):
 SILENT = """
 import os, sys
 from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.onnx_embedder import SentenceEmbedder, embedder_files
-SentenceEmbedder(embedder_files(sys.argv[1]), Embedder()).vector("river mill")
+from gristmill.tasks.models.embedding.sentence_embedder import SentenceEmbedder, embedder_files
+SentenceEmbedder(embedder_files(sys.argv[1], "onnx"), Embedder()).vector("river mill")
 print(os.environ["ORT_DISABLE_TELEMETRY"], *sorted(os.listdir(".")))
 """
 

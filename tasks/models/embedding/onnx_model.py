@@ -1,5 +1,4 @@
-"""Sentence embedders in ONNX: a folder as Hugging Face has it, with `model.onnx` or `onnx/model.onnx`, and
-`tokenizer.json`.
+"""A sentence embedder in ONNX, as Hugging Face's tools export it: vectors of a text's tokens, pooled.
 
 One text is one call, without padding, on one thread: a vector depends on the text, the files, the settings and the
 kind of processor alone. In a batch the sums of a matrix product may be taken in another order, which ONNX Runtime
@@ -8,65 +7,37 @@ and a tenth at 512.
 """
 
 import os
-from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
-from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.vectors import vector_table
 from gristmill.tasks.models.model_files import ModelFileError
 
-_MODELS = ("model.onnx", "onnx/model.onnx")
-_TOKENIZER = "tokenizer.json"
 # What the inputs of a model are called that Hugging Face's tools export.
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ERRORS_ONLY = 3  # ONNX Runtime's severities: verbose, info, warning, error, fatal
 
 
-@dataclass(frozen=True)
-class EmbedderFiles:
-    """The two files of an embedder, with their digests."""
+class OnnxModel:
+    """A model that is loaded.
 
-    model: RecordedFile
-    tokenizer: RecordedFile
-
-
-def embedder_files(folder: str) -> EmbedderFiles:
-    """The files of an embedder in a folder, as they are now. Raises ModelFileError, which names what is
-    missing."""
-    folder = files.absolute(folder)  # a worker may run in another folder
-    model = next((path for name in _MODELS if files.exists(path := files.join(folder, name))), None)
-    tokenizer = files.join(folder, _TOKENIZER)
-    if model is None:
-        raise ModelFileError(
-            f"{folder} has neither {' nor '.join(_MODELS)}; export the embedder to ONNX, or correct the path"
-        )
-    if not files.exists(tokenizer):
-        raise ModelFileError(f"{tokenizer} is missing; copy the tokenizer of the embedder to it")
-    return EmbedderFiles(*(RecordedFile(path, files.checksum(path)) for path in (model, tokenizer)))
-
-
-class SentenceEmbedder:
-    """An embedder that is loaded. `dimension`: of its vectors.
-
-    Raises ModelFileError for files that are no whole embedder of the known form; ImportError, and RuntimeError for a
+    Raises ModelFileError for a file that is no whole embedder of the known form; ImportError, and RuntimeError for a
     device that is not there, with the remedy.
     """
 
-    def __init__(self, given: EmbedderFiles, settings: Embedder) -> None:
-        self._settings = settings
-        self._path, self._tokens = given.model.path, given.tokenizer.path
-        self._tokenizer = _tokenizer(given.tokenizer, settings.max_tokens)
-        self._session = _session(given.model, settings)
+    special_tokens = True  # are put around a text
+    dimension = 0  # which its vectors tell
+
+    def __init__(self, file: RecordedFile, settings: Embedder, tokenizer: Tokenizer) -> None:
+        self._settings, self._path = settings, file.path
+        tokenizer.enable_truncation(settings.max_tokens)
+        self._session = _session(file, settings)
         self._inputs = {each.name: each.type for each in self._session.get_inputs()}
         if "input_ids" not in self._inputs or (strange := sorted({*self._inputs} - {*_INPUTS})):
             wrong = f"the input {strange[0]}" if "input_ids" in self._inputs else "no input input_ids"
@@ -74,24 +45,11 @@ class SentenceEmbedder:
                 f"{self._path} has {wrong}; export it as a sentence embedder, whose inputs are of {', '.join(_INPUTS)}"
             )
         self._output = self._session.get_outputs()[0].name
-        self.dimension = 0
-        # as many tokens as it will be given, which the model may have no positions for
-        self.dimension = len(self.vector("a " * settings.max_tokens))
-        if not self.dimension:
-            raise ModelFileError(f"{self._tokens} makes no token of a letter; copy that of the embedder again")
 
-    def vector(self, text: str) -> np.ndarray:
-        """The vector of a text: float16 (dimension,). Of a text without a token it is zero.
-
-        Raises ValueError for a vector that is not finite in 16 bits.
-        """
-        settings = self._settings
-        try:
-            encoded = self._tokenizer.encode(settings.prefix + text[: settings.characters])
-        except Exception as error:  # the package raises nothing more special
-            raise ModelFileError(f"{self._tokens} cannot read a text: {error}; copy it again") from error
+    def pooled(self, encoded: Encoding) -> np.ndarray | None:
+        """One vector, float64 (dimension,), of the tokens of a text; None where it has none."""
         if not encoded.ids:
-            return np.zeros(self.dimension, np.float16)
+            return None
         given = dict(zip(_INPUTS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True))
         fed = {name: np.array([given[name]], _DTYPES[kind]) for name, kind in self._inputs.items()}
         try:
@@ -101,20 +59,6 @@ class SentenceEmbedder:
                 f"{self._path} cannot read the tokens of the tokenizer.json with it: {' '.join(str(error).split())}; "
                 "take both files from one embedder, and lower `max_tokens` where the model reads fewer"
             ) from error
-        vector = self._pooled(found)
-        if settings.normalize and (length := np.sqrt(np.sum(vector * vector))):
-            vector = vector / length
-        with np.errstate(over="ignore"):
-            rounded = vector.astype(np.float16)
-        if not np.isfinite(rounded).all():
-            raise ValueError(
-                f"{self._path} gives a vector with numbers that are not finite, or over 65504, which 16 bits do not "
-                "hold; write `normalize: true`, or take another export of the model"
-            )
-        return rounded
-
-    def _pooled(self, found: np.ndarray) -> np.ndarray:
-        """One vector, float64, of what the model gives for one text."""
         wanted = 2 if self._settings.pooling == "none" else 3
         if found.ndim != wanted or len(found) != 1:
             kind = "one vector a text" if found.ndim == 2 else f"an array of shape {found.shape}"
@@ -123,36 +67,6 @@ class SentenceEmbedder:
         if self._settings.pooling == "mean":
             return found[0].mean(axis=0, dtype=np.float64)
         return found[0, 0].astype(np.float64) if self._settings.pooling == "cls" else found[0].astype(np.float64)
-
-
-_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
-
-load = lru_cache(1)(SentenceEmbedder)
-
-
-def embed_shard(
-    folder: str, shard: int, documents: str, kept: str, embedder: EmbedderFiles, settings: Embedder
-) -> dict:
-    """Write `id` and `vector`, float16 of a fixed size, of a selection's documents. Holds the vectors of one shard."""
-    model = load(embedder, settings)
-    ids: list[pa.ChunkedArray] = []
-    vectors = [np.empty((0, model.dimension), np.float16)]
-    for table in select_groups(documents, kept, ["text"]):
-        ids.append(table["id"])
-        vectors += [model.vector(text.as_py())[None] for chunk in table["text"].chunks for text in chunk]
-    names = pa.chunked_array([chunk for each in ids for chunk in each.chunks], pa.string())
-    parquet.write_table(layout.part(folder, shard), vector_table(names, np.concatenate(vectors)))
-    return {"rows": len(names)}
-
-
-def _tokenizer(file: RecordedFile, max_tokens: int) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_str(file.read().decode())
-    except Exception as error:  # the package raises nothing more special
-        raise ModelFileError(f"{file.path} is no tokenizer.json: {error}; copy it again") from error
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_tokens)
-    return tokenizer
 
 
 def _session(file: RecordedFile, settings: Embedder) -> Any:
