@@ -117,7 +117,7 @@ class Report:
     def group_losses(self) -> "StageResult | None":
         """The stage that looked for groups which lost far more than their like; None where none did."""
         spec = losses_spec(self.recipe, self.corpus)
-        return spec and lookup(self.settings, self.recipe.name).find(spec)
+        return None if spec is None else lookup(self.settings, self.recipe.name).find(spec)
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:

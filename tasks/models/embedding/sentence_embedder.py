@@ -1,5 +1,6 @@
 """Sentence embedders: a folder with the model, in ONNX or as a table of vectors of tokens, and `tokenizer.json`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,7 +18,7 @@ from gristmill.tasks.models.embedding.vectors import vector_table
 from gristmill.tasks.models.model_files import ModelFileError
 
 _MODELS = {"onnx": ("model.onnx", "onnx/model.onnx"), "static": ("model.safetensors",)}
-_KINDS = {"onnx": OnnxModel, "static": StaticModel}
+_KINDS: Mapping[str, type[OnnxModel] | type[StaticModel]] = {"onnx": OnnxModel, "static": StaticModel}
 _REMEDIES = {
     "onnx": "export the embedder to ONNX, or correct the path",
     "static": "save the embedder with model2vec, or correct the path",
