@@ -16,11 +16,12 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.flows.recipe.steps import BUILT_IN, thresholds_of
 from gristmill.storage import layout, ledger, parquet, shards
 from gristmill.storage.schema import DOCUMENTS, LEDGER
 from gristmill.tasks.documents.batch import schema
 from gristmill.tasks.documents.step import Bound, DocumentStep
+from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.extraction.extract_work import BATCH
@@ -33,7 +34,7 @@ SHARDS = 20
 
 def judging() -> list[type[DocumentStep]]:
     """All steps that decide by signals and need no settings, the language first."""
-    known = [s for s in BUILT_IN.values() if issubclass(s, DocumentStep) and s is not Url]
+    known = [s for s in BUILT_IN.values() if issubclass(s, DocumentStep) and s not in (Url, Where)]
     found = [s for s in known if not any(field.is_required() for field in s.model_fields.values())]
     return sorted(found, key=lambda step: step.model_fields["step"].default != "language")
 
@@ -94,11 +95,14 @@ def test_a_million_rows(tmp_path, capsys):
         folder = spec.folder(settings.home)
         records = [write_documents(folder, i, recipe.after, ROWS // SHARDS) for i in range(SHARDS)]
         parts = [layout.Part("extract", i, record, {}) for i, record in enumerate(records)]
-        manifest = layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": {}}, parts)
+        source = {"records": ROWS, "documents": ROWS, "drops": {}, "types": {}, "engines": {}}
+        result = {"sources": {"web": source}, "own": []}
+        manifest = layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": result}, parts)
         return StageResult(spec.name, spec.key, folder, manifest, reused=False)
 
     list(curate(RunContext(settings, plant), recipe))
-    lowest = (f"{s.step}.{f}={2 * v}" for s in recipe.after[1:] for f, v in s if f.startswith("min_") and v)
+    thresholds = ((s.step, f, v) for s in recipe.after[1:] for f, v in s if f in thresholds_of(s))
+    lowest = (f"{step}.{name}={2 * value}" for step, name, value in thresholds if name.startswith("min_") and value)
     change = next(lowest)
     command = [
         sys.executable,
