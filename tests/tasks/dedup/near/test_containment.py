@@ -7,12 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from gristmill.flows.stages.dedup import near_duplicates
 from gristmill.storage import sorted_files
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
 from gristmill.tasks.dedup.near.verify import refused_files
+from gristmill.tasks.engine.executors import executor
 from gristmill.tasks.kernels.duplicates.contained import REASONS, contained, gram_sets
-from tests.corpora import Texts, fresh
+from tests.corpora import Texts, context, fresh
 from tests.scripts import edited, text_of
 from tests.tasks.dedup.near.test_near_duplicates import dealt, deduplicate, drops
 from tests.tasks.dedup.near.test_signatures import words
@@ -151,3 +153,46 @@ HOW = ("jaccard", "containment")
 def test_containment_needs_the_longest_first():
     with pytest.raises(ValueError, match="keep.*longest"):
         MinHash(verify="containment", keep=("newest",))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_later_crawl_loses_what_the_earlier_one_holds(tmp_path, seed):
+    documents = corpus_of(seed)
+    first, second = documents[::2], documents[1::2]
+    settings = settings_of(seed, partitions=2)
+    before = deduplicate(tmp_path, Texts(dealt(first, 2, seed)), settings, "first")
+    gone = drops(before)
+    assert gone == definition(first, settings)[0]
+    given = tuple(sorted((d for d in first if d["id"] not in gone), key=lambda d: (-len(d["text"]), d["id"])))
+    later = settings.model_copy(update={"earlier": (before.kept.folder,)})
+    left = deduplicate(tmp_path, Texts(dealt(second, 3, seed)), later, "second")
+    dropped, refused = definition(second, settings, given)
+    assert drops(left) == dropped
+    assert refusals(left) == refused
+    assert {representative for representative, _ in dropped.values()} & {d["id"] for d in given}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_taken_down_holds_nothing(tmp_path, seed):
+    documents, settings = corpus_of(seed), settings_of(seed, partitions=2)
+    before = deduplicate(tmp_path, Texts(dealt(documents, 2)), settings)
+    gone = sorted({representative for representative, _ in drops(before).values()})[:3]
+    takedowns = tmp_path / "takedowns.txt"
+    takedowns.write_text("\n".join([*gone, ""]))
+    after = deduplicate(
+        tmp_path, Texts(dealt(documents, 2)), settings.model_copy(update={"takedowns": (str(takedowns),)})
+    )
+    expected = definition([d for d in documents if d["id"] not in gone], settings)
+    assert (drops(after), refusals(after)) == expected
+    assert drops(after) != drops(before)
+
+
+def test_nothing_depends_on_workers_shards_or_partitions(tmp_path):
+    documents, settings = corpus_of(1), settings_of(1)
+    expected = definition(documents, settings)
+    for number, (workers, shards, partitions) in enumerate([(1, 1, 1), (3, 4, 2), (2, 7, 5)]):
+        home, texts = str(tmp_path / str(number)), Texts(dealt(documents, shards, number))
+        with executor("threads", workers) as pool:
+            of = settings.model_copy(update={"partitions": partitions})
+            left = near_duplicates.minhash(context(home, pool), texts.recipe, texts.corpus(home), of)
+        assert (drops(left), refusals(left)) == expected
