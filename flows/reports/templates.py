@@ -1,10 +1,13 @@
 """Templates of HTML reports. They escape every text."""
 
 from functools import cache
+from importlib.resources import files as resources
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
+
+from gristmill.flows.reports.plots import charts
 
 # Control characters have pictures of their own; HTML has no way to write most of them.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
@@ -15,6 +18,12 @@ _WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 
 
 
 _REPORTS = "gristmill.flows.reports"
+
+
+@cache
+def style() -> str:
+    """The stylesheet of all pages, light and dark."""
+    return resources(_REPORTS).joinpath("style.css").read_text(encoding="utf-8")
 
 
 def template(name: str, package: str = _REPORTS) -> jinja2.Template:
@@ -37,6 +46,12 @@ def _environment(package: str) -> jinja2.Environment:
         "count": lambda number: f"{number:,}",
         "share": lambda part, whole: f"{part / whole:.2%}" if whole else "-",
         "short": _short,
+    }
+    environment.globals |= {
+        "style": Markup(style()),
+        "bar": charts.bar,
+        "strip": charts.strip,
+        "interval": charts.interval,
     }
     return environment
 

@@ -19,7 +19,7 @@ from gristmill.flows.decisions.task_screen import TaskScreen
 from gristmill.flows.decisions.tracking import description, finish
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports import figures
+from gristmill.flows.reports.plots import figures
 from tests.decisions import simulator
 from tests.flows.decisions import CONDITIONS, EVALUATION, RATES, TOKENS, report
 
