@@ -146,7 +146,17 @@ class Pages:
             error = str(trouble)
         shown = [(one, beginning(one.text, _CHARACTERS)) for one in drawn]
         of = {"of": "extracted"} if everything else {}
-        return self._written("documents.html", where=where, of=of, seed=seed, shown=shown, found=found, error=error)
+        further = of if found is None else {"from": found.end} | of
+        return self._written(
+            "documents.html",
+            where=where,
+            of=of,
+            further=further,
+            seed=seed,
+            shown=shown,
+            found=found,
+            error=error,
+        )
 
     def find(self, query: Query) -> str:
         """The document whose id begins as it is asked."""

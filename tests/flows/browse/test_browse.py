@@ -335,6 +335,18 @@ def test_documents_are_chosen_by_an_expression(opened, server):
     assert search(opened, "'nowhere in any text' in text", 5, 1).matching == 0
 
 
+@pytest.mark.parametrize("of", [{}, {"of": "extracted"}])
+def test_further_shards_are_read_by_a_link(opened, server, monkeypatch, of):
+    monkeypatch.setattr("gristmill.flows.browse.search._READ", 1)
+    asked, ends = {"where": "characters > 0"} | of, []
+    for _ in range(3):
+        shown = html.fromstring(page(server, "documents", **asked))
+        [further] = shown.xpath("//a[text()='read further shards']/@href") or [""]
+        ends.append(further.rpartition("from=")[2].partition("&")[0])
+        asked |= {"from": ends[-1]}
+    assert ends == ["1", "2", ""]
+
+
 def test_an_expression_chooses_among_all_that_were_extracted(opened, server):
     table = opened.report.scores.to_pandas(["id", "kept", "gopher_quality_words"])
     expected = table[~table.kept & (table.gopher_quality_words >= 8)]
