@@ -67,7 +67,7 @@ async function vote(button) {
     if (answer.ok) {
       for (const other of group.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button && !pressed));
     }
-    said.textContent = answer.ok ? (pressed ? "taken back" : "kept") : "not kept: " + (await answer.text() || answer.status);
+    said.textContent = answer.ok ? (pressed ? "taken back" : "saved") : "not saved: " + (await answer.text() || answer.status);
   } catch (error) { said.textContent = "The server does not answer."; }
 }
 for (const button of document.querySelectorAll(".vote button")) button.addEventListener("click", () => vote(button));

@@ -13,8 +13,8 @@ from gristmill.flows.reports.plots import charts
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 # Lone surrogates have no UTF-8; non-characters are errors in HTML.
 _PICTURES |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
-# What sets or isolates a direction would show words in another order than they are in, C1 controls and the tag characters
-# that spell invisible text would not be seen: they are written out.
+# What sets or isolates a direction would show words in another order than they are in; C1 controls, and tag characters
+# that spell text, would not be seen: they are written out.
 _INVISIBLE = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080))
 _WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE}
 

@@ -54,10 +54,10 @@ def histogram(
     ).format(
         label=label,
         drawn=Markup(bars + lines),
-        low=f"{edges[0]:,.4g}",
+        low=f"{edges[0]:,.6g}",
         scale=scale_name,
         most=f"{most:,}",
-        high=f"{edges[-1]:,.4g}",
+        high=f"{edges[-1]:,.6g}",
     )
 
 

@@ -46,7 +46,7 @@ def see_why_one_document_was_dropped(tab: Tab, opened) -> None:
 def vote_on_a_drop(tab: Tab, opened) -> None:
     tab.click(RULE)
     tab.click("article .vote button[value=keep]")
-    tab.wait("document.querySelector('article .vote output').textContent === 'kept'")
+    tab.wait("document.querySelector('article .vote output').textContent === 'saved'")
     one = draws.dropped(opened, opened.step(key(opened)), "words", 10, 1)[0]
     assert vote_on(opened, opened.step(key(opened)).stage.label, one.dropped.row["id"]) == "keep"
 
@@ -119,7 +119,7 @@ def test_votes_are_given_and_taken_back_by_keys(tab, server, opened):
     tab.press("j")
     tab.press("3")
     tab.wait(
-        "[...document.querySelectorAll('.vote output')].filter((each) => each.textContent === 'kept').length === 2"
+        "[...document.querySelectorAll('.vote output')].filter((each) => each.textContent === 'saved').length === 2"
     )
     assert [vote_on(opened, opened.kept.label, one.id) for one in two] == ["drop", "unsure"]
     tab.press("3")
