@@ -4,8 +4,9 @@ opened       the corpus, and what is known of it without reading documents
 draws        documents drawn by a seed: dropped by a rule, or kept
 search       kept documents for which an expression is true
 summary      how values are distributed over drawn shards
-plots        distributions as SVG
+distributions distributions under sliders
 replay       another threshold: what it would drop, which documents enter and leave
+votes        readers' votes on documents, and the precision of drops by them
 document     one document: text, page, scores, decisions
 pages        all of these as HTML
 static       one page to hand around

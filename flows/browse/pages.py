@@ -3,19 +3,21 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import urlencode
 
 import yaml
 from markupsafe import Markup
 
-from gristmill.flows.browse import draws, plots
+from gristmill.flows.browse import draws
+from gristmill.flows.browse.distributions import axis, distribution
 from gristmill.flows.browse.document import document
 from gristmill.flows.browse.opened import Opened, Step
 from gristmill.flows.browse.replay import Replayed, Replays, Threshold, thresholds
 from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.summary import Summary, summary
+from gristmill.flows.browse.votes import cast, vote_on
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.run_page import beginning, excerpt
 from gristmill.flows.search.phrases import find
@@ -144,7 +146,17 @@ class Pages:
             error = str(trouble)
         shown = [(one, beginning(one.text, _CHARACTERS)) for one in drawn]
         of = {"of": "extracted"} if everything else {}
-        return self._written("documents.html", where=where, of=of, seed=seed, shown=shown, found=found, error=error)
+        further = of if found is None else {"from": found.end} | of
+        return self._written(
+            "documents.html",
+            where=where,
+            of=of,
+            further=further,
+            seed=seed,
+            shown=shown,
+            found=found,
+            error=error,
+        )
 
     def find(self, query: Query) -> str:
         """The document whose id begins as it is asked."""
@@ -164,14 +176,31 @@ class Pages:
         one = document(self.opened, _number(query, "shard", -1), query.get("id", ""), self.summary)
         raw = beginning(one.lineage.raw, _WHOLE)
         text = [] if one.text is None else beginning(one.text, _WHOLE)
-        return self._written("document.html", one=one, raw=raw, text=text, summary=self.summary)
+        dropped = next((made.stage for made in reversed(one.decisions) if not made.kept), "")
+        deciding = {step.stage.label for step in self.opened.steps}
+        stage = self.opened.kept.label if one.kept else dropped if dropped in deciding else ""
+        drawn = query.get("drawn") == "1"
+        return self._written(
+            "document.html", one=one, raw=raw, text=text, summary=self.summary, stage=stage, drawn=drawn
+        )
+
+    def vote(self, query: Query) -> None:
+        """Keep a reader's vote on a document, or remove it where the vote is empty."""
+        shard, drawn = _number(query, "shard", -1), query.get("drawn") == "1"
+        cast(self.opened, query.get("stage", ""), shard, query.get("id", ""), query.get("vote", ""), drawn)
 
     def error(self, message: str) -> str:
         """A page with one sentence."""
         return self._written("error.html", message=message)
 
     def _written(self, name: str, **given: Any) -> str:
-        known = {"opened": self.opened, "plots": plots, "link": _link, "static": False, "next_seed": _next}
+        known = {
+            "opened": self.opened,
+            "vote_on": partial(vote_on, self.opened),
+            "link": _link,
+            "static": False,
+            "next_seed": _next,
+        }
         return templates.template(name, "gristmill.flows.browse").render(known | given)
 
     def _thresholds(self, step: Step) -> list[Threshold]:
@@ -190,8 +219,8 @@ class Pages:
             numbers = self.summary.columns.get(one.signal) if one.signal else None
             marks = [float(one.value)] if one.is_number else []
             if numbers is not None and numbers.documents and (marks or one.value is None):
-                plot = plots.histogram(numbers, marks, f"documents by {one.signal}")
-                found.append(Control(one, now, plots.axis(numbers, marks), plot))
+                plot = distribution(numbers, marks, one.signal)
+                found.append(Control(one, now, axis(numbers, marks), plot))
             else:
                 found.append(Control(one, now, None if one.ends is None else (*one.ends, False)))
         return found

@@ -135,7 +135,8 @@ def _shown(opened: Opened, replay: Replay, shard: int, id_: str) -> DrawnDocumen
 
 
 def thresholds(step: Any) -> list[Threshold]:
-    """The settings of a step that can be replayed and are a number, a text or nothing; those of rules first."""
+    """The settings of a step that can be replayed and are a number, a text or nothing; those of rules first, and behind
+    each those that single languages have in its place."""
     found = []
     for name in thresholds_of(step):
         value = getattr(step, name)
@@ -144,6 +145,11 @@ def thresholds(step: Any) -> list[Threshold]:
             ends = _ends(type(step).model_fields[name].metadata)
             names = (rule.rule, rule.signal) if rule else ("", "")
             found.append(Threshold(step.step, name, value, *names, ends))
+            found += [
+                Threshold(step.step, f"languages.{language}.{name}", own[name], *names, ends)
+                for language, own in getattr(step, "languages", {}).items()
+                if name in own and "." not in language  # which parts a setting's name from the one within
+            ]
     return sorted(found, key=lambda one: not one.rule)
 
 

@@ -57,7 +57,22 @@ for (const form of document.querySelectorAll("form.control[action=replay]")) {
   form.addEventListener("submit", (event) => { event.preventDefault(); replay(form); });
 }
 
-// j and k go from document to document, n draws others, / leads to the first field of the page.
+// A vote is sent as it is given; the same one again takes it back.
+async function vote(button) {
+  const group = button.closest(".vote"), said = group.querySelector("output");
+  const pressed = button.getAttribute("aria-pressed") === "true";
+  said.textContent = "…";
+  try {
+    const answer = await fetch(group.dataset.to + "&vote=" + (pressed ? "" : button.value), { method: "POST" });
+    if (answer.ok) {
+      for (const other of group.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button && !pressed));
+    }
+    said.textContent = answer.ok ? (pressed ? "taken back" : "saved") : "not saved: " + (await answer.text() || answer.status);
+  } catch (error) { said.textContent = "The server does not answer."; }
+}
+for (const button of document.querySelectorAll(".vote button")) button.addEventListener("click", () => vote(button));
+
+// j and k go from document to document, 1 to 3 vote on one, n draws others, / leads to the first field of the page.
 const articles = [...document.querySelectorAll("article")];
 for (const article of articles) article.tabIndex = -1;
 document.addEventListener("keydown", (event) => {
@@ -65,6 +80,8 @@ document.addEventListener("keydown", (event) => {
   const at = articles.indexOf(document.activeElement.closest("article"));
   const next = { j: at + 1, k: Math.max(at - 1, 0) }[event.key];
   if (next !== undefined && articles[next]) { articles[next].focus(); articles[next].scrollIntoView({ block: "start" }); }
+  const choice = { 1: 0, 2: 1, 3: 2 }[event.key];
+  if (choice !== undefined) (articles[at] || (articles.length ? null : document))?.querySelectorAll(".vote button")[choice]?.click();
   if (event.key === "n") document.querySelector("a[rel=next]")?.click();
   if (event.key === "/") { event.preventDefault(); document.querySelector("main input:not([type=hidden]), header input")?.focus(); }
 });

@@ -2,7 +2,8 @@
 
 A web page of elsewhere must not read a corpus through the browser of who looks at it. So the token is in every address,
 the Host header has to be the loopback's (a name of elsewhere that is made to lead here is refused), and requests that
-another page has made are refused. Nothing is read from files by an address: pages are known by name.
+another page has made are refused. Nothing is read from files by an address: pages are known by name. One kind of
+request writes: a vote, which only a page of ours may send.
 """
 
 import hmac
@@ -33,8 +34,11 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_ASSETS = {"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8"}
-_HTML = "text/html; charset=utf-8"
+_ASSETS = {
+    "style.css": ("gristmill.flows.reports", "text/css; charset=utf-8"),
+    "script.js": ("gristmill.flows.browse", "text/javascript; charset=utf-8"),
+}
+_HTML, _PLAIN = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 _FIELDS = 20  # of a query
 _SECONDS = 30  # that a browser may take to send a request
 
@@ -68,19 +72,40 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
+    def do_POST(self) -> None:
+        """A vote, all of it in the address. Only a page of ours may send one: a browser names its origin."""
+        own = self.headers.get("Origin") == f"http://{self.headers.get('Host')}"
+        if not (own and self._may()) or self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return self._answer(HTTPStatus.FORBIDDEN, _PLAIN, "")
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            return self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        asked = urlsplit(self.path)
+        if asked.path != f"/{self.server.token}/vote":
+            return self._answer(HTTPStatus.NOT_FOUND, _PLAIN, "")
+        try:
+            self.server.pages.vote(_query(asked.query))
+        except LookupError as error:
+            return self._answer(HTTPStatus.NOT_FOUND, _PLAIN, str(error.args[0]))
+        except ValueError as error:
+            return self._answer(HTTPStatus.BAD_REQUEST, _PLAIN, str(error))
+        except OSError as error:
+            _LOG.exception("a vote")
+            return self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, _PLAIN, f"{type(error).__name__}: {error}")
+        return self._answer(HTTPStatus.OK, _PLAIN, "")
+
     def _found(self) -> tuple[HTTPStatus, str, str]:
         """Status, kind and content."""
         if not self._may():
-            return HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", ""
+            return HTTPStatus.FORBIDDEN, _PLAIN, ""
         asked = urlsplit(self.path)
         name = asked.path.removeprefix(f"/{self.server.token}/")
         if name in _ASSETS:
-            text = resources("gristmill.flows.browse").joinpath(name).read_text(encoding="utf-8")
-            return HTTPStatus.OK, _ASSETS[name], text
+            package, kind = _ASSETS[name]
+            return HTTPStatus.OK, kind, resources(package).joinpath(name).read_text(encoding="utf-8")
         pages = self.server.pages
         page: Callable | None = pages.by_name.get(name)
         try:
-            query = dict(parse_qsl(asked.query, keep_blank_values=True, max_num_fields=_FIELDS))
+            query = _query(asked.query)
             if name == "replay.json":
                 return HTTPStatus.OK, "application/json", _json(pages.replayed(query))
             if page is None:
@@ -126,12 +151,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A request that is none, or of another kind than GET and HEAD: a status, and nothing else."""
+        """A request that is none, or of another kind than GET, HEAD and POST: a status, and nothing else."""
         self.close_connection = True
-        self._answer(HTTPStatus(code), "text/plain; charset=utf-8", "")
+        self._answer(HTTPStatus(code), _PLAIN, "")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged: addresses have the token."""
+
+
+def _query(given: str) -> dict[str, str]:
+    return dict(parse_qsl(given, keep_blank_values=True, max_num_fields=_FIELDS))
 
 
 def _json(found: Any) -> str:

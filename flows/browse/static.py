@@ -7,11 +7,8 @@ Documents are drawn by a seed, the same ones that the local page draws by it. Wh
 
 import base64
 import hashlib
-from importlib.resources import files as resources
 
-from markupsafe import Markup
-
-from gristmill.flows.browse import draws, plots
+from gristmill.flows.browse import draws
 from gristmill.flows.browse.opened import Opened
 from gristmill.flows.browse.summary import summary
 from gristmill.flows.diff.columns import QUANTILES
@@ -41,8 +38,7 @@ def page(opened: Opened, seed: int = 1) -> str:
         if "takedown" not in rule and "takedown" not in step.row.step
     }
     kept = draws.kept(opened, 2 * most, seed)
-    style = resources("gristmill.flows.browse").joinpath("style.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(templates.style().encode()).digest()).decode()
     found = summary(opened)
     for each, characters in _SIZES:
         shown = {
@@ -51,10 +47,8 @@ def page(opened: Opened, seed: int = 1) -> str:
         }
         written = templates.template("static.html", "gristmill.flows.browse").render(
             opened=opened,
-            plots=plots,
             static=True,
             link=None,
-            style=Markup(style),
             digest=digest,
             seed=seed,
             each=each,

@@ -20,7 +20,7 @@ from gristmill.flows.decisions import device
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
 from gristmill.flows.decisions.artifacts import publish_decision
 from gristmill.flows.decisions.copies import seldom_met
-from gristmill.flows.decisions.differing import only_in
+from gristmill.flows.decisions.differing import diffs, only_in
 from gristmill.flows.decisions.plan import Plan, arms, planned
 from gristmill.flows.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
@@ -244,7 +244,12 @@ def _decided(
         name = files.join(context.settings.home, "decisions", f"{base.name}-{identity}")
         checked_json.write(f"{name}.json", report.as_json())
         corpora = {arm: data.arms[arm].corpus for arm in compared.recipes}
-        report = replace(report, only=_differing(corpora, compared.base), page=f"{name}.html")
+        report = replace(
+            report,
+            only=_differing(corpora, compared.base),
+            diffs=diffs(corpora, compared.base, name),
+            page=f"{name}.html",
+        )
         files.write_bytes(report.page, plots.page(report).encode())
         return replace(report, mlflow_run=finish(tracked, report, compared.recipes))
 

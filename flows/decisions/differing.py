@@ -1,6 +1,7 @@
 """Documents that one recipe keeps and another drops: what a decision between them is about, to be read."""
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,13 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.storage import parquet
+from gristmill.storage import files, parquet
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import select
 
 MOST = 10  # of each recipe
 _SHARDS = 64  # that are looked at: recipes that hardly differ are not read whole
 _CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class CorpusDiff:
+    """`command`: that writes the page of what differs between the base's corpus and a candidate's; `page`: its name
+    beside the decision's, empty where it was not made."""
+
+    command: str
+    page: str
 
 
 @dataclass(frozen=True)
@@ -68,3 +78,15 @@ def _texts(corpus: Corpus, shard: int, ids: list[str]) -> Iterator[Shown]:
     rows = {row["id"]: row for row in table.filter(pc.is_in(table["id"], pa.array(ids, pa.string()))).to_pylist()}
     for one in ids:
         yield Shown(one, rows[one]["url"] or "", rows[one]["text"][:_CHARACTERS])
+
+
+def diffs(corpora: Mapping[str, Corpus], base: str, name: str) -> dict[str, CorpusDiff]:
+    """By candidate, how `gristmill diff` shows all differences, in a page beside the decision's, `<name>.html`."""
+    found = {}
+    for candidate, corpus in corpora.items():
+        if candidate != base:
+            sides = [f"{each.kept.name}-{each.kept.key}" for each in (corpora[base], corpus)]
+            page = f"{name}-diff-{sides[1]}.html"
+            command = shlex.join(["gristmill", "diff", *sides, "--to", page])
+            found[candidate] = CorpusDiff(command, page.rpartition("/")[2] if files.exists(page) else "")
+    return found

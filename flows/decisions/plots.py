@@ -8,7 +8,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from gristmill.flows.comparison.runs import RunRequest
-from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.templates import template
 
 if TYPE_CHECKING:

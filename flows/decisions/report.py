@@ -12,7 +12,7 @@ from gristmill.flows.comparison.crossed import estimate
 from gristmill.flows.comparison.protocol import Decision
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.comparison.verdict import Conditions, Verdict
-from gristmill.flows.decisions.differing import Shown
+from gristmill.flows.decisions.differing import CorpusDiff, Shown
 from gristmill.flows.decisions.task_figures import TaskAccuracy
 from gristmill.flows.decisions.task_screen import TaskScreen
 from gristmill.flows.reports import templates
@@ -102,7 +102,8 @@ class DecisionReport:
     reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
     its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
     the models were scored on tasks; `task_screen`: which of them say something; `left_out`: of each task the examples
-    that a recipe trains on, which do not count; `only`: by candidate, documents of one of the two alone; `mlflow_run`:
+    that a recipe trains on, which do not count; `only`: by candidate, documents of one of the two alone; `diffs`: by
+    candidate, how all differences of the two corpora are shown; `mlflow_run`:
     the parent run; `page`: the path of its page."""
 
     id: str
@@ -118,6 +119,7 @@ class DecisionReport:
     task_screen: tuple[TaskScreen, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
     only: dict[str, OnlyIn] = field(default_factory=dict)
+    diffs: dict[str, CorpusDiff] = field(default_factory=dict)
     mlflow_run: str = ""
     page: str = ""
 

@@ -16,7 +16,7 @@ from gristmill.flows.decisions import plots
 from gristmill.flows.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports import figures
+from gristmill.flows.reports.plots import figures
 from gristmill.flows.tracking.experiment import dataset_input, tag_name
 from gristmill.flows.tracking.parent_run import ParentRun
 from gristmill.tasks.engine.make import StageResult

@@ -13,7 +13,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.reports.classifier_curves import confusion, curves
+from gristmill.flows.reports.plots.classifier_curves import confusion, curves
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.storage import files, leftovers
 from gristmill.tasks.documents.step import CorpusStep

@@ -11,7 +11,7 @@ from gristmill.flows.machine.context import job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.models.classifier import arriving, labelled
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.classifier_curves import curves
+from gristmill.flows.reports.plots.classifier_curves import curves
 from gristmill.flows.stages.embedding import embedded
 from gristmill.storage import files, parquet
 from gristmill.tasks.engine import options

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from gristmill.flows.planning import sentences
 from gristmill.flows.planning.plan import TrainingPlan
 from gristmill.flows.reports import templates
-from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.storage import files
 
 

@@ -1,20 +1,31 @@
 """Templates of HTML reports. They escape every text."""
 
 from functools import cache
+from importlib.resources import files as resources
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from gristmill.flows.reports.plots import charts
+
 # Control characters have pictures of their own; HTML has no way to write most of them.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 # Lone surrogates have no UTF-8; non-characters are errors in HTML.
 _PICTURES |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
-# What sets or isolates a direction would show words in another order than they are in: it is written out.
-_WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+# What sets or isolates a direction would show words in another order than they are in; C1 controls, and tag characters
+# that spell text, would not be seen: they are written out.
+_INVISIBLE = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080))
+_WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE}
 
 
 _REPORTS = "gristmill.flows.reports"
+
+
+@cache
+def style() -> str:
+    """The stylesheet of all pages, light and dark."""
+    return resources(_REPORTS).joinpath("style.css").read_text(encoding="utf-8")
 
 
 def template(name: str, package: str = _REPORTS) -> jinja2.Template:
@@ -37,6 +48,12 @@ def _environment(package: str) -> jinja2.Environment:
         "count": lambda number: f"{number:,}",
         "share": lambda part, whole: f"{part / whole:.2%}" if whole else "-",
         "short": _short,
+    }
+    environment.globals |= {
+        "style": Markup(style()),
+        "bar": charts.bar,
+        "strip": charts.strip,
+        "interval": charts.interval,
     }
     return environment
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.axes import Axes
 
-from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED
 from gristmill.flows.scaling.optimum import optimum
 from gristmill.flows.scaling.report import ScalingReport
 

@@ -18,7 +18,7 @@ import orjson
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports import figures
+from gristmill.flows.reports.plots import figures
 from gristmill.flows.scaling import plots
 from gristmill.flows.scaling.forecast import Forecast, ForecastCheck, check
 from gristmill.flows.scaling.law import Interval

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from gristmill.flows.models.evaluation import TrainedModel
 from gristmill.flows.reports import templates
-from gristmill.flows.reports.figures import BLUE, GREY, svg
+from gristmill.flows.reports.plots.figures import BLUE, GREY, svg
 from gristmill.flows.search.opened import OpenedIndex, SearchedShard
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files

@@ -14,9 +14,9 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 import gristmill
-from gristmill.flows.reports import figures
 from gristmill.flows.reports.bill import bill
-from gristmill.flows.reports.classifier_curves import cross_fitted, curves_png, trained_classifier
+from gristmill.flows.reports.plots import figures
+from gristmill.flows.reports.plots.classifier_curves import cross_fitted, curves_png, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.stages.tokenizer import tokenizer_of

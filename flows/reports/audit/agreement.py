@@ -48,7 +48,7 @@ class Votes(BaseModel):
 
 @dataclass(frozen=True)
 class Share:
-    """`agreeing` of `votes`, and the interval of Wilson (1927) at the level 0.95; from 0 to 1 without a vote."""
+    """`agreeing` of `votes`, and an interval at the level 0.95; from 0 to 1 without a vote."""
 
     agreeing: int
     votes: int
@@ -109,7 +109,7 @@ def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:
 
 
 def share(agreeing: int, votes: int) -> Share:
-    """A share of votes with its interval."""
+    """A share of votes with the interval of Wilson (1927)."""
     if not votes:
         return Share(0, 0, 0.0, 1.0)
     found = binomtest(agreeing, votes).proportion_ci(LEVEL, "wilson")

@@ -6,7 +6,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near_reports.recall import Bin
 from gristmill.tasks.dedup.near_reports.summary import Clusters

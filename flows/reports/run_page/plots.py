@@ -8,14 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports.plots import charts
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.run import Report
-from gristmill.flows.reports.run_page.signals import Judged, written
+from gristmill.flows.reports.run_page.signals import Judged
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import parquet
-from gristmill.tasks.documents.step import Bound
 
 # ten bins a decade, from one character to a hundred million; longer texts are in the last
 EDGES = np.logspace(0, 8, 81)
@@ -86,21 +85,11 @@ def _tally(values: pa.ChunkedArray) -> dict[str, int]:
 
 def lengths(counts: Counts) -> Markup:
     """How many documents have each length, extracted and kept."""
-
-    def draw(axes: Axes) -> None:
-        axes.stairs(counts.lengths_arrived, EDGES, fill=True, color=LIGHT, label="extracted")
-        axes.stairs(counts.lengths_kept, EDGES, fill=True, color=BLUE, label="kept")
-        axes.set_xscale("log")
-        there = np.flatnonzero(counts.lengths_arrived)
-        if there.size:
-            axes.set_xlim(EDGES[there[0]], EDGES[there[-1] + 1])
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.set_xlabel("characters of a document")
-        axes.set_ylabel("documents")
-        axes.legend(loc="upper right", frameon=False)
-
-    return svg("lengths", "number of documents by length", draw)
+    there = np.flatnonzero(counts.lengths_arrived)
+    first, last = (there[0], there[-1] + 1) if there.size else (0, len(EDGES) - 1)
+    arrived, kept = counts.lengths_arrived[first:last], counts.lengths_kept[first:last]
+    series = [("arrived", np.zeros_like(arrived), arrived), ("kept", np.zeros_like(kept), kept)]
+    return charts.histogram(EDGES[first : last + 1], series, [], "characters of a document", True)
 
 
 _BINS = 40
@@ -109,7 +98,6 @@ _FEW = 6  # thresholds of languages that are drawn
 _TAIL = (
     0.005  # of the documents with a value, that the axis may leave out at either end: they are in the outermost bins
 )
-_LOGARITHMIC = 50  # from so much between the ends of an axis on
 
 
 def signal(one: Judged) -> Markup:
@@ -118,36 +106,11 @@ def signal(one: Judged) -> Markup:
     edges, logarithmic = _bins(one)
     inside = np.clip(values, edges[0], edges[-1])
     fails, all_ = (np.histogram(inside, edges, weights=counts)[0] for counts in (failing, passing + failing))
-
-    def draw(axes: Axes) -> None:
-        axes.stairs(all_, edges, baseline=fails, fill=True, color=BLUE)
-        axes.stairs(fails, edges, fill=True, color=RED)
-        if logarithmic:
-            axes.set_xscale("log")
-        for end in one.language_ends if len(one.language_ends) <= _FEW else []:
-            axes.axvline(end, color=GREY, linewidth=0.8, linestyle=":")
-        for end in one.ends:
-            axes.axvline(end, color=RED, linewidth=1.2)
-            low = isinstance(one.rule, Bound) and end == one.rule.low
-            axes.annotate(
-                written(end), (end, 1), (-3 if low else 3, 2), xycoords=("data", "axes fraction"),
-                textcoords="offset points", ha="right" if low else "left", color=RED, fontsize=8, annotation_clip=False,
-            )  # fmt: skip
-        axes.set_ylim(bottom=0)
-        axes.margins(x=0.04)
-        axes.set_xlabel(f"{one.rule.signal}{f', {one.unit}' if one.unit else ''}", parse_math=False, fontsize=8)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        if not logarithmic:
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=pa.types.is_integer(one.kind)))
-        axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.figure.subplots_adjust(left=0.17, right=0.95, top=0.88, bottom=0.21)
-
-    label = f"documents by {one.rule.signal}, with the thresholds of {one.step}.{one.rule.rule}"
-    return svg(f"{one.step}.{one.rule.rule}", label, draw, (0.9,), width=4)
+    marks = [(end, "language") for end in one.language_ends if len(one.language_ends) <= _FEW]
+    marks += [(end, "cut") for end in one.ends]
+    label = f"{one.rule.signal}{f', {one.unit}' if one.unit else ''}"
+    series = [("part", fails, all_), ("fails", np.zeros_like(fails), fails)]
+    return charts.histogram(edges, series, marks, label, logarithmic)
 
 
 def _bins(one: Judged) -> tuple[np.ndarray, bool]:
@@ -159,11 +122,9 @@ def _bins(one: Judged) -> tuple[np.ndarray, bool]:
     if len(values):
         tails = np.searchsorted(ahead, [_TAIL * ahead[-1], (1 - _TAIL) * ahead[-1]])
         ends = [*values[np.minimum(tails, len(values) - 1)].tolist(), *ends]
-    ends = [end for end in ends if np.isfinite(end)] or [0.0]
-    low, high = np.clip([min(ends), max(ends)], -_FARTHEST, _FARTHEST).tolist()
     whole = pa.types.is_integer(one.kind)
-    logarithmic = low > 1 / _FARTHEST and high >= _LOGARITHMIC * low
-    if logarithmic:
+    low, high, logarithmic = charts.axis(np.clip(ends, -_FARTHEST, _FARTHEST).tolist())
+    if logarithmic and low > 1 / _FARTHEST:
         edges = np.geomspace(low, high, _BINS + 1)
         if whole:
             firsts = np.unique(np.floor(edges))
@@ -172,8 +133,6 @@ def _bins(one: Judged) -> tuple[np.ndarray, bool]:
     if whole:
         step = max(1, -(-int(high - low + 1) // _BINS))
         return np.arange(np.floor(low), high + step + 1, step) - 0.5, False
-    if low == high:
-        low, high = low - max(abs(low), 1) / 20, high + max(abs(high), 1) / 20
     return np.linspace(low, high, _BINS + 1), False
 
 

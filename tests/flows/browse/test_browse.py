@@ -16,11 +16,8 @@ import time
 import unicodedata
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote, urlencode
 
-import numpy as np
 import pytest
 from lxml import html
 from typer.testing import CliRunner
@@ -34,110 +31,14 @@ from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.server import POLICY, Server
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.storage import parquet
 from gristmill.tasks.documents.step import Bound, DocumentStep
 from gristmill.tasks.documents.where.syntax import ExpressionError
 from tests.corpora import context
+from tests.flows.browse.hostile import HOSTILE, ask, key, page, recorded, rows
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
-
-HOSTILE = {
-    "markup": EVIL.replace("\x00", ""),
-    "end": "</div></main></body></html><script>alert(2)</script>",
-    "style": "<style>*{display:none}</style><link rel=stylesheet href=//x.example/>",
-    "rtl": "\u202egnp.exe \u2066 \u05d0\u05d1 \u202d",
-    "control": "\x1b[2J\x07\x08 \x7f \ufeff",
-    "template": "{{ 7 * 7 }} {% raw %} ${x} &lt;b&gt;",
-    "long": "x" * 60_000,
-}
-STEP = {
-    "step": "gopher_quality", "min_words": 12, "min_stop_words": 0, "min_mean_word_length": 1,
-    "max_mean_word_length": None, "min_alpha_words": 0.3,
-}  # fmt: skip
-
-
-def rows() -> Iterator[dict]:
-    rng = np.random.default_rng(11)
-    hostile = list(HOSTILE.items())
-    for number in range(240):
-        name, evil = hostile[number % len(hostile)]
-        words = ["".join(map(chr, rng.integers(97, 123, 6).tolist())) for _ in range(int(rng.integers(4, 40)))]
-        if number % 2:
-            words.insert(1, evil)
-        if number % 60 == 7:
-            words = []
-        yield {
-            "id": f"{name}-{number}",
-            "url": f"https://h{number % 5}.example/{quote(evil[:40])}",
-            "text": " ".join(words),
-        }
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory) -> Opened:
-    folder = tmp_path_factory.mktemp("browse")
-    lines = [json.dumps(row) for row in rows()]
-    for number in range(3):
-        (folder / f"pages-{number}.jsonl").write_text("\n".join(lines[number::3]))
-    given = {
-        "name": "hostile",
-        "sources": [
-            {
-                "name": "web",
-                "jsonl": [str(folder / "pages-*.jsonl")],
-                "shard_bytes": 1,
-                "url_column": "url",
-                "id_column": "id",
-            }
-        ],
-        "steps": [{"step": "extract"}, STEP],
-    }
-    path = folder / "recipe.yaml"
-    path.write_text(json.dumps(given))
-    home = str(folder / "home")
-    for _ in curate(context(home), load(str(path))):
-        pass
-    return open_recipe(str(path), MachineSettings(home=home))
-
-
-@pytest.fixture(scope="module")
-def server(opened) -> Iterator[Server]:
-    with Server(Pages(opened)) as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
-
-
-def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, http.client.HTTPMessage, str]:
-    """A request of raw bytes: no client puts the address or the headers in order."""
-    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=60)
-    connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
-    for name, value in headers.items():
-        connection.putheader(name.replace("_", "-"), value)
-    connection.endheaders()
-    answer = connection.getresponse()
-    content = answer.read().decode()
-    connection.close()
-    return answer.status, answer.headers, content
-
-
-def page(server: Server, name: str = "", **query: object) -> str:
-    status, _, content = ask(server, f"/{server.token}/{name}{'?' if query else ''}{urlencode(query)}")
-    assert status == 200, content
-    return content
-
-
-def key(opened: Opened) -> str:
-    return next(step.key for step in opened.steps if step.row.step == "gopher_quality")
-
-
-def recorded(opened: Opened) -> dict[str, int]:
-    return next(step.drops for step in opened.steps if step.row.step == "gopher_quality")
-
 
 # --- who is given the pages ---
 
@@ -215,7 +116,7 @@ def test_guessed_paths_lead_nowhere(server, name):
     assert status == 404 and "There is no such page" in content
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT"])
 def test_other_methods_are_answered_by_a_status_alone(server, method):
     status, headers, content = ask(server, f"/{server.token}/", method)
     assert (status, content) == (501, "") and headers["Content-Security-Policy"] == POLICY
@@ -432,6 +333,18 @@ def test_documents_are_chosen_by_an_expression(opened, server):
         search(opened, "gopher_quality_wrds > 3", 5, 1)
     assert "did you mean" in page(server, "documents", where="gopher_quality_wrds > 3")
     assert search(opened, "'nowhere in any text' in text", 5, 1).matching == 0
+
+
+@pytest.mark.parametrize("of", [{}, {"of": "extracted"}])
+def test_further_shards_are_read_by_a_link(opened, server, monkeypatch, of):
+    monkeypatch.setattr("gristmill.flows.browse.search._READ", 1)
+    asked, ends = {"where": "characters > 0"} | of, []
+    for _ in range(3):
+        shown = html.fromstring(page(server, "documents", **asked))
+        [further] = shown.xpath("//a[text()='read further shards']/@href") or [""]
+        ends.append(further.rpartition("from=")[2].partition("&")[0])
+        asked |= {"from": ends[-1]}
+    assert ends == ["1", "2", ""]
 
 
 def test_an_expression_chooses_among_all_that_were_extracted(opened, server):

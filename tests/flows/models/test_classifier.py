@@ -20,7 +20,7 @@ from gristmill.flows.models import classifier
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
-from gristmill.flows.reports.classifier_curves import curves, curves_png
+from gristmill.flows.reports.plots.classifier_curves import curves, curves_png
 from gristmill.tasks.models.classifier.measures import BINS, calibration_error, measures
 from gristmill.tasks.models.quality.quality import Classifier, Quality
 

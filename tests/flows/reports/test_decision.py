@@ -1,8 +1,10 @@
 """What is shown of a decision: effects of each set, what steps are worth, pages with every text escaped."""
 
 import json
+import shlex
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import orjson
@@ -15,11 +17,14 @@ from gristmill.flows.cli.render.results import attribution_table, print_decision
 from gristmill.flows.comparison.protocol import Protocol
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions import artifacts, plots
+from gristmill.flows.decisions.differing import diffs
 from gristmill.flows.decisions.task_screen import TaskScreen
 from gristmill.flows.decisions.tracking import description, finish
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports import figures
+from gristmill.flows.reports.plots import figures
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.tasks.engine.make import StageResult
 from tests.decisions import simulator
 from tests.flows.decisions import CONDITIONS, EVALUATION, RATES, TOKENS, report
 
@@ -239,3 +244,18 @@ def test_what_was_screened_out_has_no_effect_anywhere():
     assert outcomes["C"]["outcome"] == "screened out" and outcomes["C"]["effect"] is None
     assert set(screened.sets) == {"A"} and screened.attribution == []
     assert "screened out" in plots.page(screened) and verdict_table(screened).row_count == 4
+
+
+def test_the_page_has_the_command_of_the_diff_and_the_link_once_it_was_made(tmp_path):
+    sides = {name: StageResult("rules", f"{n:016x}", "", {}, reused=False) for n, name in enumerate(("base", "a b"))}
+    corpora = {name: Corpus(("web",), kept, kept, (kept,), (kept,)) for name, kept in sides.items()}
+    name = str(tmp_path / "x-0123456789abcdef")
+    [found] = diffs(corpora, "base", name).values()
+    words = shlex.split(found.command)
+    assert words[:5] == ["gristmill", "diff", f"rules-{0:016x}", f"rules-{1:016x}", "--to"] and found.page == ""
+    made = replace(report({"a b": 0.02}), diffs={"a b": found})
+    assert found.command in plots.page(made)
+    Path(words[5]).write_text("")
+    made = replace(made, diffs=diffs(corpora, "base", name))
+    [link] = html.fromstring(plots.page(made)).xpath("//li/a/@href")
+    assert (tmp_path / link).exists() and found.command not in plots.page(made)

@@ -1,6 +1,7 @@
 """Plots for reports: as SVG, of which the same numbers give the same bytes, or as PNG for other viewers."""
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,12 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-BLUE, LIGHT, RED, GREY = "#1f5fa8", "#9bb8d6", "#b3261e", "#777777"
+BLUE, LIGHT, RED, GREY = "#1f5fa8", "#9bb8d6", "#b3261e", "#5c5c5c"
+# Colours of the stylesheet; in a notebook, which has none, those that were drawn with.
+_NAMES = {
+    BLUE: "part", LIGHT: "light", RED: "cut", GREY: "soft", "#dddddd": "edge", "#000000": "text", "#ffffff": "paper",
+}  # fmt: skip
+_COLOUR = re.compile("#[0-9a-f]{6}")
 
 
 def svg(
@@ -29,9 +35,17 @@ def svg(
     root = etree.fromstring(drawn)
     for group in root.iter("{*}g"):
         group.attrib.pop("id", None)  # nothing refers to groups, and the other plot names its own alike
+    for element in root.iter("{*}*"):
+        if style := element.get("style"):
+            element.set("style", _COLOUR.sub(_named, style))
     root.set("role", "img")
     root.set("aria-label", label)
     return Markup(etree.tostring(root, encoding="unicode"))
+
+
+def _named(colour: re.Match) -> str:
+    name = _NAMES.get(colour[0])
+    return f"var(--{name}, {colour[0]})" if name else colour[0]
 
 
 def png(draw: Callable[..., None], heights: tuple[float, ...] = (3,), columns: int = 1) -> bytes:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from sklearn.metrics import precision_recall_curve
 
-from gristmill.flows.reports.figures import BLUE, GREY, png, svg
+from gristmill.flows.reports.plots.figures import BLUE, GREY, png, svg
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import parquet
 from gristmill.tasks.engine.make import StageResult
