@@ -20,7 +20,7 @@ from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, Documen
 from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.reading.sources import Columns, Lines, Source, Tables, Texts
+from gristmill.tasks.reading.sources import Code, Columns, Lines, Source, Tables, Texts
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
@@ -85,7 +85,7 @@ class Recipe(Settings):
     steps: tuple[AnyStep, ...] = Field(
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it; "
-        "sources that are all jsonl, parquet or text need no `extract`",
+        "sources that are all jsonl, parquet, text or code need no `extract`",
     )
     takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
@@ -150,7 +150,9 @@ class Recipe(Settings):
                     yield (key, at), f"`{name}` is named more than once; " + _REMEDY.get(name, _REMEDY[key])
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
-            if pages := [source.name for source in self.sources if not isinstance(source, Lines | Tables | Texts)]:
+            if pages := [
+                source.name for source in self.sources if not isinstance(source, Lines | Tables | Texts | Code)
+            ]:
                 yield (
                     ("steps",),
                     f"there is no step `extract`, which the pages of {', '.join(pages)} need, but {', '.join(steps)}; "
