@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 from gristmill.flows.recipe import settings_file, syntax
 from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
 from gristmill.flows.recipe.errors import Path as KeyPath
-from gristmill.flows.recipe.steps import AnyStep, read_source
+from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
@@ -179,6 +179,14 @@ class Recipe(Settings):
                     if name not in (*known, "language"):  # which has its own sentence
                         there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
                         yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
+            if isinstance(step, DocumentStep):
+                there = [*known, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"]
+                if missing := [name for name in step.reads if name not in there]:
+                    yield (
+                        ("steps", at),
+                        f"`{step.step}` reads {missing[0]}, which no step before it measures; put "
+                        f"{_measured_by(missing[0])} before it",
+                    )
             if step.step == "semantic_dedup" and "embedding" not in steps[:at]:
                 yield ("steps", at), "`semantic_dedup` compares the vectors of the step `embedding`: put that before it"
             if isinstance(step, Where):
@@ -277,9 +285,14 @@ class Recipe(Settings):
             )
 
     def trained_tokenizer(self) -> Tokenizer:
-        """The recipe's, with the tokens that the objective of training needs as symbols."""
-        own = own_tokens(self.training, self.model.seq_len)
-        return self.tokenizer.model_copy(update={"symbols": tuple(dict.fromkeys((*self.tokenizer.symbols, *own)))})
+        """The recipe's, with the tokens as symbols that the objective of training and fill-in-the-middle need. How
+        often a middle is moved is no matter of the tokenizer."""
+        own = (
+            *own_tokens(self.training, self.model.seq_len),
+            *(self.tokenizer.fim.tokens if self.tokenizer.fim else ()),
+        )
+        symbols = tuple(dict.fromkeys((*self.tokenizer.symbols, *own)))
+        return self.tokenizer.model_copy(update={"symbols": symbols, "fim": None})
 
     def training_mixture(self) -> Mixture:
         """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""
@@ -332,6 +345,12 @@ class Recipe(Settings):
 
 def _columns(source: Source) -> Columns:
     return getattr(source, "read_columns", Columns())
+
+
+def _measured_by(signal: str) -> str:
+    """The step that ships which gives a signal, as a sentence names it."""
+    names = [name for name, kind in document_steps().items() if signal in [each.name for each in kind.signals]]
+    return " or ".join(f"`{name}`" for name in names) or "the step that gives it"
 
 
 def _reads(step: Step) -> tuple[str, ...]:

@@ -12,6 +12,11 @@ from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, Wr
 
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.tasks.code.language import CodeLanguage
+from gristmill.tasks.code.opencoder import OpenCoder
+from gristmill.tasks.code.signals import Code
+from gristmill.tasks.code.stack_v2 import StackV2
+from gristmill.tasks.code.syntax import CodeSyntax
 from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
@@ -68,6 +73,11 @@ TABLE = (
     TableRow(Madlad),
     TableRow(CCNet),
     TableRow(BadWords),
+    TableRow(CodeLanguage),
+    TableRow(Code),
+    TableRow(CodeSyntax),
+    TableRow(StackV2),
+    TableRow(OpenCoder),
     TableRow(Topic),
     TableRow(Pii),
     TableRow(Where),

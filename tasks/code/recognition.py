@@ -2,7 +2,6 @@
 text decide, and nothing else."""
 
 import re
-from functools import cache
 
 from gristmill.tasks.code.names import extension_of, filename_of
 
@@ -88,12 +87,13 @@ def is_data(path: str, text: str) -> bool:
     if filename_of(path).lower() in ("package.json", "tsconfig.json", "composer.json", "requirements.txt"):
         return False
     sample = text[:200_000]
-    solid = sum(not character.isspace() for character in sample)
+    solid = len(sample) - sum(map(str.isspace, sample))
     if not solid:
         return False
-    numbers = sum(len(match[0]) for match in _LITERAL.finditer(sample))
-    if numbers > _DIGITS_OF_DATA * solid:
-        return True
+    if sum(map(str.isdigit, sample)) > _DIGITS_OF_DATA / 2 * solid:
+        numbers = sum(len(match[0]) for match in _LITERAL.finditer(sample))
+        if numbers > _DIGITS_OF_DATA * solid:
+            return True
     return extension_of(path) in _DATA and extension_of(path) != "txt" and text.count("\n") >= _LINES_OF_DATA
 
 
@@ -101,19 +101,20 @@ def is_data(path: str, text: str) -> bool:
 _LINES_OF_DATA = 512
 
 # The Stack v2 (arXiv 2402.19173, section 3.1): base64, hexadecimal numbers one after the other, escapes of Unicode.
-_ENCODED = (
-    r"[a-zA-Z0-9+/\n=]{64,}",
-    r"(?:\b(?:0x|\\x)?[0-9a-fA-F]{2}(?:,|\b\s*)){8,}",
-    r"(?:\\u[0-9a-fA-F]{4}){8,}",
+# A run is looked for from its beginning only, which finds the same runs.
+_ENCODED = tuple(
+    map(
+        re.compile,
+        (
+            r"(?<![a-zA-Z0-9+/\n=])[a-zA-Z0-9+/\n=]{64,}",
+            r"(?:\b(?:0x|\\x)?[0-9a-fA-F]{2}(?:,|\b\s*)){8,}",
+            r"(?:\\u[0-9a-fA-F]{4}){8,}",
+        ),
+    )
 )
 
 
-@cache
-def _encoded() -> re.Pattern[str]:
-    return re.compile("|".join(_ENCODED))
-
-
 def encoded_lengths(text: str) -> tuple[int, int]:
-    """The characters of the longest run of encoded data, and of all of them together."""
-    lengths = [match.end() - match.start() for match in _encoded().finditer(text)]
+    """The characters of the longest run of encoded data, and of all of them together, as each pattern finds them."""
+    lengths = [match.end() - match.start() for pattern in _ENCODED for match in pattern.finditer(text)]
     return max(lengths, default=0), sum(lengths)

@@ -59,7 +59,10 @@ def _imported(path: str, text: str, modules: dict[str, int]) -> set[int]:
         else:
             base = _absolute(match[1], package)
             names = [name.split()[0] for name in match[2].strip("() \\").split(",") if name.split()]
-            wanted = [f"{base}.{name}" if base else name for name in names] + [base]
+            wanted = [f"{base}.{name}" if base else name for name in names]
+            known = [name for name in wanted if _of_name(name, package, modules) is not None]
+            # a package that gives only its own modules need not be read before
+            wanted = known if len(known) == len(wanted) else [*known, base]
         for name in wanted:
             if (at := _of_name(name, package, modules)) is not None:
                 found.add(at)
