@@ -126,6 +126,19 @@ PRINTED = {
         "perplexity": {"order": 5, "max_percentile": 60},
     },
     "gopher": {**GOPHER, "minhash": {"shingle": 13, "threshold": 0.8}},
+    # Lozhkov et al. 2024 (arXiv 2402.19173), section 3.1
+    "code": {
+        "stack_v2": {
+            "max_lines": 100_000,
+            "max_mean_line": 100,
+            "max_line": 1000,
+            "min_alphabetic": 0.25,
+            "max_lines_of_data": 512,
+            "min_html_text": 100,
+            "min_html_share": 0.2,
+        },
+        "minhash": {"shingle": 5, "permutations": 256, "threshold": 0.7},
+    },
 }
 
 ORDER = {
@@ -138,6 +151,7 @@ ORDER = {
     "c4": "extract url_dedup c4 bad_words sentence_dedup language",
     "ccnet": "extract ccnet line_dedup language perplexity",
     "gopher": "extract language gopher_quality gopher_repetition minhash",
+    "code": "code_language code stack_v2 where content_dedup minhash pii",
 }
 
 PROSE = (
@@ -166,6 +180,7 @@ STAY = {
     "c4": {"prose", "menu", "little"},
     "ccnet": {"prose", "code", "menu", "rude"},
     "gopher": {"prose", "code", "menu", "rude"},
+    "code": set(PAGES),  # pages have no path, and are no files of code
 }
 
 
@@ -249,7 +264,7 @@ def test_references_that_are_not_there_are_asked_for_by_their_address(name, refe
         shards_of(source.model_copy(update={"jsonl": paths}))
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name != "code"])
 def test_only_the_crawl_is_trained_on(name):
     recipe = load(name)
     assert set(recipe.mixture.weights) == {"web"}
