@@ -14,7 +14,7 @@ from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.tasks.code.language import CodeLanguage
 from gristmill.tasks.code.opencoder import OpenCoder
-from gristmill.tasks.code.signals import Code
+from gristmill.tasks.code.signals import CodeSignals
 from gristmill.tasks.code.stack_v2 import StackV2
 from gristmill.tasks.code.syntax import CodeSyntax
 from gristmill.tasks.decontamination.step import Decontamination
@@ -74,7 +74,7 @@ TABLE = (
     TableRow(CCNet),
     TableRow(BadWords),
     TableRow(CodeLanguage),
-    TableRow(Code),
+    TableRow(CodeSignals),
     TableRow(CodeSyntax),
     TableRow(StackV2),
     TableRow(OpenCoder),

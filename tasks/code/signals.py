@@ -16,7 +16,7 @@ def signal(name: str, kind: Kind, unit: str, source: str, description: str) -> S
     return Signal(f"code_{name}", kind, unit, source, description=description)
 
 
-class Code(DocumentStep):
+class CodeSignals(DocumentStep):
     """Measures of a file of code, and of these the usual bounds, which do not bind unless they are given.
 
     They are null for a document without a path, which is not code and stays. `code_comments` is null, too, for

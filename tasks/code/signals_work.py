@@ -13,7 +13,7 @@ from gristmill.tasks.code.comments import comments
 from gristmill.tasks.code.language import CODE_LANGUAGE
 from gristmill.tasks.code.language_work import paths
 from gristmill.tasks.code.names import by_name
-from gristmill.tasks.code.signals import Code
+from gristmill.tasks.code.signals import CodeSignals
 from gristmill.tasks.documents.batch import Batch, schema
 
 _WORD = re.compile(r"\w+")
@@ -27,7 +27,7 @@ _NO_WHITE_SPACE = re.compile(r"\s+")
 _SHORT = ("},",)
 
 
-def measure(step: Code, documents: Batch) -> dict[str, pa.Array]:
+def measure(step: CodeSignals, documents: Batch) -> dict[str, pa.Array]:
     """The signals of a batch; null for documents without a path."""
     names = paths(documents)
     known = CODE_LANGUAGE in documents.table.column_names
