@@ -12,11 +12,6 @@ from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, Wr
 
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import did_you_mean
-from gristmill.tasks.code.language import CodeLanguage
-from gristmill.tasks.code.opencoder import OpenCoder
-from gristmill.tasks.code.signals import CodeSignals
-from gristmill.tasks.code.stack_v2 import StackV2
-from gristmill.tasks.code.syntax import CodeSyntax
 from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
@@ -45,6 +40,11 @@ from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from gristmill.tasks.rules.madlad import Madlad
 from gristmill.tasks.rules.refinedweb import RefinedWebLines
 from gristmill.tasks.rules.textbook import Textbook
+from gristmill.tasks.source_code.language import CodeLanguage
+from gristmill.tasks.source_code.opencoder import OpenCoder
+from gristmill.tasks.source_code.signals import CodeSignals
+from gristmill.tasks.source_code.stack_v2 import StackV2
+from gristmill.tasks.source_code.syntax import CodeSyntax
 from gristmill.tasks.url.step import Url
 
 

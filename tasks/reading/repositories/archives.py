@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import IO
 
 from gristmill.storage import files
 from gristmill.storage.fingerprint import folder_files
@@ -126,7 +127,7 @@ def _plain(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").removeprefix("./")
 
 
-def _of_zip(file: io.BufferedReader, most_unpacked: int, reading: Reading) -> Iterator[Member]:
+def _of_zip(file: IO[bytes], most_unpacked: int, reading: Reading) -> Iterator[Member]:
     unpacked = 0
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
@@ -246,7 +247,7 @@ def _read_all(file: _Forward, most: int) -> bytes:
 def _of_tar(file: _Forward) -> Iterator[Member]:
     with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape", errorlevel=2) as archive:
         while (info := archive.next()) is not None:
-            archive.members.clear()  # which would hold a record of each
+            archive.members.clear()  # type: ignore[attr-defined]  # which would hold a record of each
             path = _plain(info.name)
             if info.isdir():
                 continue

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.tasks.code import licenses
 from gristmill.tasks.reading.repositories.archives import members
 from gristmill.tasks.reading.repositories.decoding import decoded
+from gristmill.tasks.source_code import licenses
 
 _MOST_BYTES = 1 << 20
 _MOST_FILES = 1000  # of a repository that say something of licences

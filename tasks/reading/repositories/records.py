@@ -9,10 +9,6 @@ import xxhash
 
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
-from gristmill.tasks.code import licenses, recognition
-from gristmill.tasks.code.comments import comment_text, license_header
-from gristmill.tasks.code.names import by_name, by_shebang
-from gristmill.tasks.code.notebook import NotebookError, rendered
 from gristmill.tasks.reading import tables
 from gristmill.tasks.reading.ranges import Reading
 from gristmill.tasks.reading.record import Record
@@ -21,6 +17,10 @@ from gristmill.tasks.reading.repositories.decoding import decoded
 from gristmill.tasks.reading.repositories.licensing import License, RepositoryLicenses, repository_licenses
 from gristmill.tasks.reading.repositories.order import in_order
 from gristmill.tasks.reading.repositories.reading import Kept, Repositories
+from gristmill.tasks.source_code import licenses, recognition
+from gristmill.tasks.source_code.comments import comment_text, license_header
+from gristmill.tasks.source_code.names import by_name, by_shebang
+from gristmill.tasks.source_code.notebook import NotebookError, rendered
 
 _ENDINGS = re.compile(r"(?i)\.(?:tar(?:\.(?:gz|bz2|xz|zst|lz4))?|tgz|tbz2?|txz|zip|whl|egg|jar|crate|gem)$")
 # of the texts of a repository that are put in order together

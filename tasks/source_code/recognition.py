@@ -3,7 +3,7 @@ text decide, and nothing else."""
 
 import re
 
-from gristmill.tasks.code.names import extension_of, filename_of
+from gristmill.tasks.source_code.names import extension_of, filename_of
 
 # Folders of others' code, after Linguist's `vendor.yml`.
 _VENDORED = re.compile(

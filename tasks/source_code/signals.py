@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from gristmill.tasks.code.language import CODE_LANGUAGE, PATH
 from gristmill.tasks.documents.step import Bound, DocumentStep, Kind, Signal
+from gristmill.tasks.source_code.language import CODE_LANGUAGE, PATH
 
 LINGUIST = "after Linguist's generated.rb and vendor.yml"
 STACK = "Lozhkov et al. 2024 (arXiv 2402.19173), section 3.1"
@@ -23,7 +23,7 @@ class CodeSignals(DocumentStep):
     a language whose marks of comments are not known.
     """
 
-    work: ClassVar = "gristmill.tasks.code.signals_work"
+    work: ClassVar = "gristmill.tasks.source_code.signals_work"
 
     step: Literal["code"] = "code"
     generated: bool = Field(True, description="files that a tool has written stay")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from gristmill.tasks.code.language import CODE_LANGUAGE
-from gristmill.tasks.code.syntax import GRAMMARS, CodeSyntax
 from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.source_code.language import CODE_LANGUAGE
+from gristmill.tasks.source_code.syntax import GRAMMARS, CodeSyntax
 
 _SIGNAL = "code_syntax_errors"
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gristmill.tasks.code.language import NO_CODE, PATH, CodeLanguage
-from gristmill.tasks.code.names import SHARED, by_name, by_shebang, extension_of
 from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.source_code.language import NO_CODE, PATH, CodeLanguage
+from gristmill.tasks.source_code.names import SHARED, by_name, by_shebang, extension_of
 
 if TYPE_CHECKING:
     from magika import Magika

@@ -8,17 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from gristmill.tasks.code import licenses
-from gristmill.tasks.code.comments import comments, license_header
-from gristmill.tasks.code.language import CodeLanguage
-from gristmill.tasks.code.names import by_name, by_shebang
-from gristmill.tasks.code.opencoder import OpenCoder
-from gristmill.tasks.code.recognition import encoded_lengths, is_data, is_generated, is_minified, is_vendored
-from gristmill.tasks.code.signals import CodeSignals
-from gristmill.tasks.code.stack_v2 import StackV2
-from gristmill.tasks.code.syntax import CodeSyntax
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.source_code import licenses
+from gristmill.tasks.source_code.comments import comments, license_header
+from gristmill.tasks.source_code.language import CodeLanguage
+from gristmill.tasks.source_code.names import by_name, by_shebang
+from gristmill.tasks.source_code.opencoder import OpenCoder
+from gristmill.tasks.source_code.recognition import encoded_lengths, is_data, is_generated, is_minified, is_vendored
+from gristmill.tasks.source_code.signals import CodeSignals
+from gristmill.tasks.source_code.stack_v2 import StackV2
+from gristmill.tasks.source_code.syntax import CodeSyntax
 
 STANDARD = Path(keyword.__file__).parent
 

@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from gristmill.tasks.code.language import CODE_LANGUAGE
 from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
 from gristmill.tasks.guard.limits import Limits
+from gristmill.tasks.source_code.language import CODE_LANGUAGE
 
 # By language the module and the function of its grammar.
 GRAMMARS = {
@@ -36,7 +36,7 @@ class CodeSyntax(DocumentStep):
     over its limits or crashes, which it does in a process of its own. It needs `pip install 'gristmill[code]'`.
     """
 
-    work: ClassVar = "gristmill.tasks.code.syntax_work"
+    work: ClassVar = "gristmill.tasks.source_code.syntax_work"
     libraries: ClassVar = ("tree-sitter", *sorted({module.replace("_", "-") for module, _ in GRAMMARS.values()}))
 
     step: Literal["code_syntax"] = "code_syntax"

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from gristmill.tasks.code.language import CODE_LANGUAGE
 from gristmill.tasks.documents.step import Bound, DocumentStep
+from gristmill.tasks.source_code.language import CODE_LANGUAGE
 
 Ends = tuple[float | None, float | None]
 
@@ -28,7 +28,7 @@ class StackV2(DocumentStep):
     says, after Linguist, where the paper has go-enry's port of the same and five phrases.
     """
 
-    work: ClassVar = "gristmill.tasks.code.signals_work"
+    work: ClassVar = "gristmill.tasks.source_code.signals_work"
 
     step: Literal["stack_v2"] = "stack_v2"
     max_lines: int | None = Field(100_000, description="most lines; null: any")

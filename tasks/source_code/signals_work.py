@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from resiliparse.extract.html2text import extract_plain_text
 
-from gristmill.tasks.code import recognition
-from gristmill.tasks.code.comments import comments
-from gristmill.tasks.code.language import CODE_LANGUAGE
-from gristmill.tasks.code.language_work import paths
-from gristmill.tasks.code.names import by_name
-from gristmill.tasks.code.signals import CodeSignals
 from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.source_code import recognition
+from gristmill.tasks.source_code.comments import comments
+from gristmill.tasks.source_code.language import CODE_LANGUAGE
+from gristmill.tasks.source_code.language_work import paths
+from gristmill.tasks.source_code.names import by_name
+from gristmill.tasks.source_code.signals import CodeSignals
 
 _WORD = re.compile(r"\w+")
 _HEX = re.compile(r"\b0[xX][0-9a-fA-F]+\b")

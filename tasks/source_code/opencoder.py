@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from gristmill.tasks.code.language import CODE_LANGUAGE
-from gristmill.tasks.code.stack_v2 import Ends, bound
 from gristmill.tasks.documents.step import Bound, DocumentStep
+from gristmill.tasks.source_code.language import CODE_LANGUAGE
+from gristmill.tasks.source_code.stack_v2 import Ends, bound
 
 
 class OpenCoder(DocumentStep):
@@ -18,7 +18,7 @@ class OpenCoder(DocumentStep):
     says; OpenCoder's code drops every file whose first 200 characters have the word `generate`.
     """
 
-    work: ClassVar = "gristmill.tasks.code.signals_work"
+    work: ClassVar = "gristmill.tasks.source_code.signals_work"
 
     step: Literal["opencoder"] = "opencoder"
     min_words: int | None = Field(30, description="fewest words; null: any")

@@ -24,7 +24,7 @@ class CodeLanguage(DocumentStep):
     without a path is `no_code`; the steps on code keep it.
     """
 
-    work: ClassVar = "gristmill.tasks.code.language_work"
+    work: ClassVar = "gristmill.tasks.source_code.language_work"
 
     step: Literal["code_language"] = "code_language"
     content: bool = Field(
