@@ -180,13 +180,7 @@ class Recipe(Settings):
                         there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
                         yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             if isinstance(step, DocumentStep):
-                there = [*known, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"]
-                if missing := [name for name in step.reads if name not in there]:
-                    yield (
-                        ("steps", at),
-                        f"`{step.step}` reads {missing[0]}, which no step before it measures; put "
-                        f"{_measured_by(missing[0])} before it",
-                    )
+                yield from self._of_reads(at, step, known)
             if step.step == "semantic_dedup" and "embedding" not in steps[:at]:
                 yield ("steps", at), "`semantic_dedup` compares the vectors of the step `embedding`: put that before it"
             if isinstance(step, Where):
@@ -224,6 +218,18 @@ class Recipe(Settings):
                     "put the step that measures it into the recipe, or a source's column into its `columns`"
                 )
                 yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
+
+    def _of_reads(self, at: int, step: DocumentStep, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        if any(_columns(source).every for source in self.sources):
+            return  # the columns of its files are known when these are read
+        own = [name for source in self.sources for name, _ in _columns(source).own]
+        there = {*signals, *own, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
+        if missing := [name for name in step.reads if name not in there]:
+            yield (
+                ("steps", at),
+                f"`{step.step}` reads {missing[0]}, which no step before it measures; put {_measured_by(missing[0])} "
+                "before it",
+            )
 
     def _of_expression(self, at: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:
