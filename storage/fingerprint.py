@@ -37,8 +37,8 @@ def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) 
 
 
 def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
-    """A file's size and state; one request for a remote one. Raises OSError of a local file that is not there,
-    RemoteIOError."""
+    """A file's size and state, or those of all in a local folder; one request for a remote one. Raises OSError of a
+    local file that is not there, RemoteIOError."""
     if not files.is_local(path):
         info = streams.info(path, remote_io)
         tags = [f"{tag}={info[tag]}" for tag in _TAGS if info.get(tag)]
@@ -49,6 +49,11 @@ def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
         return Stated(path, size, f"{redact_url(path)} size={size} {' '.join(tags)}".strip(), False)
     _, inner = file_system(path)
     status = os.stat(inner)
+    if os.path.isdir(inner):
+        inside = [os.path.join(inner, name) for name in folder_files(inner)]
+        found = [(path, os.lstat(path)) for path in inside]
+        lines = [f"{path}\n{each.st_size}\n{each.st_mtime_ns}" for path, each in found]
+        return Stated(inner, sum(each.st_size for _, each in found), "\n".join([inner, *lines]), True)
     return Stated(inner, status.st_size, f"{inner}\n{status.st_size}\n{status.st_mtime_ns}", True)
 
 
@@ -62,8 +67,31 @@ def of_files(given: Sequence[Stated], notes: str) -> str:
             found.append(checked_json.read(note)["fingerprint"])
         except (FileNotFoundError, DamagedFileError):
             # a note only spares the reading
-            read = [f"{file.path.rsplit('/', 1)[-1]} {files.checksum(file.path)}" for file in local]
+            read = [f"{file.path.rsplit('/', 1)[-1]} {_content(file.path)}" for file in local]
             found.append(read[0] if len(read) == 1 else files.digest("\n".join(read).encode()))
             with space.said_of(notes):
                 checked_json.write(note, {"fingerprint": found[-1]})
     return found[0] if len(found) == 1 else files.digest("\n".join(found).encode())
+
+
+def folder_files(folder: str) -> list[str]:
+    """The paths of what is below a folder but folders, sorted; links are not followed, and `.git` is passed over."""
+    found = []
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        inside = os.path.relpath(here, folder)
+        links = [name for name in folders if os.path.islink(os.path.join(here, name))]
+        found += [os.path.normpath(os.path.join(inside, name)) for name in (*names, *links)]
+    return sorted(found)
+
+
+def _content(path: str) -> str:
+    """Of a file its content, of a folder the names and contents of its files, and where its links lead."""
+    if not os.path.isdir(path):
+        return files.checksum(path)
+    lines = []
+    for name in folder_files(path):
+        whole = os.path.join(path, name)
+        plain = os.path.isfile(whole) and not os.path.islink(whole)
+        lines.append(f"{name}\n{files.checksum(whole) if plain else os.path.islink(whole) and os.readlink(whole)}")
+    return files.digest("\n".join(lines).encode("utf-8", "surrogateescape"))

@@ -16,6 +16,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.fingerprint import stated
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.decontamination.step import Benchmark
 from gristmill.tasks.extraction.extract import Extract
@@ -31,14 +32,25 @@ from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.models.topic.topic import Topic
 from gristmill.tasks.reading.listing import shards_of, tables_of
-from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Own, Selection, Snapshot, Source, Tables, Texts
+from gristmill.tasks.reading.sources import (
+    SNAPSHOT,
+    Archives,
+    Code,
+    Lines,
+    Own,
+    Selection,
+    Snapshot,
+    Source,
+    Tables,
+    Texts,
+)
 from gristmill.tasks.url.list_files import list_files
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
-_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text", Own: "files"}
+_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text", Code: "code", Own: "files"}
 
 Trouble = tuple[Path, str]
 
@@ -98,7 +110,8 @@ def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
             found[shard.path] = None
             if files.is_local(shard.path) or (deep and len(found) == 1):
                 try:
-                    found[shard.path] = files.info(shard.path)["size"]
+                    of_folder = isinstance(source, Code) and files.is_local(shard.path)
+                    found[shard.path] = stated(shard.path).size if of_folder else files.info(shard.path)["size"]
                 except (OSError, RuntimeError) as error:
                     troubles.append(((key, at), _sentence(error, shard.path)))
     if known and not troubles:

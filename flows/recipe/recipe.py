@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 from gristmill.flows.recipe import settings_file, syntax
 from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
 from gristmill.flows.recipe.errors import Path as KeyPath
-from gristmill.flows.recipe.steps import AnyStep, read_source
+from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
@@ -21,7 +21,7 @@ from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, Documen
 from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.extraction.extract import UNION, Extract
-from gristmill.tasks.reading.sources import Columns, Lines, Source, Tables, Texts
+from gristmill.tasks.reading.sources import Code, Columns, Lines, Source, Tables, Texts
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
@@ -86,7 +86,7 @@ class Recipe(Settings):
     steps: tuple[AnyStep, ...] = Field(
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it; "
-        "sources that are all jsonl, parquet or text need no `extract`",
+        "sources that are all jsonl, parquet, text or code need no `extract`",
     )
     takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
@@ -151,7 +151,9 @@ class Recipe(Settings):
                     yield (key, at), f"`{name}` is named more than once; " + _REMEDY.get(name, _REMEDY[key])
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
-            if pages := [source.name for source in self.sources if not isinstance(source, Lines | Tables | Texts)]:
+            if pages := [
+                source.name for source in self.sources if not isinstance(source, Lines | Tables | Texts | Code)
+            ]:
                 yield (
                     ("steps",),
                     f"there is no step `extract`, which the pages of {', '.join(pages)} need, but {', '.join(steps)}; "
@@ -178,6 +180,8 @@ class Recipe(Settings):
                     if name not in (*known, "language"):  # which has its own sentence
                         there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
                         yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
+            if isinstance(step, DocumentStep):
+                yield from self._of_reads(at, step, known)
             if step.step == "semantic_dedup" and "embedding" not in steps[:at]:
                 yield ("steps", at), "`semantic_dedup` compares the vectors of the step `embedding`: put that before it"
             if isinstance(step, Where):
@@ -215,6 +219,18 @@ class Recipe(Settings):
                     "put the step that measures it into the recipe, or a source's column into its `columns`"
                 )
                 yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
+
+    def _of_reads(self, at: int, step: DocumentStep, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        if any(_columns(source).every for source in self.sources):
+            return  # the columns of its files are known when these are read
+        own = [name for source in self.sources for name, _ in _columns(source).own]
+        there = {*signals, *own, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
+        if missing := [name for name in step.reads if name not in there]:
+            yield (
+                ("steps", at),
+                f"`{step.step}` reads {missing[0]}, which no step before it measures; put {_measured_by(missing[0])} "
+                "before it",
+            )
 
     def _of_expression(self, at: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:
@@ -276,9 +292,14 @@ class Recipe(Settings):
             )
 
     def trained_tokenizer(self) -> Tokenizer:
-        """The recipe's, with the tokens that the objective of training needs as symbols."""
-        own = own_tokens(self.training, self.model.seq_len)
-        return self.tokenizer.model_copy(update={"symbols": tuple(dict.fromkeys((*self.tokenizer.symbols, *own)))})
+        """The recipe's, with the tokens as symbols that the objective of training and fill-in-the-middle need. How
+        often a middle is moved is no matter of the tokenizer."""
+        own = (
+            *own_tokens(self.training, self.model.seq_len),
+            *(self.tokenizer.fim.tokens if self.tokenizer.fim else ()),
+        )
+        symbols = tuple(dict.fromkeys((*self.tokenizer.symbols, *own)))
+        return self.tokenizer.model_copy(update={"symbols": symbols, "fim": None})
 
     def training_mixture(self) -> Mixture:
         """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""
@@ -337,6 +358,12 @@ class Recipe(Settings):
 
 def _columns(source: Source) -> Columns:
     return getattr(source, "read_columns", Columns())
+
+
+def _measured_by(signal: str) -> str:
+    """The step that ships which gives a signal, as a sentence names it."""
+    names = [name for name, kind in document_steps().items() if signal in [each.name for each in kind.signals]]
+    return " or ".join(f"`{name}`" for name in names) or "the step that gives it"
 
 
 def _reads(step: Step) -> tuple[str, ...]:

@@ -83,16 +83,21 @@ def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
     step = kind.model_construct(step=kind.model_fields["step"].default)
     decisions = _decisions(step)
     settings = _settings(step, decisions)
-    by_name = {signal.name: signal for signal in kind.signals}
+    own = {signal.name: signal for signal in kind.signals}
+    # a set of rules may decide by the signals of another step, and by one of them twice
+    others = {signal.name: signal for other in document_steps().values() for signal in other.signals}
+    decided = {decision.signal for decision in decisions}
     for decision in decisions:
-        signal = by_name.pop(decision.signal)
+        signal = own.get(decision.signal) or others[decision.signal]
         thresholds = tuple(
             Threshold(end, value, setting)
             for end, value in _ends(decision).items()
             if (setting := settings.get((decision.rule, end))) or value is not None
         )
         yield Row(decision.rule, signal.name, signal.unit, signal.source, signal.description, thresholds)
-    for signal in by_name.values():
+    for signal in own.values():
+        if signal.name in decided:
+            continue
         yield Row(None, signal.name, signal.unit, signal.source, signal.description)
 
 

@@ -32,6 +32,8 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import SPACED, page_guard
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
+from gristmill.tasks.tokens.fill_in_the_middle_work import parts
 from gristmill.tasks.tokens.tokenizer_work import load
 
 _STEPS = TypeAdapter(tuple[AnyStep, ...])
@@ -223,9 +225,21 @@ class TokenSource:
     def derive(self, documents: Sequence[str], remote_io: RemoteIOConfig) -> dict[str, Derived]:
         """Tokens of some documents of the shard, by id, from their records. Holds their texts."""
         found = derive_texts(self.texts, self.number, documents, remote_io)
-        encode = encoder(self.tokenizer, found.texts.values())
-        derived = {document: Derived(encode.document(text)) for document, text in found.texts.items()}
+        encode, fim = encoder(self.tokenizer, found.texts.values()), self.fim
+        derived = {
+            document: Derived(encode.document(text, parts(fim, document, text) if fim else None))
+            for document, text in found.texts.items()
+        }
         return derived | {document: Derived(None, trouble) for document, trouble in found.troubles.items()}
+
+    @property
+    def fim(self) -> FillInTheMiddle | None:
+        """How the documents of the shard were cut for fill-in-the-middle, if they were."""
+        made = self.stage
+        while "tokens" in made.inputs:  # grouped, or halved
+            made = made.home.stage(made.inputs["tokens"])
+        given = made.settings.get("fim")
+        return FillInTheMiddle.model_validate(given) if given else None
 
     @cached_property
     def tokenizer(self) -> RecordedFile:

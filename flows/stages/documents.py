@@ -37,6 +37,7 @@ from gristmill.tasks.reading.first_records import FILES, look
 from gristmill.tasks.reading.listing import Shard, listed, tables_of
 from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
 from gristmill.tasks.reading.ranges import Range, RangeRead, corrected
+from gristmill.tasks.reading.repositories.reading import LIBRARIES
 from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection
 
 _RANGE_READ = TypeAdapter(RangeRead)
@@ -129,12 +130,18 @@ def documents(
         {"files": digest([of["files"] for of in seen.values()])},
         lambda: tuple(shard.files for at in range(len(sources)) for shard in found(at)),
         (*modules(all_steps), *readers),
-        (*libraries(all_steps), *(name for reader in readers for name in own_steps.libraries_of(reader))),
+        (*libraries(all_steps), *_of_readers(formats, readers)),
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)
     by_shard = Names(tuple((name, of["shards"]) for name, of in seen.items() if of["shards"]))
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
+
+
+def _of_readers(formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> list[str]:
+    """The libraries that decide what is read of sources, beside those of `extract`."""
+    own = [name for reader in readers for name in own_steps.libraries_of(reader)]
+    return [*own, *(LIBRARIES if any(known.format == "code" for known in formats.values()) else ())]
 
 
 def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]) -> dict:

@@ -56,7 +56,7 @@ def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
     named = named_texts(context, recipe)
     evaluation = (heldout_documents(context, recipe, corpus, split.drawn), *(() if named is None else (named,)))
     model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
-    shards = tokens(context, split.train, model)
+    shards = tokens(context, split.train, model, recipe.tokenizer.fim)
     evaluated = evaluation_tokens(context, evaluation, model)
     grouped = grouped_tokens(context, recipe, split.train, model, shards)
     settings = recipe.training_mixture()

@@ -14,6 +14,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import digest
 from gristmill.tasks.reading.listing import Shard, shards_of, together
 from gristmill.tasks.reading.ranges import Range, ranges_of
+from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.sources import Archives, Columns, Files, Selection, Snapshot, Source
 
 # Files of a snapshot that are asked for their sizes: of more, each is a shard.
@@ -23,6 +24,7 @@ _FEW = 256
 class SourceFormat(Settings):
     format: str
     columns: Columns
+    repositories: Repositories | None = None
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,10 @@ class ShardFiles:
 
     def shards(self, known: "SourceFormat") -> list[Shard]:
         """Its files as they are read."""
-        return [Shard(known.format, path, name, known.columns, self.base, self.part) for path, name in self.files]
+        return [
+            Shard(known.format, path, name, known.columns, self.base, self.part, known.repositories)
+            for path, name in self.files
+        ]
 
 
 class FoundShard(NamedTuple):
@@ -76,8 +81,12 @@ def find_shards(
         most = source.range_bytes if isinstance(source, Archives | Snapshot) and len(run) == 1 else None
         for part in [None] if most is None else ranges_of(size, most):
             of = ShardFiles(source.name, named, shard[0].base, part, _bytes(part, size))
-            found.append(FoundShard(of, SourceFormat(format=shard[0].format, columns=shard[0].columns), seen))
+            found.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))
     return found
+
+
+def _known(shard: Shard) -> dict:
+    return {name: getattr(shard, name) for name in SourceFormat.model_fields}
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:

@@ -21,13 +21,16 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.tokens.encoding import encode_shard
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
 from gristmill.tasks.tokens.grouping_work import find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column
 from gristmill.tasks.tokens.recorded import PHASE, SPLIT
 
 
 class Record(Settings):
-    """Nothing of the recipe: texts, selections and tokenizer are inputs."""
+    """`fim`: fill-in-the-middle; texts, selections and tokenizer are inputs."""
+
+    fim: FillInTheMiddle | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,9 @@ class TokensPlaces:
     earlier: tuple[str, ...] = ()
 
 
-def tokens(context: RunContext, train: Corpus, tokenizer: StageResult) -> StageResult:
+def tokens(
+    context: RunContext, train: Corpus, tokenizer: StageResult, fim: FillInTheMiddle | None = None
+) -> StageResult:
     """`train`: the documents that are trained on."""
 
     def places() -> TokensPlaces:
@@ -47,13 +52,13 @@ def tokens(context: RunContext, train: Corpus, tokenizer: StageResult) -> StageR
         return TokensPlaces(train.places, tokenizer_of(tokenizer), earlier)
 
     inputs = train.inputs() | {"tokenizer": tokenizer.key}
-    spec = StageSpec("tokens", _encode, Record(), inputs, places, libraries=("gigatoken", library_of(tokenizer)))
+    spec = StageSpec("tokens", _encode, Record(fim=fim), inputs, places, libraries=("gigatoken", library_of(tokenizer)))
     return context.build(spec)
 
 
 def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
     """Encode every shard of documents."""
-    given = {"tokenizer": places.tokenizer, "earlier": places.earlier}
+    given = {"tokenizer": places.tokenizer, "earlier": places.earlier, "fim": record.fim}
     records = phases.map(PHASE, encode_shard, Each(places.corpus.shards(), places.corpus.shard), common=given).values()
     return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in records)}
 

@@ -17,6 +17,7 @@ _KINDS = {
     "jsonl": ("jsonl", "a JSON object with a text in `{text}` (text_column)"),
     "parquet": ("parquet", "a row with a text in `{text}` (text_column)"),
     "text": ("text", "a text in UTF-8"),
+    "code": ("code", "a file of source code"),
 }
 
 

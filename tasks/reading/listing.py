@@ -14,9 +14,11 @@ from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.url_secrets import check_no_name
 from gristmill.tasks.reading.ranges import Range
+from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.sources import (
     SNAPSHOT,
     Archives,
+    Code,
     Columns,
     Lines,
     Own,
@@ -37,12 +39,13 @@ _NO_COLUMNS = Columns()
 
 @dataclass(frozen=True)
 class Shard:
-    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, or the `module:function` of a
-    user's reader.
+    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `code`, or the
+    `module:function` of a user's reader.
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
     folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
-    selection names; `part`: the range of an archive that is read, None for all of it.
+    selection names; `part`: the range of an archive that is read, None for all of it; `repositories`: how code is read,
+    whose path may be that of a folder.
     """
 
     format: str
@@ -51,6 +54,7 @@ class Shard:
     columns: Columns = _NO_COLUMNS
     base: str = ""
     part: Range | None = None
+    repositories: Repositories | None = None
 
 
 # A source has at least so many shards, if it has the files: workers want work.
@@ -75,6 +79,9 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
             return _shards("parquet", _files(source.parquet), source.read_columns)
         case Texts():
             return _shards("text", _files(source.text))
+        case Code():
+            read = _shards("code", _files(source.code, folders=True), source.read_columns)
+            return [replace(shard, repositories=source.repositories) for shard in read]
         case Own():
             return _shards(source.reader, _files(source.files), source.read_columns)
         case Snapshot():
@@ -129,6 +136,7 @@ class ListedFiles:
     format: str
     columns: Columns = _NO_COLUMNS
     base: str = ""
+    repositories: Repositories | None = None
 
 
 def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
@@ -143,7 +151,7 @@ def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
 
     names = pa.table({"path": [file.path for file in read], "name": [file.name for file in read]})
     parquet.write_table(path, names)
-    return ListedFiles(path, read[0].format, read[0].columns, read[0].base)
+    return ListedFiles(path, read[0].format, read[0].columns, read[0].base, read[0].repositories)
 
 
 def given_files(given: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ...]:
@@ -153,7 +161,10 @@ def given_files(given: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ...]:
     from gristmill.storage import parquet
 
     rows = parquet.read_table(given.path).to_pylist()
-    return tuple(Shard(given.format, row["path"], row["name"], given.columns, given.base) for row in rows)
+    return tuple(
+        Shard(given.format, row["path"], row["name"], given.columns, given.base, repositories=given.repositories)
+        for row in rows
+    )
 
 
 def recorded(opened: Sequence[Shard]) -> list[Shard]:
@@ -195,8 +206,9 @@ def expand(patterns: Sequence[str]) -> list[str]:
     return list(_files(patterns))
 
 
-def _files(patterns: Sequence[str]) -> dict[str, str]:
-    """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own."""
+def _files(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
+    """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own.
+    `folders`: local ones may be named, too."""
     found: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = file_system(pattern)
@@ -213,6 +225,8 @@ def _files(patterns: Sequence[str]) -> dict[str, str]:
                     check_no_name(match, pattern)
             fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
             named = {_as_named(fs, pattern, inner, m): _name(m[fixed:].lstrip("/")) for m in matches}
+        elif folders and files.is_local(pattern) and os.path.isdir(inner):
+            named = {inner.rstrip("/"): _name(inner.rstrip("/").rsplit("/", 1)[-1])}
         else:
             try:
                 files.info(pattern)

@@ -20,6 +20,7 @@ from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading import tables
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files
+from gristmill.tasks.reading.repositories.reading import COLUMNS
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.reading.sources import OWN_NAME, TAKEN, Columns
 
@@ -41,12 +42,19 @@ def find_types(
     serialized schema of one field, base64) and where it was seen, in the order of the files; `names`, some names of
     columns that there are.
 
-    Of Parquet files the footers are read, of lines all. Holds 512 rows. Raises ColumnError for types that differ.
+    Of Parquet files the footers are read, of lines all; columns of code have the same types everywhere. Holds 512 rows.
+    Raises ColumnError for types that differ.
     """
     found: Types = {}
     names: dict[str, None] = {}
     for file in given_files(source_files):
-        here = _of_table(file) if file.format == "parquet" else _of_lines(file, max_bytes)
+        match file.format:
+            case "code":
+                here = _of_code()
+            case "parquet":
+                here = _of_table(file)
+            case _:
+                here = _of_lines(file, max_bytes)
         for types, there in here:
             found = joined(source, found, types)
             names.update(dict.fromkeys(there[: max(0, _ROWS - len(names))]))
@@ -142,6 +150,12 @@ def file_columns(path: str, format: str, columns: Columns) -> list[str]:
     every = replace(columns, every=True, own=())
     first = next((r for r in tables.records(path, format, every, 1 << 20, current().remote_io) if r.own), None)
     return [*first.own] if first is not None and first.own else []
+
+
+def _of_code() -> Iterator[tuple[Types, list[str]]]:
+    numbers = ("header_characters", "files")
+    types = {name: pa.int64() if name in numbers else pa.string() for name in COLUMNS}
+    yield {name: (kind, "every source of code") for name, kind in types.items()}, [*COLUMNS]
 
 
 def _of_table(file: Shard) -> Iterator[tuple[Types, list[str]]]:

@@ -16,6 +16,8 @@ from gristmill.tasks.reading import archives, tables
 from gristmill.tasks.reading.listing import Shard
 from gristmill.tasks.reading.ranges import Reading
 from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.repositories import records as repositories
+from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.sources import Columns
 
 
@@ -102,12 +104,22 @@ def read(
                 yield shard.name, record
         case "selection":
             yield from records(shard.path, shard.base, max_bytes, remote_io, verify_digests, reading)
+        case "code":
+            for record in _of_code(shard, max_bytes, remote_io, reading):
+                yield shard.name, record
         case _ if ":" in shard.format:
             for record in _by_own_reader(shard, max_bytes, remote_io):
                 yield shard.name, record
         case _:
             for record in tables.records(shard.path, shard.format, shard.columns, max_bytes, remote_io, reading):
                 yield shard.name, record
+
+
+def _of_code(
+    shard: Shard, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading | None = None
+) -> Iterator[Record]:
+    how = shard.repositories or Repositories()
+    return repositories.records(shard.path, shard.name, how, max_bytes, remote_io, reading)
 
 
 def _by_own_reader(shard: Shard, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
@@ -175,8 +187,9 @@ def read_again(
             return archives.read_at(shard.path, offset, length, max_bytes, remote_io)
         case "selection":
             return archives.read_at(files.join(shard.base, file), offset, length, max_bytes, remote_io)
-        case _ if ":" in shard.format:
-            for record in _by_own_reader(shard, max_bytes, remote_io):
+        case _ if ":" in shard.format or shard.format == "code":
+            read_all = _of_code if shard.format == "code" else _by_own_reader
+            for record in read_all(shard, max_bytes, remote_io):
                 if record.offset == offset:
                     return record
             raise LookupError(f"{shard.path} has no record {offset + 1}")

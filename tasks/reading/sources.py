@@ -1,6 +1,6 @@
 """What a recipe may name as a source.
 
-A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `reader`, `snapshot` or `index`.
+A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `code`, `reader`, `snapshot` or `index`.
 """
 
 import re
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, 
 
 from gristmill.storage.address import Address, from_folder
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, PAGE_COLUMNS, Settings
+from gristmill.tasks.reading.repositories.reading import COLUMNS, Kept, Repositories
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
 # Columns that a source gives by a key of their own, and those that steps give in every export.
@@ -178,6 +179,52 @@ class Texts(Files):
     text: Paths
 
 
+class Code(Files):
+    """Repositories of source code: folders, tar and zip archives (also sdists and wheels), and single files, known by
+    their content. A folder is a repository, and so is each that a glob names; `.git` in it is passed over.
+
+    Documents carry the columns path, repository, license, license_type (permissive, non_permissive, no_license),
+    license_by (file, text, metadata, none), header_characters and files.
+    """
+
+    code: Paths
+    unit: Literal["file", "repository"] = Field(
+        "file",
+        description="what a document is; repository: its files one behind the other, a module of Python before those "
+        "that import it, other files by their paths",
+    )
+    document_bytes: int = Field(
+        1 << 20, gt=0, description="of a document of several files at most; a larger file is one by itself"
+    )
+    file_header: str = Field(
+        "<file_sep>{path}",
+        description="line ahead of each file, with `unit: repository`; name what is in it in `tokenizer.symbols`, if "
+        "it is to be one token",
+    )
+    leave_out: tuple[Kept, ...] = Field(
+        (),
+        description="files that are dropped as they are read: generated, vendored, minified, data; for `unit: "
+        "repository`, whose documents have files of all kinds",
+    )
+    repeated_headers: bool = Field(
+        False, description="a licence header that an earlier file of the repository has is kept, too"
+    )
+    archive_bytes: int = Field(
+        8 << 30, gt=0, description="of what an archive unfolds to, the rest is dropped as `archive_too_large`"
+    )
+
+    @property
+    def read_columns(self) -> Columns:
+        return Columns(own=tuple((name, name) for name in COLUMNS))
+
+    @property
+    def repositories(self) -> Repositories:
+        """How its files are read."""
+        return Repositories(
+            self.unit, self.document_bytes, self.file_header, self.leave_out, self.repeated_headers, self.archive_bytes
+        )
+
+
 class Own(_Carrying):
     """Files of any kind, read by a function of your own.
 
@@ -256,6 +303,7 @@ _KINDS = {
     "jsonl": Lines,
     "parquet": Tables,
     "text": Texts,
+    "code": Code,
     "reader": Own,
     "snapshot": Snapshot,
     "index": Selection,
@@ -273,6 +321,7 @@ Source = Annotated[
     | Annotated[Lines, Tag("jsonl")]
     | Annotated[Tables, Tag("parquet")]
     | Annotated[Texts, Tag("text")]
+    | Annotated[Code, Tag("code")]
     | Annotated[Own, Tag("reader")]
     | Annotated[Snapshot, Tag("snapshot")]
     | Annotated[Selection, Tag("index")],

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -17,6 +17,8 @@ from gristmill.storage.tokens.sentencepiece_model import SPACE, SentencePieceTok
 from gristmill.storage.tokens.token_shards import bin_path, write_tokens
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.documents.selection import select
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
+from gristmill.tasks.tokens.fill_in_the_middle_work import Part, parts
 from gristmill.tasks.tokens.recorded import SPLIT, index_path, recorded
 from gristmill.tasks.tokens.tokenizer_work import load
 
@@ -30,23 +32,37 @@ Encode = Callable[[str], np.ndarray]
 
 @dataclass(frozen=True)
 class Encoder:
-    """Texts to ids of the type `dtype`, which holds the vocabulary. `end_of_text`: the id that ends a document."""
+    """Texts to ids of the type `dtype`, which holds the vocabulary. `end_of_text`: the id that ends a document;
+    `names`: the ids of tokens by their names."""
 
     ids: Encode
     end_of_text: int
     dtype: np.dtype
+    names: Mapping[str, int]
 
     def __call__(self, text: str) -> np.ndarray:
         """The ids of a text, without special tokens: their names in it are text."""
         return self.ids(text).astype(self.dtype)
 
-    def document(self, text: str) -> np.ndarray:
-        """The ids of a text, and the token that ends it."""
-        ids = self.ids(text)
+    def document(self, text: str, parts: Sequence[Part] | None = None) -> np.ndarray:
+        """The ids of a text, and the token that ends it. `parts`: how it is cut for fill-in-the-middle, if it is.
+        Raises ValueError for a special token that the vocabulary does not have."""
+        ids = self.ids(text) if parts is None else self._parts(parts)
         ended = np.empty(len(ids) + 1, self.dtype)
         ended[:-1] = ids
         ended[-1] = self.end_of_text
         return ended
+
+    def _parts(self, parts: Sequence[Part]) -> np.ndarray:
+        found: list[np.ndarray] = []
+        for part in parts:
+            if part.token not in self.names:
+                raise ValueError(
+                    f"tokenizer.fim names {part.token}, which the tokenizer does not have: name the tokens that its "
+                    "file has, or take out `path`, so that one is trained with them"
+                )
+            found += [np.array([self.names[part.token]], np.uint32), *([self.ids(part.text)] if part.text else [])]
+        return np.concatenate(found)
 
 
 def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
@@ -61,7 +77,8 @@ def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
         return np.array(exact.encode(text), np.uint32)
 
     def made(ids: Encode) -> Encoder:
-        return Encoder(ids, exact.end_of_text, np.dtype(token_dtype(exact.vocab_size)))
+        names = {name: at for at, name in enumerate(exact.names)}
+        return Encoder(ids, exact.end_of_text, np.dtype(token_dtype(exact.vocab_size)), names)
 
     if (given := _fast(tokenizer)) is None:
         return made(own)
@@ -114,17 +131,21 @@ def encode_shard(
     kept: str,
     tokenizer: RecordedFile,
     earlier: tuple[str, ...] = (),
+    fim: FillInTheMiddle | None = None,
 ) -> dict:
     """Encode a shard's documents that are trained on.
 
     `kept`: the part that names them. `earlier`: folders of stages that had the same texts, tokenizer and code: where
-    one has the same documents, too, its files are taken as they are. Holds the texts and tokens of the shard.
+    one has the same documents, too, its files are taken as they are. `fim`: what becomes of some documents. Holds the
+    texts and tokens of the shard.
     """
     ids = select(documents, kept, ["id"])["id"].to_pylist()
     if not any(_taken(folder, shard, found, ids) for found in earlier):
         texts = select(documents, kept, ["text"])["text"].to_pylist()
         encode = encoder(tokenizer, texts)
-        write_tokens(bin_path(folder, SPLIT, shard), ids, [encode.document(text) for text in texts], encode.dtype)
+        cut = [parts(fim, id, text) if fim else None for id, text in zip(ids, texts, strict=True)]
+        encoded = [encode.document(text, of) for text, of in zip(texts, cut, strict=True)]
+        write_tokens(bin_path(folder, SPLIT, shard), ids, encoded, encode.dtype)
     lengths = parquet.read_table(index_path(folder, shard), ["length"])["length"]
     return {"rows_in": len(ids), SPLIT: {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}}
 

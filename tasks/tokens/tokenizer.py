@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
 
 LARGEST_VOCABULARY = 1 << 20
 NAMES = ("<unk>", "<s>", "</s>", "<|endoftext|>")  # special tokens of the tokenizers that are trained here
@@ -32,6 +33,9 @@ class Tokenizer(Settings):
     )
     symbols: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = Field(
         (), description="strings that are one token each wherever they stand in a text, such as `<|user|>`"
+    )
+    fim: FillInTheMiddle | None = Field(
+        None, description="fill-in-the-middle: of some documents the middle is moved to the end; null: of none"
     )
     path: Address | None = Field(
         None,

@@ -1,0 +1,1 @@
+"""Folders and archives of source code, read file by file or as whole repositories."""

@@ -1,0 +1,298 @@
+"""The files of a repository: of a folder, a tar or zip archive (also as sdist or wheel), or one by itself.
+
+Nothing is written to a disk. An archive comes from anybody: a name that leads out of it, a link, an encrypted or
+damaged file costs this file; an archive that unfolds to more than `most_unpacked` bytes, or whose structure is damaged,
+is read up to there.
+"""
+
+import bz2
+import io
+import lzma
+import os
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import IO
+
+from gristmill.storage import files
+from gristmill.storage.fingerprint import folder_files
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.reading.members import Content, Stored, open_at
+from gristmill.tasks.reading.ranges import Reading
+
+# of a name, or of a header of tar; longer ones would be held whole
+_MOST_HEADER = 1 << 20
+_LZMA_MEMORY = 256 << 20
+_PIECE = 1 << 16
+_BZIP2, _XZ, _ZIP = b"BZh", b"\xfd7zXZ\0", (b"PK\x03\x04", b"PK\x05\x06")
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    NotImplementedError,
+    RuntimeError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+
+
+class TooMuchError(OSError):
+    """An archive unfolds to more than it may."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of a repository. `path`: within it, with `/`; `size`: that it says it has; `read(most)`: its first bytes,
+    as long as it is the last member that was given; `problem`: (rule, detail) of one that is not read."""
+
+    path: str
+    size: int
+    read: Callable[[int], bytes] = lambda most: b""
+    problem: tuple[str, str] | None = None
+
+
+def members(
+    path: str, most_unpacked: int, remote_io: RemoteIOConfig, reading: Reading | None = None
+) -> Iterator[Member]:
+    """The files of a repository in the order of its archive, those of a folder by their paths; folders are passed over.
+
+    What cannot be read on is a last member with the problem `damaged_archive`, or `archive_too_large`. `reading` learns
+    how far it is. Holds a piece of the archive, and of zip its directory. Raises FileNotFoundError,
+    RemoteIOError.
+    """
+    reading = reading or Reading()
+    if files.is_local(path) and os.path.isdir(path):
+        yield from _of_folder(path)
+        return
+    with closing(Stored(partial(open_at, path, remote_io))) as stored:
+        head = stored.read()
+        stored.back(0)
+        if not head.startswith(_ZIP):
+            yield from _of_stream(stored, head, path.rsplit("/", 1)[-1], most_unpacked, reading)
+            return
+    with streams.open_ranges(path, remote_io) as raw:
+        file = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw, remote_io.block_bytes)
+        yield from _until_damage(_of_zip(file, most_unpacked, reading))
+
+
+def _until_damage(found: Iterator[Member]) -> Iterator[Member]:
+    try:
+        yield from found
+    except streams.RemoteIOError:
+        raise
+    except TooMuchError as error:
+        yield Member("", 0, problem=("archive_too_large", str(error)))
+    except _DAMAGE as error:
+        yield Member("", 0, problem=("damaged_archive", f"and what follows: {type(error).__name__}: {error}"))
+
+
+def _of_folder(folder: str) -> Iterator[Member]:
+    for path in folder_files(folder):
+        whole = os.path.join(folder, path)
+        name = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace(os.sep, "/")
+        status = os.lstat(whole)
+        if stat.S_ISLNK(status.st_mode):
+            yield Member(name, 0, problem=("link", os.readlink(whole)))
+        elif not stat.S_ISREG(status.st_mode):
+            yield Member(name, 0, problem=("no_file", "a pipe, a socket or a device"))
+        else:
+            yield Member(name, status.st_size, partial(_read_file, whole))
+
+
+def _read_file(path: str, most: int) -> bytes:
+    with open(path, "rb") as f:
+        return f.read(most)
+
+
+def unsafe(path: str) -> bool:
+    """Whether a member's path leads out of its archive, or is no path at all."""
+    parts = path.replace("\\", "/").split("/")
+    return (
+        not path or path.startswith(("/", "\\")) or ".." in parts or "\0" in path or (len(path) > 1 and path[1] == ":")
+    )
+
+
+def _plain(path: str) -> str:
+    """A path as a column may have it."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").removeprefix("./")
+
+
+def _of_zip(file: IO[bytes], most_unpacked: int, reading: Reading) -> Iterator[Member]:
+    unpacked = 0
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if info.is_dir():
+                continue
+            path = _plain(info.filename)
+            mode = info.external_attr >> 16
+            if unsafe(info.filename):
+                yield Member(path[:_SHOWN], 0, problem=("unsafe_path", path[:_SHOWN]))
+            elif stat.S_ISLNK(mode):
+                yield Member(path, 0, problem=("link", "a symbolic link"))
+            elif info.flag_bits & 1:
+                yield Member(path, 0, problem=("encrypted", "it has a password"))
+            else:
+                yield Member(path, info.file_size, partial(_read_zipped, archive, info))
+                unpacked += info.file_size
+                reading.bytes += info.compress_size
+                if unpacked > most_unpacked:
+                    raise TooMuchError(f"it unfolds to more than {most_unpacked:,} bytes")
+
+
+_SHOWN = 200
+
+
+def _read_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
+    with archive.open(info) as f:
+        return f.read(most)
+
+
+class _Forward(io.RawIOBase):
+    """Pieces of content as a file that is read forwards; tarfile also goes back by one byte, to see that a member's
+    last one is there. Refuses to hold a header of more than 1 MiB, and to give more than `most` bytes."""
+
+    def __init__(self, pieces: Iterator[bytes], most: int) -> None:
+        self.pieces, self.most = pieces, most
+        self.at, self.piece, self.last = 0, b"", b""
+        self.back = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at - self.back
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence != os.SEEK_SET or offset < self.at - 1:
+            raise OSError("it is read forwards")
+        self.back = offset == self.at - 1
+        while self.at < offset and self._take(offset - self.at):
+            pass
+        return self.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _MOST_HEADER:
+            raise OSError(f"a header has {size:,} bytes")
+        found = []
+        if self.back and size:
+            found, size, self.back = [self.last], size - 1, False
+        while size and (taken := self._take(size)):
+            found.append(taken)
+            size -= len(taken)
+        return b"".join(found)
+
+    def _take(self, size: int) -> bytes:
+        if not self.piece:
+            self.piece = next(self.pieces, b"")
+        taken, self.piece = self.piece[:size], self.piece[size:]
+        self.at += len(taken)
+        if self.at > self.most:
+            raise TooMuchError(f"it unfolds to more than {self.most:,} bytes")
+        self.last = taken[-1:] or self.last
+        return taken
+
+
+def _of_stream(stored: Stored, head: bytes, name: str, most_unpacked: int, reading: Reading) -> Iterator[Member]:
+    """The members of a tar archive, compressed or not; of what is none, the file itself."""
+    unpacked = _pieces(stored, head, reading)
+    first = b""
+    try:
+        while len(first) < tarfile.BLOCKSIZE and (piece := next(unpacked, b"")):
+            first += piece
+        is_tar = _is_tar(first)
+    except _DAMAGE as error:
+        yield Member(name, 0, problem=("damaged_archive", f"{type(error).__name__}: {error}"))
+        return
+
+    def pieces() -> Iterator[bytes]:
+        yield first
+        yield from unpacked
+
+    file = _Forward(pieces(), most_unpacked)
+    if is_tar:
+        yield from _until_damage(_of_tar(file))
+    else:
+        yield Member(_plain(name), len(first), partial(_read_all, file))
+
+
+def _is_tar(first: bytes) -> bool:
+    try:
+        tarfile.TarInfo.frombuf(first[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def _read_all(file: _Forward, most: int) -> bytes:
+    found = []
+    while most and (piece := file.read(min(most, _PIECE))):
+        found.append(piece)
+        most -= len(piece)
+    return b"".join(found)
+
+
+def _of_tar(file: _Forward) -> Iterator[Member]:
+    with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape", errorlevel=2) as archive:
+        while (info := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # which would hold a record of each
+            path = _plain(info.name)
+            if info.isdir():
+                continue
+            if unsafe(info.name):
+                yield Member(path[:_SHOWN], 0, problem=("unsafe_path", path[:_SHOWN]))
+            elif info.issym() or info.islnk():
+                yield Member(path, 0, problem=("link", _plain(info.linkname)[:_SHOWN]))
+            elif not info.isreg() or info.issparse():
+                yield Member(path, 0, problem=("no_file", "a device, a pipe, or a file with holes"))
+            else:
+                yield Member(path, info.size, partial(_read_tarred, file, info))
+
+
+def _read_tarred(file: _Forward, info: tarfile.TarInfo, most: int) -> bytes:
+    file.seek(info.offset_data)
+    data = _read_all(file, min(most, info.size))
+    if len(data) < min(most, info.size):
+        raise EOFError("the archive ends in the file")
+    return data
+
+
+def _pieces(stored: Stored, head: bytes, reading: Reading) -> Iterator[bytes]:
+    """The content of a file: plain, gzip, zstd, lz4, bzip2 or xz."""
+    if head.startswith(_BZIP2):
+        unpacked = _decoded(stored, bz2.BZ2Decompressor)
+    elif head.startswith(_XZ):
+        unpacked = _decoded(stored, partial(lzma.LZMADecompressor, memlimit=_LZMA_MEMORY))
+    else:
+        unpacked = Content(stored).pieces()
+    for piece in unpacked:
+        reading.bytes = stored.at
+        yield piece
+
+
+def _decoded(stored: Stored, decoder: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]) -> Iterator[bytes]:
+    """Stream behind stream; the last one has to end."""
+    data, stream = stored.read(), decoder()
+    while data or not stream.needs_input:
+        yield stream.decompress(data, _PIECE)
+        data = b""
+        if stream.eof:
+            data = stream.unused_data or stored.read()
+            if not data.strip(b"\0"):
+                return
+            stream = decoder()
+        elif stream.needs_input:
+            data = stored.read()
+    raise EOFError("the compressed stream has no end")

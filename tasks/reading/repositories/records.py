@@ -1,0 +1,218 @@
+"""A repository's files as records: each file one, or several of them one, in the order of their imports."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import xxhash
+
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import RemoteIOError
+from gristmill.tasks.reading import tables
+from gristmill.tasks.reading.ranges import Reading
+from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.repositories.archives import Member, members
+from gristmill.tasks.reading.repositories.decoding import decoded
+from gristmill.tasks.reading.repositories.licensing import License, RepositoryLicenses, repository_licenses
+from gristmill.tasks.reading.repositories.order import in_order
+from gristmill.tasks.reading.repositories.reading import Kept, Repositories
+from gristmill.tasks.source_code import licenses, recognition
+from gristmill.tasks.source_code.comments import comment_text, license_header
+from gristmill.tasks.source_code.names import by_name, by_shebang
+from gristmill.tasks.source_code.notebook import NotebookError, rendered
+
+_ENDINGS = re.compile(r"(?i)\.(?:tar(?:\.(?:gz|bz2|xz|zst|lz4))?|tgz|tbz2?|txz|zip|whl|egg|jar|crate|gem)$")
+# of the texts of a repository that are put in order together
+_HELD = 64 << 20
+_LEFT_OUT = {
+    "generated": recognition.is_generated,
+    "vendored": lambda path, text: recognition.is_vendored(path),
+    "minified": recognition.is_minified,
+    "data": recognition.is_data,
+}
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file that is a text; `header`: characters of its licence header that were left out."""
+
+    path: str
+    text: str
+    encoding: str
+    license: License
+    header: int
+
+
+def records(
+    path: str,
+    name: str,
+    how: Repositories,
+    max_bytes: int,
+    remote_io: RemoteIOConfig,
+    reading: Reading | None = None,
+) -> Iterator[Record]:
+    """The records of a repository, `offset` being their numbers from 0, `record_id` the paths of the files, and `own`
+    the columns of `reading.COLUMNS`. `name`: of the archive or folder.
+
+    A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
+    `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, or what `how.leave_out` names;
+    an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository is
+    read twice: the first time for its licences. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
+    each licence header. Raises FileNotFoundError, RemoteIOError.
+    """
+    repository = _ENDINGS.sub("", name.rstrip("/"))
+    known = repository_licenses(path, how.archive_bytes, remote_io)
+    found = _files(members(path, how.archive_bytes, remote_io, reading), how, max_bytes, known)
+    number = 0
+    held: list[_File] = []
+    size = 0
+    for each in found:
+        if isinstance(each, Record) or how.unit == "file":
+            yield _numbered(each, number, repository)
+            number += 1
+            continue
+        held.append(each)
+        size += len(each.text)
+        if size >= _HELD:
+            for document in _documents(held, how):
+                yield _joined(document, number, repository, how)
+                number += 1
+            held, size = [], 0
+    for document in _documents(held, how):
+        yield _joined(document, number, repository, how)
+        number += 1
+
+
+def _files(
+    found: Iterator[Member], how: Repositories, max_bytes: int, known: RepositoryLicenses
+) -> Iterator[_File | Record]:
+    """What became of each member: a file, or a record with a problem, whose number is given later."""
+    headers: set[str] = set()
+    for member in found:
+        path = member.path
+        if member.problem:
+            yield _lost(path, *member.problem)
+            continue
+        if member.size > max_bytes:
+            yield _lost(path, "too_large", f"{member.size:,} bytes")
+            continue
+        try:
+            data = member.read(max_bytes + 1)
+        except RemoteIOError:
+            raise
+        except Exception as error:  # of the libraries that unpack archives: of many types
+            yield _lost(path, "damaged_file", f"{type(error).__name__}: {error}")
+            continue
+        if len(data) > max_bytes:
+            yield _lost(path, "too_large", f"more than {max_bytes:,} bytes")
+            continue
+        text = decoded(data)
+        if text.problem:
+            yield _lost(path, *text.problem)
+            continue
+        content = text.text
+        if path.endswith(".ipynb"):
+            try:
+                content = rendered(content)
+            except NotebookError as error:
+                yield _lost(path, "damaged_notebook", str(error))
+                continue
+        if reason := _left_out(path, content, how.leave_out):
+            yield _lost(path, reason, f"left out: {reason}")
+            continue
+        license = known.of(path, content)
+        header = 0
+        if not how.repeated_headers:
+            content, header = _without_repeated(path, content, headers)
+        yield _File(path, content, text.encoding, license, header)
+
+
+def _left_out(path: str, text: str, kinds: tuple[Kept, ...]) -> Kept | None:
+    return next((kind for kind in kinds if _LEFT_OUT[kind](path, text)), None)
+
+
+def _without_repeated(path: str, text: str, seen: set[str]) -> tuple[str, int]:
+    """The text without a licence header that an earlier file has, and how many characters that had. Years and white
+    space do not make another header."""
+    named = by_name(path)
+    language = named[0] if named else by_shebang(text)
+    span = license_header(text, language) if language else None
+    if span is None:
+        return text, 0
+    words = " ".join(re.sub(r"\d{4}", " ", comment_text(text[span.start : span.stop])).split())
+    key = xxhash.xxh3_128_hexdigest(words.encode("utf-8", "replace"))
+    if key not in seen:
+        seen.add(key)
+        return text, 0
+    rest = text[span.stop :]
+    return text[: span.start] + rest.lstrip("\r\n"), span.stop - span.start
+
+
+def _documents(files: list[_File], how: Repositories) -> Iterator[list[_File]]:
+    """Files in their order, in documents of bounded size."""
+    document: list[_File] = []
+    size = 0
+    for at in in_order([(file.path, file.text) for file in files]):
+        length = len(files[at].text.encode("utf-8", "replace")) + len(
+            _header(files[at], how).encode("utf-8", "replace")
+        )
+        if document and size + length > how.document_bytes:
+            yield document
+            document, size = [], 0
+        document.append(files[at])
+        size += length
+    if document:
+        yield document
+
+
+def _header(file: _File, how: Repositories) -> str:
+    return how.file_header.replace("{path}", file.path)
+
+
+def _numbered(each: _File | Record, number: int, repository: str) -> Record:
+    if isinstance(each, Record):
+        return Record("row", number, None, record_id=each.record_id, content_type="text/plain", problem=each.problem)
+    return _record(number, each.path, each.text, _columns(repository, [each]), each.encoding)
+
+
+def _joined(files: list[_File], number: int, repository: str, how: Repositories) -> Record:
+    text = "\n".join(f"{_header(file, how)}\n{file.text.rstrip()}\n" for file in files)
+    return _record(number, files[0].path, text, _columns(repository, files), None)
+
+
+def _columns(repository: str, files: list[_File]) -> dict[str, Any]:
+    whole = licenses.together(sorted({file.license.expression for file in files if file.license.expression}))
+    kinds = [file.license.kind for file in files]
+    kind = next((one for one in (licenses.NOT_PERMISSIVE, licenses.NONE) if one in kinds), licenses.PERMISSIVE)
+    return {
+        "path": files[0].path,
+        "repository": repository,
+        "license": whole,
+        "license_type": kind,
+        "license_by": files[0].license.by,
+        "header_characters": sum(file.header for file in files),
+        "files": len(files),
+    }
+
+
+def _record(number: int, path: str, text: str, own: dict[str, Any], encoding: str | None) -> Record:
+    note = f"decoded from {encoding}" if encoding not in (None, "utf-8") else None
+    payload = text.encode("utf-8", "replace")
+    return Record(
+        "row",
+        number,
+        None,
+        record_id=path,
+        content_type="text/plain",
+        charset="utf-8",
+        payload=payload,
+        note=note,
+        own=own,
+    )
+
+
+def _lost(path: str, rule: str, detail: str) -> Record:
+    """A member without a document; its number follows."""
+    lost = tables.lost(0, rule, detail)
+    return Record("row", 0, None, record_id=path[:1000], content_type="text/plain", problem=lost.problem)

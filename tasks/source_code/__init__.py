@@ -1,0 +1,1 @@
+"""Source code: languages, licences, headers, rules on files, and notebooks."""

@@ -1,0 +1,80 @@
+"""The step `opencoder`: OpenCoder's rules for code of all languages."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from gristmill.tasks.documents.step import Bound, DocumentStep
+from gristmill.tasks.source_code.language import CODE_LANGUAGE
+from gristmill.tasks.source_code.stack_v2 import Ends, bound
+
+
+class OpenCoder(DocumentStep):
+    """OpenCoder's general rules (Huang et al. 2024, arXiv 2411.04905; `pipeline/code_filter_config.py`, `others`), on
+    the signals of the steps `code_language` and `code`, which stand before it.
+
+    Left out: rules on strings, asserts, `todo` comments and n-grams (for the last see `gopher_repetition`), and those
+    of a single language; files over 3,000,000 bytes are `extract.max_bytes`. `generated` is what the step `code`
+    says; OpenCoder's code drops every file whose first 200 characters have the word `generate`.
+    """
+
+    work: ClassVar = "gristmill.tasks.source_code.signals_work"
+
+    step: Literal["opencoder"] = "opencoder"
+    min_words: int | None = Field(30, description="fewest words; null: any")
+    min_characters: int | None = Field(50, description="fewest characters; null: any")
+    max_characters_of_data: int | None = Field(5000, description="most characters of a file of `data`; null: any")
+    data: tuple[str, ...] = Field(
+        ("CSV", "INI", "JSON", "SVG", "TOML", "TSV", "XML", "YAML", "Java Properties", "Gettext Catalog"),
+        description="languages of data",
+    )
+    min_mean_word: float | None = Field(2, description="fewest characters of a word on average; null: any")
+    max_mean_word: float | None = Field(10, description="most characters of a word on average; null: any")
+    max_repeated_lines: float | None = Field(0.7, description="most lines that repeat, as a fraction; null: any")
+    min_lines: int | None = Field(10, description="fewest lines; null: any")
+    max_lines: int | None = Field(100_000, description="most lines; null: any")
+    max_line: int | None = Field(1000, description="most characters of a line; null: any")
+    min_mean_line: float | None = Field(5, description="fewest characters of a line on average; null: any")
+    max_mean_line: float | None = Field(100, description="most characters of a line on average; null: any")
+    min_alphabetic: float | None = Field(0.5, description="fewest letters, of what is no white space; null: any")
+    max_digits: float | None = Field(0.2, description="most digits, of what is no white space; null: any")
+    max_digits_of_sql: float | None = Field(0.3, description="the same of SQL; null: any")
+    max_white_space: float | None = Field(0.5, description="most white space, as a fraction; null: any")
+    max_comments: float | None = Field(
+        0.8, description="most characters in comments, as a fraction; not of HTML; null: any"
+    )
+    xml_start: bool = Field(False, description="files that begin with XML's declaration stay")
+    generated: bool = Field(False, description="files that a tool has written stay")
+    max_longest_encoded: int | None = Field(1024, description="most characters of a run of encoded data; null: any")
+    max_encoded: float | None = Field(0.5, description="most characters in encoded data, as a fraction; null: any")
+    max_hex: float | None = Field(0.4, description="most characters in numbers like 0x1F, as a fraction; null: any")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((CODE_LANGUAGE, *(bound.signal for bound in self.decisions()))))
+
+    def decisions(self) -> list[Bound]:
+        of_sql: dict[str, Ends] = {"SQL": (None, self.max_digits_of_sql)}
+        return [
+            bound("words", "code_words", low=self.min_words),
+            bound("characters", "code_characters", low=self.min_characters),
+            bound(
+                "characters_of_data",
+                "code_characters",
+                languages=dict.fromkeys(self.data, (None, self.max_characters_of_data)),
+            ),
+            bound("mean_word", "code_mean_word", self.min_mean_word, self.max_mean_word),
+            bound("repeated_lines", "code_repeated_lines", high=self.max_repeated_lines),
+            bound("lines", "code_lines", self.min_lines, self.max_lines),
+            bound("max_line", "code_max_line", high=self.max_line),
+            bound("mean_line", "code_mean_line", self.min_mean_line, self.max_mean_line),
+            bound("alphabetic", "code_visible_alphabetic", low=self.min_alphabetic),
+            bound("digits", "code_digits", high=self.max_digits, languages=of_sql),
+            bound("white_space", "code_white_space", high=self.max_white_space),
+            bound("comments", "code_comments", high=self.max_comments, languages={"HTML": (None, None)}),
+            bound("xml_start", "code_xml_start", high=None if self.xml_start else 0),
+            bound("generated", "code_generated", high=None if self.generated else 0),
+            bound("longest_encoded", "code_longest_encoded", high=self.max_longest_encoded),
+            bound("encoded", "code_encoded", high=self.max_encoded),
+            bound("hex", "code_hex", high=self.max_hex),
+        ]

@@ -1,0 +1,33 @@
+"""Fill-in-the-middle: documents whose middle is moved to their end, so that a model learns to fill a gap.
+
+Bavarian et al. 2022 (arXiv 2207.14255): a document is cut at two places that are drawn evenly among its characters, and
+its parts are encoded by themselves, each behind its special token: prefix, suffix, middle (PSM), or suffix ahead of
+prefix and middle (SPM, in the form of the paper's appendix D that PSM is trained together with).
+"""
+
+from pydantic import Field, model_validator
+
+from gristmill.tasks.documents.step import Settings
+
+TOKEN = r"^\S+$"
+
+
+class FillInTheMiddle(Settings):
+    """What becomes of documents as they are encoded; the tokens are added to the vocabulary of a trained tokenizer."""
+
+    rate: float = Field(0.5, ge=0, le=1, description="of documents whose middle is moved")
+    spm: float = Field(0.5, ge=0, le=1, description="of these in the order suffix, prefix, middle; the others PSM")
+    prefix: str = Field("<fim_prefix>", pattern=TOKEN, description="the token ahead of what comes before the gap")
+    middle: str = Field("<fim_middle>", pattern=TOKEN, description="the token ahead of what fills it")
+    suffix: str = Field("<fim_suffix>", pattern=TOKEN, description="the token ahead of what comes behind it")
+    seed: int = Field(1, ge=0, description="with a document's id it decides what becomes of the document")
+
+    @model_validator(mode="after")
+    def _differ(self) -> "FillInTheMiddle":
+        if len({self.prefix, self.middle, self.suffix}) < 3:
+            raise ValueError("prefix, middle and suffix are one token; give three different ones")
+        return self
+
+    @property
+    def tokens(self) -> tuple[str, str, str]:
+        return self.prefix, self.middle, self.suffix

@@ -1,0 +1,320 @@
+"""Repositories as records: what archives of all kinds give, and what hostile ones cost."""
+
+import io
+import json
+import os
+import stat
+import tarfile
+import zipfile
+from collections import Counter
+
+import pytest
+
+from gristmill.storage.remote.config import DEFAULT
+from gristmill.tasks.reading.repositories.order import in_order
+from gristmill.tasks.reading.repositories.reading import Repositories
+from gristmill.tasks.reading.repositories.records import records
+
+FILES = {
+    "README.md": "# One\n",
+    "LICENSE": "placeholder",
+    "src/pack/__init__.py": "from .b import two\n",
+    "src/pack/a.py": "import os\n\nONE = 1\n",
+    "src/pack/b.py": "from pack import a\n\ntwo = a.ONE + 1\n",
+    "src/umlaut.c": "/* für */\nint x;\n",
+}
+
+
+def mit(holder="Jane"):
+    from identify.vendor.licenses import LICENSES
+
+    return dict(LICENSES)["MIT"].replace("[year]", "2020").replace("[fullname]", holder)
+
+
+@pytest.fixture
+def contents():
+    return {name: text.encode() for name, text in (FILES | {"LICENSE": mit()}).items()}
+
+
+def tarred(path, contents, mode):
+    with tarfile.open(path, mode) as archive:
+        for name, data in contents.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def zipped(path, contents):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+
+
+def read(path, max_bytes=1 << 20, **given):
+    return list(records(str(path), path.name, Repositories(**given), max_bytes, DEFAULT))
+
+
+def texts(found):
+    return {record.record_id: record.payload.decode() for record in found if record.problem is None}
+
+
+def problems(found):
+    return {record.record_id: record.problem[0] for record in found if record.problem}
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.bz2", "tar.xz", "zip", "whl", "folder"])
+def test_every_kind_of_archive_gives_the_same_files(tmp_path, contents, ending):
+    path = tmp_path / f"one-1.0.{ending}"
+    if ending == "folder":
+        for name, data in contents.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
+        (path / ".git").mkdir()
+        (path / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    elif ending in ("zip", "whl"):
+        zipped(path, contents)
+    else:
+        tarred(path, contents, f"w:{ending[4:]}" if len(ending) > 3 else "w")
+    found = read(path)
+    assert texts(found) == {name: data.decode() for name, data in contents.items()}
+    assert [record.offset for record in found] == list(range(len(contents)))
+    first = found[0].own
+    assert (first["license"], first["license_type"], first["license_by"]) == ("MIT", "permissive", "text")
+    assert first["repository"] == ("one-1.0.folder" if ending == "folder" else "one-1.0")
+
+
+def test_a_file_by_itself_is_a_repository(tmp_path):
+    path = tmp_path / "one.py"
+    path.write_text("x = 1\n")
+    assert texts(read(path)) == {"one.py": "x = 1\n"}
+
+
+def test_bad_members_cost_one_document_each(tmp_path, contents):
+    path = tmp_path / "bad.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+
+        def add(name, data=b"", **attributes):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            for key, value in attributes.items():
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(data))
+
+        add("../up.py", b"x = 1\n")
+        add("/etc/passwd", b"x\n")
+        add("link.py", type=tarfile.SYMTYPE, linkname="/etc/passwd")
+        add("hard.py", type=tarfile.LNKTYPE, linkname="good.py")
+        add("pipe", type=tarfile.FIFOTYPE)
+        add("image.png", b"\x89PNG\r\n\x1a\n\0\0\0")
+        add("large.py", b"x" * 2000)
+        add("broken.ipynb", b'{"cells": 3}')
+        add("strange.txt", bytes(range(128, 160)) * 20 + b"\x81\x8d")
+        add("folder", type=tarfile.DIRTYPE)
+        add("good.py", b"x = 1\n")
+    found = read(path, max_bytes=1000)
+    assert problems(found) == {
+        "../up.py": "unsafe_path",
+        "/etc/passwd": "unsafe_path",
+        "link.py": "link",
+        "hard.py": "link",
+        "pipe": "no_file",
+        "image.png": "binary",
+        "large.py": "too_large",
+        "broken.ipynb": "damaged_notebook",
+        "strange.txt": "not_decodable",
+    }
+    assert texts(found) == {"good.py": "x = 1\n"}
+
+
+def test_bad_members_of_zip(tmp_path):
+    path = tmp_path / "bad.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        link = zipfile.ZipInfo("link")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("..\\up.py", "x = 1\n")
+        archive.writestr("damaged.py", "hello = 'damaged'\n")
+        archive.writestr("good.py", "x = 1\n")
+    data = bytearray(path.read_bytes())
+    at = data.index(b"hello = 'damaged'")
+    data[at] ^= 1
+    path.write_bytes(data)
+    found = read(path)
+    assert problems(found) == {"link": "link", "..\\up.py": "unsafe_path", "damaged.py": "damaged_file"}
+    assert texts(found) == {"good.py": "x = 1\n"}
+
+
+@pytest.mark.parametrize("ending", ["tar.gz", "tar.xz", "zip"])
+def test_an_archive_that_unfolds_to_too_much_is_left_there(tmp_path, ending):
+    path = tmp_path / f"bomb.{ending}"
+    contents = {"a.py": b"x = 1\n", "bomb.txt": b"\n" * 3_000_000, "z.py": b"y = 1\n"}
+    zipped(path, contents) if ending == "zip" else tarred(path, contents, f"w:{ending[4:]}")
+    found = read(path, archive_bytes=2_000_000)
+    assert texts(found) == {"a.py": "x = 1\n"}
+    assert problems(found)[""] == "archive_too_large"
+
+
+def test_a_header_that_claims_gigabytes_is_not_held(tmp_path):
+    path = tmp_path / "header.tar"
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 5 << 30
+    path.write_bytes(info.tobuf() + b"a" * 10_000)
+    [found] = read(path)
+    assert found.problem[0] == "damaged_archive"
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.bz2", "tar.xz", "zip"])
+def test_every_truncated_archive_is_read_without_an_error(tmp_path, contents, ending):
+    path = tmp_path / f"whole.{ending}"
+    zipped(path, contents) if ending == "zip" else tarred(path, contents, f"w:{ending[4:]}" if len(ending) > 3 else "w")
+    data = path.read_bytes()
+    step = max(1, len(data) // 40)
+    for size in range(1, len(data), step):
+        path.write_bytes(data[:size])
+        found = read(path)
+        for name, text in texts(found).items():
+            assert name == path.name or text == contents[name].decode()
+
+
+def test_mutated_archives_end_no_run(tmp_path, contents):
+    import random
+
+    drawn = random.Random(7)
+    for ending in ("tar", "tar.gz", "zip"):
+        path = tmp_path / f"whole.{ending}"
+        zipped(path, contents) if ending == "zip" else tarred(
+            path, contents, f"w:{ending[4:]}" if ending != "tar" else "w"
+        )
+        data = path.read_bytes()
+        for _ in range(60):
+            mutated = bytearray(data)
+            for _ in range(drawn.randrange(1, 6)):
+                mutated[drawn.randrange(len(mutated))] = drawn.randrange(256)
+            path.write_bytes(mutated)
+            numbers = [record.offset for record in read(path)]
+            assert numbers == list(range(len(numbers)))
+
+
+def test_encodings_are_those_that_files_declare(tmp_path):
+    path = tmp_path / "texts.zip"
+    zipped(
+        path,
+        {
+            "latin.py": "# -*- coding: iso-8859-15 -*-\nx = '€'\n".encode("iso-8859-15"),
+            "wide.txt": "größer".encode("utf-16"),
+            "bom.c": b"\xef\xbb\xbfint x;\n",
+            "guessed.c": "/* Größe der Fläche */\nint größe;\n".encode("cp1252"),
+        },
+    )
+    assert texts(read(path)) == {
+        "latin.py": "# -*- coding: iso-8859-15 -*-\nx = '€'\n",
+        "wide.txt": "größer",
+        "bom.c": "int x;\n",
+        "guessed.c": "/* Größe der Fläche */\nint größe;\n",
+    }
+
+
+def test_licences_of_files_and_folders(tmp_path):
+    gnu = "# SPDX-License-Identifier: GPL-2.0+\nx = 1\n"
+    path = tmp_path / "licences.zip"
+    zipped(
+        path,
+        {
+            "a.py": gnu.encode(),
+            "b.py": b"x = 1\n",
+            "LICENSE": mit().encode(),
+            "vendor/c/PKG-INFO": b"Metadata-Version: 2.1\nName: c\nLicense-Expression: Apache-2.0 OR MIT\n\nText",
+            "vendor/c/c.py": b"c = 1\n",
+        },
+    )
+    own = {record.record_id: record.own for record in read(path)}
+    assert [(name, own[name]["license"], own[name]["license_type"]) for name in ("a.py", "b.py", "vendor/c/c.py")] == [
+        ("a.py", "GPL-2.0-or-later", "non_permissive"),
+        ("b.py", "MIT", "permissive"),
+        ("vendor/c/c.py", "Apache-2.0 OR MIT", "permissive"),
+    ]
+
+
+HEADER = "# Copyright {year} Jane\n# Licensed under the Apache License, Version 2.0\n"
+
+
+def test_a_repeated_licence_header_is_left_out(tmp_path):
+    path = tmp_path / "headers.zip"
+    contents = {
+        "a.py": "#!/usr/bin/env python\n" + HEADER.format(year=2019) + "\nx = 1\n",
+        "b.py": HEADER.format(year=2020) + "\ny = 1\n",
+        "c.py": HEADER.format(year=2020) + '"""Says more."""\n',
+        "d.py": "# just a comment\nz = 1\n",
+        "e.py": "# Copyright Joe\nz = 1\n",
+    }
+    zipped(path, {name: text.encode() for name, text in contents.items()})
+    found = texts(read(path))
+    assert found == contents | {"b.py": "y = 1\n", "c.py": '"""Says more."""\n'}
+    counts = [record.own["header_characters"] for record in read(path)]
+    assert counts == [0, len(HEADER.format(year=2020)) - 1, len(HEADER.format(year=2020)) - 1, 0, 0]
+    assert texts(read(path, repeated_headers=True)) == contents
+
+
+def test_a_repository_is_a_document_in_the_order_of_its_imports(tmp_path, contents):
+    path = tmp_path / "one.zip"
+    zipped(path, contents)
+    [found] = read(path, unit="repository", file_header="=== {path}")
+    text = found.payload.decode()
+    order = [line[4:] for line in text.split("\n") if line.startswith("=== ")]
+    assert order == [
+        "src/pack/a.py", "src/pack/b.py", "src/pack/__init__.py", "LICENSE", "README.md", "src/umlaut.c"
+    ]  # fmt: skip
+    assert found.own["files"] == 6
+    assert all(data.decode().rstrip() in text for data in contents.values())
+
+
+def test_documents_of_repositories_are_bounded(tmp_path):
+    path = tmp_path / "many.zip"
+    contents = {f"{n:02}.txt": b"x" * 90 for n in range(20)} | {"long.txt": b"y" * 900}
+    zipped(path, contents)
+    found = read(path, unit="repository", file_header="{path}", document_bytes=500)
+    sizes = [len(record.payload) for record in found if record.own["files"] > 1]
+    assert sizes and max(sizes) <= 500 + 2 * 5
+    assert sum(record.own["files"] for record in found) == 21
+
+
+def test_files_left_out_are_in_the_ledger(tmp_path):
+    path = tmp_path / "kinds.zip"
+    contents = {
+        "a_pb2.py": b"# Generated by the protocol buffer compiler.  DO NOT EDIT!\nx = 1\n",
+        "node_modules/x/index.js": b"module.exports = 1;\n",
+        "x.min.js": b"var a=1;",
+        "table.csv": b"1,2,3\n" * 600,
+        "own.py": b"print('generated by hand')\n",
+    }
+    zipped(path, contents)
+    found = read(path, unit="repository", leave_out=("generated", "vendored", "minified", "data"))
+    assert Counter(problems(found).values()) == Counter(generated=2, vendored=1, data=1)
+    assert [record.own["path"] for record in found if record.own] == ["own.py"]
+
+
+def test_a_circle_of_imports_is_broken_at_the_fewest():
+    files = [("a.py", "import b\nimport c\n"), ("b.py", "import a\n"), ("c.py", ""), ("d.py", "from a import x\n")]
+    assert [files[at][0] for at in in_order(files)] == ["c.py", "a.py", "b.py", "d.py"]
+
+
+def test_notebooks_are_text_and_code_in_turn(tmp_path):
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "Words."]},
+        {"cell_type": "code", "source": "x = '```'\n", "outputs": [{"text": "out"}]},
+        {"cell_type": "code", "source": ""},
+    ]
+    path = tmp_path / "one.ipynb"
+    path.write_text(json.dumps({"cells": cells, "metadata": {"language_info": {"name": "python"}}}))
+    assert texts(read(path)) == {"one.ipynb": "# Title\nWords.\n\n````python\nx = '```'\n````"}
+
+
+def test_a_folder_of_the_machine_is_not_left_by_links(tmp_path):
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    os.symlink(tmp_path / "secret", tmp_path / "repo" / "link.txt")
+    os.symlink(tmp_path, tmp_path / "repo" / "up")
+    (tmp_path / "repo" / "a.py").write_text("x = 1\n")
+    found = read(tmp_path / "repo")
+    assert texts(found) == {"a.py": "x = 1\n"}
+    assert problems(found) == {"link.txt": "link", "up": "link"}
