@@ -83,7 +83,7 @@ def cast(opened: Opened, stage: str, shard: int, id_: str, vote: str, drawn: boo
     before = _read(path)
     try:
         made = Vote(
-            stage=stage, step=step, rule=rule, shard=shard, id=id_, vote=vote,  # type: ignore[arg-type]
+            stage=stage, step=step, rule=rule, shard=shard, id=id_, vote=vote,
             drawn=drawn or (before is not None and before.drawn),
         )  # fmt: skip
     except ValidationError:
@@ -142,8 +142,8 @@ def _step(step: Step, votes: list[Vote]) -> StepPrecision:
 
 
 def _rule(rule: str, documents: int, votes: list[Vote], agrees: str) -> RulePrecision:
-    drawn = [one.vote for one in votes if one.drawn]
-    decided = [vote for vote in drawn if vote != UNSURE]
+    drawn: list[str] = [one.vote for one in votes if one.drawn]
+    decided: list[str] = [vote for vote in drawn if vote != UNSURE]
     agreeing = share(decided.count(agrees), len(decided))
     return RulePrecision(rule, documents, agreeing, drawn.count(UNSURE), len(votes) - len(drawn))
 
