@@ -23,7 +23,9 @@ def opened(tmp_path_factory) -> Opened:
         text = " ".join((words * 3)[: 14 + number % 30])
         lines.append(json.dumps({"id": f"{number}", "url": f"https://a.example/{number}", "text": text}))
     rule = STEP | {"languages": {"de": {"min_words": 30}, "is": {"min_words": 5, "max_words": 9}}}
-    return finish(tmp_path_factory.mktemp("languages"), lines, "languages", [{"step": "language", "keep": ["en", "de"]}, rule])
+    return finish(
+        tmp_path_factory.mktemp("languages"), lines, "languages", [{"step": "language", "keep": ["en", "de"]}, rule]
+    )
 
 
 def test_each_language_has_its_own_thresholds_behind_that_of_all(opened):
