@@ -54,10 +54,10 @@ def histogram(
     ).format(
         label=label,
         drawn=Markup(bars + lines),
-        low=f"{edges[0]:,.6g}",
+        low=_end(edges[0]),
         scale=scale_name,
         most=f"{most:,}",
-        high=f"{edges[-1]:,.6g}",
+        high=_end(edges[-1]),
     )
 
 
@@ -85,6 +85,11 @@ def bar(part: float, whole: float, fails: bool = False) -> Markup:
 def interval(low: float, high: float, form: str = ".2%") -> str:
     """The two ends of an interval in words; `form`: of a number, as Python's `format` reads it."""
     return f"{format(low, form)} to {format(high, form)}"
+
+
+def _end(value: float) -> str:
+    """An end of an axis: to four digits, whole from a thousand to a thousand millions."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _shares(values: np.ndarray, edges: np.ndarray, logarithmic: bool) -> np.ndarray:

@@ -26,7 +26,9 @@ def test_planted_counts_are_those_of_its_rows(tmp_path):
     opened = open_recipe(recipe, MachineSettings(home=str(tmp_path / "home")))
     assert opened.steps[0].row.documents_in == 3 * 20 * 4
     found = whatif(recipe, {"gopher_quality.min_words": 12}, opened.settings)  # decided anew, from the rows
-    assert found.unchanged and found.replayed == found.recorded
+    counted = [{name: one[name] for name in ("step", "rows_in", "rows_out", "drops")} for one in found.replayed]
+    assert found.unchanged
+    assert counted == [{name: one[name] for name in counted[0]} for one in found.recorded]
 
 
 @pytest.mark.slow
