@@ -16,7 +16,6 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.fingerprint import stated
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.decontamination.step import Benchmark
 from gristmill.tasks.extraction.extract import Extract
@@ -110,8 +109,7 @@ def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
             found[shard.path] = None
             if files.is_local(shard.path) or (deep and len(found) == 1):
                 try:
-                    of_folder = isinstance(source, Code) and files.is_local(shard.path)
-                    found[shard.path] = stated(shard.path).size if of_folder else files.info(shard.path)["size"]
+                    found[shard.path] = _size(shard.path, isinstance(source, Code))
                 except (OSError, RuntimeError) as error:
                     troubles.append(((key, at), _sentence(error, shard.path)))
     if known and not troubles:
@@ -127,6 +125,14 @@ def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
     whole = known and len(sizes) == len(found)
     packed = not isinstance(source, Archives) and any(not path.endswith((".jsonl", ".json", ".txt")) for path in found)
     return SourceSize(source, len(found) if known else None, sum(sizes) if whole else None, packed, known), troubles
+
+
+def _size(path: str, may_be_folder: bool) -> int | None:
+    if not may_be_folder:
+        return files.info(path)["size"]
+    from gristmill.storage.fingerprint import stated  # here, since it takes a network library
+
+    return stated(path).size
 
 
 def _every_column(source: Lines | Tables, path: str) -> Iterator[Trouble]:

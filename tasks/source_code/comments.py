@@ -175,4 +175,4 @@ def license_header(text: str, language: str) -> Span | None:
 
 def comment_text(text: str) -> str:
     """A comment without the marks at the ends of its lines."""
-    return re.sub(r"(?m)^[\s#/*;%!\"'.\\<>{}|()-]*|[\s#*/;>-]*$", " ", text)
+    return re.sub(r"(?m)^[\s#/*;%!\"'.\\<>{}|()-]+|(?<![\s#/*;>-])[\s#/*;>-]+$", " ", text)

@@ -201,7 +201,9 @@ def _is_free(node: Any) -> bool:
 
 _WORD = re.compile(r"[a-z0-9]+")
 _GRAM = 3
-_COPYRIGHT = re.compile(r"(?im)^[\s#/*;%!-]*(?:copyright\b.*|\(c\).*|©.*|portions copyright.*|all rights reserved\.?)$")
+_COPYRIGHT = re.compile(
+    r"(?im)^[ \t#/*;%!-]*(?:copyright\b.*|\(c\).*|©.*|portions copyright.*|all rights reserved\.?)$"
+)
 _ALIKE, _HELD = 0.8, 0.9
 _MOST_TEXT = 200_000
 _OF_PYTHON = ("ISC", "0BSD")

@@ -33,7 +33,7 @@ def measure(step: CodeSignals, documents: Batch) -> dict[str, pa.Array]:
     known = CODE_LANGUAGE in documents.table.column_names
     languages = documents[CODE_LANGUAGE].to_pylist() if known else [_named(path) for path in names]
     rows = [
-        {} if path is None else _measures(path, text, language)
+        {} if path is None else measures(path, text, language)
         for path, language, text in zip(names, languages, documents["text"].to_pylist(), strict=True)
     ]
     return {
@@ -47,7 +47,7 @@ def _named(path: str | None) -> str | None:
     return found[0] if found else None
 
 
-def _measures(path: str, text: str, language: str | None) -> dict[str, Any]:
+def measures(path: str, text: str, language: str | None) -> dict[str, Any]:
     """By the names of the signals what a text has. Holds its characters once more."""
     size = max(1, len(text))
     lines = text.split("\n")

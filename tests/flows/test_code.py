@@ -2,17 +2,24 @@
 
 import io
 import tarfile
+from pathlib import Path
 
 import pytest
 
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
+from gristmill.flows.reports.token_lineage import token_source
 from gristmill.flows.stages.documents import documents
+from gristmill.flows.stages.tokenizer import taken
+from gristmill.flows.stages.tokens import tokens
 from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
+from gristmill.tasks.tokens.tokenizer_work import load as load_tokenizer
+from gristmill.tasks.tokens.tokenizer_work import train_byte_bpe
 from tests.corpora import check_balance, context
 
 STEPS = [{"step": "code_language"}, {"step": "code"}, {"step": "stack_v2"}]
@@ -93,6 +100,28 @@ def test_the_key_holds_a_folders_files(tmp_path, archives):
     (tmp_path / "code" / "checkout" / "main.c").write_text("int main(void) { return 1; }\n")
     assert not made_of(home, archives)[0].documents.reused
     assert not made_of(home, [archives[0] | {"unit": "repository"}])[0].documents.reused
+
+
+def test_tokens_of_documents_that_are_cut_lead_back_to_their_files(tmp_path, archives):
+    fim = FillInTheMiddle(rate=0.7)
+    data, _ = train_byte_bpe(iter(["# Copyright Jane\n\ndef number():\n    return 1\n"] * 20), 320, fim.tokens)
+    (tmp_path / "tokenizer.json").write_bytes(data)
+    run = context(str(tmp_path / "home"), Threads(1, None))
+    corpus = documents(run, load({"name": "code", "sources": archives, "steps": STEPS}), ())
+    made = tokens(run, corpus, taken(run, tmp_path / "tokenizer.json"), fim)
+    uncut = tokens(run, corpus, taken(run, tmp_path / "tokenizer.json"))
+    assert made.key != uncut.key
+    cut = total = 0
+    for path in sorted(Path(made.folder).glob("train-*.bin")):
+        source = token_source(str(tmp_path / "home"), str(path))
+        index = parquet.read_table(str(path.with_suffix(".parquet"))).to_pylist()
+        derived = source.derive([row["id"] for row in index], DEFAULT)
+        for row in index:
+            place = source.locate(row["offset"])
+            assert derived[row["id"]].same(place)
+            cut += load_tokenizer(source.tokenizer).names[place.token_id] == fim.prefix
+            total += 1
+    assert total == 6 * 4 + 1 and 10 < cut < total
 
 
 def test_a_rule_set_without_its_signals_is_refused():

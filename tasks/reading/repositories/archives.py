@@ -28,6 +28,7 @@ from gristmill.tasks.reading.ranges import Reading
 
 # of a name, or of a header of tar; longer ones would be held whole
 _MOST_HEADER = 1 << 20
+_MOST_PATH = 4096  # as Linux has it
 _LZMA_MEMORY = 256 << 20
 _PIECE = 1 << 16
 _BZIP2, _XZ, _ZIP = b"BZh", b"\xfd7zXZ\0", (b"PK\x03\x04", b"PK\x05\x06")
@@ -115,7 +116,9 @@ def _read_file(path: str, most: int) -> bytes:
 
 
 def unsafe(path: str) -> bool:
-    """Whether a member's path leads out of its archive, or is no path at all."""
+    """Whether a member's path leads out of its archive, is longer than paths are, or is none at all."""
+    if len(path) > _MOST_PATH:
+        return True
     parts = path.replace("\\", "/").split("/")
     return (
         not path or path.startswith(("/", "\\")) or ".." in parts or "\0" in path or (len(path) > 1 and path[1] == ":")

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 # a statement at the beginning of a line: those inside of functions do not say what must come first
 _IMPORT = re.compile(r"^(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+\(?([^#\n]*)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 
+# folders above a file in which what it imports is looked for, beside the root
+_MOST_ABOVE = 16
+
 
 def in_order(files: Sequence[tuple[str, str]]) -> list[int]:
     """The places of files, given as (path, text), in the order in which they are read: of Python files those first
@@ -82,7 +85,7 @@ def _of_name(name: str, package: str, modules: dict[str, int]) -> int | None:
     if name in modules:
         return modules[name]
     folders = package.split(".")
-    for depth in range(len(folders), 0, -1):
+    for depth in range(len(folders), max(0, len(folders) - _MOST_ABOVE), -1):
         if (at := modules.get(".".join([*folders[:depth], name]))) is not None:
             return at
     return None

@@ -14,6 +14,8 @@ from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.reading.repositories.order import in_order
 from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.repositories.records import records
+from gristmill.tasks.source_code.names import by_name
+from gristmill.tasks.source_code.signals_work import measures
 
 FILES = {
     "README.md": "# One\n",
@@ -318,3 +320,22 @@ def test_a_folder_of_the_machine_is_not_left_by_links(tmp_path):
     found = read(tmp_path / "repo")
     assert texts(found) == {"a.py": "x = 1\n"}
     assert problems(found) == {"link.txt": "link", "up": "link"}
+
+
+def test_texts_made_to_take_long_are_read_at_once(tmp_path):
+    """Each of them takes minutes where an expression goes back over what it has read."""
+    path = tmp_path / "slow.zip"
+    contents = {
+        "LICENSE": b"\n" * 300_000 + b"x",
+        "spaces.py": b"# Copyright" + b" " * 300_000 + b"x\n",
+        "hex.c": b"aa " * 100_000 + b" " * 300_000 + b"z",
+        "quotes.js": b'"' + b"\\" * 300_001,
+        "stars.c": b"/* copyright " + b"* " * 100_000,
+        "deep/" * 400 + "a.py": b"from . import a, b, c\n" * 1000,
+        "x/" * 3000 + "long.py": b"x = 1\n",
+    }
+    zipped(path, contents)
+    found = read(path, unit="repository", leave_out=("generated", "vendored", "minified", "data"))
+    assert [*problems(found).values()] == ["generated", "unsafe_path"]  # quotes.js is one line
+    signals = [measures(name, data.decode(), by_name(name)[0]) for name, data in contents.items()]
+    assert len(signals) == len(contents)
