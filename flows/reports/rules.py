@@ -25,7 +25,8 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Row:
-    """A signal, and the rule that decides by it; None where none does."""
+    """A signal, and the rule that decides by it; None where none does. `groups`: settings, with their defaults, that
+    decide for documents of some languages, or of what else the rule tells apart."""
 
     rule: str | None
     signal: str
@@ -33,6 +34,7 @@ class Row:
     source: str
     description: str
     thresholds: tuple[Threshold, ...] = ()
+    groups: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _cuts(kind: type[DocumentStep]) -> Iterator[CutRow]:
 def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
     step = kind.model_construct(step=kind.model_fields["step"].default)
     decisions = _decisions(step)
-    settings = _settings(step, decisions)
+    settings, of_groups = _settings(step, decisions)
     own = {signal.name: signal for signal in kind.signals}
     # a set of rules may decide by the signals of another step, and by one of them twice
     others = {signal.name: signal for other in document_steps().values() for signal in other.signals}
@@ -90,32 +92,45 @@ def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
     for decision in decisions:
         signal = own.get(decision.signal) or others[decision.signal]
         thresholds = tuple(
-            Threshold(end, value, setting)
+            Threshold(end, _shown(step, setting, value), setting)
             for end, value in _ends(decision).items()
             if (setting := settings.get((decision.rule, end))) or value is not None
         )
-        yield Row(decision.rule, signal.name, signal.unit, signal.source, signal.description, thresholds)
+        groups = tuple((name, getattr(step, name)) for name in of_groups[decision.rule])
+        yield Row(decision.rule, signal.name, signal.unit, signal.source, signal.description, thresholds, groups)
     for signal in own.values():
         if signal.name in decided:
             continue
         yield Row(None, signal.name, signal.unit, signal.source, signal.description)
 
 
-def _settings(step: DocumentStep, decisions: Sequence[Thresholded]) -> Mapping[tuple[str, End], str]:
-    """Which setting gives each end of each rule: the one with whose value it changes."""
+def _settings(
+    step: DocumentStep, decisions: Sequence[Thresholded]
+) -> tuple[Mapping[tuple[str, End], str], Mapping[str, list[str]]]:
+    """Which setting gives each end of each rule, and which decide a rule for some groups of documents: those with whose
+    values it changes."""
     found: dict[tuple[str, End], str] = {}
-    if not decisions:
-        return found
-    for name in thresholds_of(step):
+    of_groups: dict[str, list[str]] = {decision.rule: [] for decision in decisions}
+    for name in thresholds_of(step) if decisions else ():
         changed = _decisions(step.model_copy(update={name: _another(getattr(step, name))}))
         for old, new in zip(decisions, changed, strict=True):
             ends = _ends(new)
             found |= {(old.rule, end): name for end, value in _ends(old).items() if ends[end] != value}
-    return found
+            if isinstance(old, Bound) and isinstance(new, Bound) and old.languages != new.languages:
+                of_groups[old.rule].append(name)
+    return found, of_groups
+
+
+def _shown(step: DocumentStep, setting: str | None, value: Any) -> Any:
+    """An end of a rule as the recipe writes it: a switch is true or false, whatever bound it stands for."""
+    own = getattr(step, setting) if setting else value
+    return own if isinstance(own, bool) else value
 
 
 def _another(value: Any) -> Any:
     """A value that differs, of the same kind; the same for what is no threshold, as a mapping of them."""
+    if isinstance(value, bool):
+        return not value
     if value is None or isinstance(value, (int, float)):
         return (value or 0) + 1
     return (*value, "another") if isinstance(value, tuple) else value

@@ -275,7 +275,8 @@ def _cut(number: int, cut: "CutRow") -> Iterator[str]:
 def _row(number: int, row: "Row", with_source: bool) -> Iterator[str]:
     source = f"; {row.source}" if with_source else ""
     if row.rule:
-        yield _head(f"{number:2} {row.rule}", [*map(_threshold, row.thresholds)])
+        of_groups = [f"{name} {_value(value)} (of some languages)" for name, value in row.groups]
+        yield _head(f"{number:2} {row.rule}", [*map(_threshold, row.thresholds), *of_groups])
         yield f"     {row.description}"
         yield f"     {row.signal} ({row.unit}){source}"
     else:

@@ -98,7 +98,7 @@ def test_steps_of_one_pass_are_judged_by_themselves(tmp_path):
     documents += [{"id": f"both{i}", "text": f"{PROSE['en']}\n" * 4 + f"{both}\n" * (i + 1)} for i in range(4)]
     corpus = Texts([documents[::2], documents[1::2]])
     home = str(tmp_path)
-    steps = (Language(keep=("en",)), MixedLanguages(max_share=0.05, cut=True))
+    steps = (Language(keep=("en",), characters=400), MixedLanguages(max_share=0.05, cut=True))
     arriving = measured(context(home), corpus.corpus(home), steps)
     passed = Passed(steps, arriving, decided(context(home), arriving, steps))
     of_language, of_mixed = (draw(passed, step) for step in steps)
