@@ -81,7 +81,9 @@ def instances(export: TokenExport) -> dict[str, Any]:
         if source.share:
             paths = [_shard(number, shard) for shard in range(len(source.shards))]
             # whole instances alone are drawn: some of a shard's last tokens fill none
-            most = math.ceil(100 * max(1.0, source.epochs)) / 100 + 0.05
+            whole = sum(shard.tokens // sequence_length(export) for shard in source.shards)
+            drawn = source.share * len(export.source) / max(whole, 1)
+            most = math.ceil(100 * max(1.0, source.epochs, drawn)) / 100 + 0.05
             specs.append(
                 {
                     CLASS: f"{COMPOSABLE}.mixing_instance_source.MixingInstanceSourceSpecConfig",
