@@ -33,7 +33,7 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
     words = np.ones(len(likely), np.float32)
     found = Source(data, page)
     together = units(found)
-    chosen = best_f1(shared(likely, words, together.unit), words)
+    chosen = best_f1(shared(page, likely, words, together.unit), words)
     return render(found, together, completed(found, together, chosen), markdown)
 
 
