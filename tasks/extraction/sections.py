@@ -50,12 +50,12 @@ def sections(page: Page, words: np.ndarray, likely: np.ndarray) -> Sections:
     in_heading = False
     open_part = -1
     for k in range(n):
-        node = np.int64(blocks.node[k])
+        within = np.int64(blocks.node[k])
         is_heading = blocks.kind[k] == HEADING
-        if count < 0 or (is_heading and not in_heading) or part[node] != open_part:
+        if count < 0 or (is_heading and not in_heading) or part[within] != open_part:
             count += 1
-            open_part = part[node]
-            level[count] = heading_level(nodes, node) if is_heading else _NO_HEADING
+            open_part = part[within]
+            level[count] = heading_level(nodes, within) if is_heading else _NO_HEADING
         in_heading = is_heading
         section[k] = count
         own[count, 0] += words[k] + 1.0
