@@ -117,7 +117,7 @@ def blocks(page: str, markdown: bool = False) -> str:
     together = units(source)
     kept = chosen.kept
     if together.wholes:
-        kept = best_f1(shared(chosen.likely, chosen.words, together.unit), chosen.words)
+        kept = best_f1(shared(chosen.page, chosen.likely, chosen.words, together.unit), chosen.words)
     return render(source, together, completed(source, together, kept), markdown)
 
 

@@ -49,7 +49,7 @@ def log_count(x):
 
 
 @nb.njit(nogil=True, cache=True)
-def _level(nodes, node):
+def heading_level(nodes, node):
     """The level, 1 to 6, of the heading that holds an element."""
     while node > 0 and not (_H1 <= nodes.tag[node] < _H1 + 6):
         node = np.int64(nodes.parent[node])
@@ -79,7 +79,7 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
         comments += (blocks.bits[k] & _COMMENT_BIT) != 0
         rows += blocks.row[k] > 0
         links += blocks.links[k]
-        if h1 < 0 and blocks.kind[k] == HEADING and _level(nodes, np.int64(blocks.node[k])) == 1:
+        if h1 < 0 and blocks.kind[k] == HEADING and heading_level(nodes, np.int64(blocks.node[k])) == 1:
             h1 = k
         if blocks.kind[k] == HEADING or text.words[k] < 30:
             share = text.title[k] / max(3.0, text.words[k]) * (2.0 if blocks.kind[k] == HEADING else 1.0)
@@ -100,7 +100,7 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
         heading_chars += chars[k]
         since_long += chars[k]
         if blocks.kind[k] == HEADING:
-            last_heading, last_level, heading_chars = k, _level(nodes, np.int64(blocks.node[k])), 0.0
+            last_heading, last_level, heading_chars = k, heading_level(nodes, np.int64(blocks.node[k])), 0.0
         if described.long[k]:
             last_long, since_long = k, 0.0
     next_heading = next_long = begin
@@ -111,7 +111,7 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
         share = min(np.float32(blocks.linked[k]), c) / max(np.float32(1), c)
         words = max(np.float32(1), text.words[k])
         node = np.int64(blocks.node[k])
-        level = _level(nodes, node) if blocks.kind[k] == HEADING else 0
+        level = heading_level(nodes, node) if blocks.kind[k] == HEADING else 0
         row[0] = log_count(c)
         row[1] = log_count(text.words[k])
         row[2] = c / words

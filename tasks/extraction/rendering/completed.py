@@ -7,7 +7,7 @@ import numpy as np
 from gristmill.tasks.extraction.enclosing import Enclosing
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.rendering.whole import Units
+from gristmill.tasks.extraction.rendering.whole import Units, indexes
 from gristmill.tasks.extraction.scanned import ENDS, HEADING
 from gristmill.tasks.extraction.vocabulary import E
 
@@ -15,6 +15,8 @@ from gristmill.tasks.extraction.vocabulary import E
 _MOST = 2 / 3
 # From this part of its text on a block is a link: of menus and breadcrumbs, not of what is kept around it.
 _LINKS = 0.8
+# How many headings in a row head the same: more are a list.
+_ROW = 3
 _H1, _SPAN = E["h1"], E["span"]
 _MATH = re.compile(r"(?:^|\s)math display(?:\s|$)")
 _FORMULA = re.compile(r"(?:\$\$|\\\[|\\begin\{).*(?:\$\$|\\\]|\\end\{\w+\*?\})[.,;]?|\$[^$]+\$[.,;]?", re.DOTALL)
@@ -27,7 +29,9 @@ def completed(source: Source, together: Units, kept: np.ndarray) -> np.ndarray:
     kept = kept.copy()
     _between(source, together, kept)
     _items(source, together.around, kept)
+    _sections(source, together.around, kept)
     _headings(source, together.around, kept)
+    _headed(source, together, kept)
     return kept
 
 
@@ -82,9 +86,35 @@ def _items(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     kept[blocks] |= (lists > 0) & ~linked & (keeps >= _MOST * total)[lists]
 
 
+def _sections(source: Source, around: Enclosing, kept: np.ndarray) -> None:
+    """Keep dropped sections between two of which two thirds are kept, as of all sections whose headings stand in
+    elements of the same names and class words; not what links. A section of which a third is kept is not dropped."""
+    page = source.page
+    headings = np.flatnonzero(page.blocks.kind == HEADING)
+    if len(headings) < 3:
+        return
+    node = around.heading[page.blocks.node[headings]]
+    headings = headings[np.append(True, np.diff(node) != 0)]  # a heading may be several blocks
+    path = page.nodes.path[around.heading[page.blocks.node[headings]]]
+    size = (page.blocks.end - page.blocks.begin).astype(np.int64)
+    total, keeps, linked = (np.add.reduceat(each, headings) for each in (size, size * kept, page.blocks.linked))
+    whole, dropped = keeps >= _MOST * total, (keeps < (1 - _MOST) * total) & (linked < _LINKS * total)
+    if not dropped.any() or not whole.any():
+        return
+    ends = np.append(headings[1:], len(kept))
+    for each in np.unique(path[dropped]):
+        same = np.flatnonzero(path == each)
+        sure = np.flatnonzero(whole[same])
+        if keeps[same].sum() >= _MOST * total[same].sum() and len(sure):
+            for i in same[sure[0] : sure[-1]]:
+                if dropped[i]:
+                    kept[headings[i] : ends[i]] = True
+
+
 def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     """Keep the headings of sections of which two thirds are kept, up to the next heading or, if another one follows at
-    once, up to the next of its level; and a page's only `h1` above anything that is kept."""
+    once, up to the next of its level; of up to three in a row all but links, by what is below the last; and a page's
+    only `h1` above anything that is kept."""
     page = source.page
     headings = np.flatnonzero(page.blocks.kind == HEADING)
     if kept[headings].all() or not kept.any():
@@ -112,6 +142,26 @@ def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:
                 continue
             end = ends[i + 1]
             if totals[end] == totals[block]:
+                following = ends[i + 2 : i + _ROW + 1]  # of the row, and behind it
+                below = next((other for other in following if totals[other] > totals[block]), end)
+                is_link = page.blocks.linked[block] >= _LINKS * size[block]
+                if not is_link and keeps[below] - keeps[block] >= _MOST * (totals[below] - totals[block]) > 0:
+                    kept[block] = True
+                    continue
                 end = ends[higher[i]]
             total = totals[end] - totals[block]
             kept[block] = total > 0 and keeps[end] - keeps[block] >= _MOST * total
+
+
+def _headed(source: Source, together: Units, kept: np.ndarray) -> None:
+    """Keep code and tables of data right in a section, up to the next heading, whose heading is kept; not what
+    indexes."""
+    if kept[together.unit > 0].all():
+        return
+    is_heading = source.page.blocks.kind == HEADING
+    section = np.cumsum(is_heading)
+    headed = np.append(False, kept[is_heading])
+    unit, first = np.unique(together.unit, return_index=True)
+    follows = ~indexes(source.page, together.unit)
+    follows[unit] &= headed[section[first]]
+    kept |= (together.unit > 0) & follows[together.unit]

@@ -8,11 +8,16 @@ from gristmill.tasks.extraction.enclosing import Enclosing, enclosing
 from gristmill.tasks.extraction.rendering.code_places import broken, containers, is_code_table
 from gristmill.tasks.extraction.rendering.data_tables import is_data
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.scanned import HEADING, PREFORMATTED
+from gristmill.tasks.extraction.scanned import HEADING, PREFORMATTED, Page
+from gristmill.tasks.extraction.sections import sections
 from gristmill.tasks.extraction.vocabulary import E
 
 CODE, DATA, SIGNATURE = 1, 2, 3
 _DT = E["dt"]
+# From this part of its text that is links on a table is an index, which its section does not keep.
+_INDEX = 0.5
+# Words of a section that its tables and listings follow, and how few are none.
+NEAR, _FEW = 100, 10
 
 
 class Whole(NamedTuple):
@@ -88,14 +93,34 @@ def _fills(source: Source, first: int, last: int, inside: slice) -> bool:
     )
 
 
-def shared(likely: np.ndarray, words: np.ndarray, unit: np.ndarray) -> np.ndarray:
+def shared(page: Page, likely: np.ndarray, words: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """The probabilities of blocks (float32), those of a unit replaced by their mean, a word counting as much as any.
 
-    So the best choice of blocks takes all of a unit or nothing.
+    So the best choice of blocks takes all of a unit or nothing. A unit that is no index follows its section: up to NEAR
+    words of what else the section has count, too, if they make the unit more probable; where that is a heading alone,
+    of the sections beside it.
     """
-    total = np.bincount(unit, words + 1.0)
-    mean = np.bincount(unit, likely * (words + 1.0)) / np.maximum(total, 1)
+    weight = words + 1.0
+    total, sure = np.bincount(unit, weight), np.bincount(unit, likely * weight)
+    mean = sure / np.maximum(total, 1)
+    found = sections(page, words, likely)
+    of, first = np.unique(unit, return_index=True)  # what is in no unit is one here, and is not looked at
+    section = found.section[first]
+    alone = found.own[section, 0] - total[of] < _FEW
+    around = np.where(alone[:, None], found.beside[section], found.own[section])
+    rest, rest_sure = around[:, 0] - total[of], around[:, 1] - sure[of]
+    near = np.clip(rest, 0, NEAR)
+    followed = (sure[of] + near * np.clip(rest_sure / np.maximum(rest, 1), 0, 1)) / np.maximum(total[of] + near, 1)
+    follows = found.headed[section] & ~indexes(page, unit)[of]
+    mean[of] = np.where(follows, np.maximum(mean[of], followed), mean[of])
     return np.where(unit > 0, mean[unit], likely).astype(np.float32)
+
+
+def indexes(page: Page, unit: np.ndarray) -> np.ndarray:
+    """Whether half of each unit's text is links."""
+    blocks = page.blocks
+    linked, size = (np.bincount(unit, each) for each in (blocks.linked, blocks.end - blocks.begin))
+    return linked >= _INDEX * size
 
 
 def _signatures(source: Source, around: Enclosing, unit: np.ndarray, wholes: dict[int, Whole]) -> None:

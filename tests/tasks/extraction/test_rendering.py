@@ -33,7 +33,7 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
     words = np.ones(len(likely), np.float32)
     found = Source(data, page)
     together = units(found)
-    chosen = best_f1(shared(likely, words, together.unit), words)
+    chosen = best_f1(shared(page, likely, words, together.unit), words)
     return render(found, together, completed(found, together, chosen), markdown)
 
 
@@ -609,6 +609,38 @@ def test_headings_come_with_what_is_kept():
     page = "<h1>one</h1><h2>two</h2><p>three</p><h2>four</h2><p>five</p><h2>six</h2><h3>seven</h3><p>eight</p>"
     assert rendered(page, kept=[2]) == "one\n\ntwo\n\nthree"
     assert rendered(page, kept=[7]) == "one\n\nsix\n\nseven\n\neight"
+    row = "<h1>one</h1><p>two</p><h3>three</h3><h2>four</h2>{}<p>five</p>"
+    assert rendered(row.format(""), kept=[1, 4]) == "one\n\ntwo\n\nthree\n\nfour\n\nfive"
+    assert rendered(row.format(""), kept=[1]) == "one\n\ntwo"
+    teasers = "<h3>a</h3><h3>b</h3><h3>c</h3><h3>d</h3>"
+    assert rendered(row.format(teasers), kept=[1, 8]) == "one\n\ntwo\n\nfour\n\nb\n\nc\n\nd\n\nfive"
+    link = row.replace("<h3>three</h3>", "<h3><a href=x>three</a></h3>").format("")
+    assert rendered(link, kept=[1, 4]) == "one\n\ntwo\n\nfour\n\nfive"
+
+
+def test_small_tables_and_listings_follow_their_section():
+    text = "<h2>head</h2><p>one two</p>" + "<p>three four</p>" * 8
+    table = "<table><tr><td>a<td>b<tr><td>c<td>d</table>"
+    whole = rendered(text + table, kept=list(range(10)))
+    assert whole.endswith("\n\n| a | b |\n| c | d |")
+    assert rendered(text + "<pre>x y</pre>", kept=list(range(10))).endswith("\n\nx y")
+    index = table.replace("a<", "<a href=x>aaaaaa</a><")
+    assert "aaaaaa" not in rendered(text + index, kept=list(range(10)))
+    assert rendered("<p>other</p>" + text + table, kept=[0]) == "other"
+    # the list of contents between a heading and its table does not keep it from following
+    headed = "<h1>head</h1><div>menu</div>" + table + "<h2>two</h2><p>text</p>"
+    assert rendered(headed, kept=[7]) == "head\n\n| a | b |\n| c | d |\n\ntwo\n\ntext"
+
+
+def test_no_section_is_dropped_between_kept_ones():
+    section = "<h2>{0}</h2><p>words of {0}</p>"
+    page = "".join(map(section.format, "abcdef"))
+    assert rendered(page, kept=[0, 1, 2, 3, 6, 7, 8, 9]) == rendered("".join(map(section.format, "abcde")))
+    assert "words of b" not in rendered(page, kept=[0, 1, 10, 11])  # most of them are dropped
+    linked = page.replace("words of c", "<a href=x>words of c</a>").replace(">c<", "><a href=x>c</a><")
+    assert "of c" not in rendered(linked, kept=[0, 1, 2, 3, 6, 7, 8, 9])
+    other = page.replace("<h2>c</h2><p>words of c</p>", "<div class=x><h2>c</h2><p>words of c</p></div>")
+    assert "of c" not in rendered(other, kept=[0, 1, 2, 3, 6, 7, 8, 9])
 
 
 @settings(max_examples=300, deadline=None)
