@@ -31,14 +31,14 @@ from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.models.topic.topic import Topic
 from gristmill.tasks.reading.listing import shards_of, tables_of
-from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Own, Selection, Snapshot, Source, Tables, Texts
+from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Own, Pages, Selection, Snapshot, Source, Tables, Texts
 from gristmill.tasks.url.list_files import list_files
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
-_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text", Own: "files"}
+_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text", Pages: "pages", Own: "files"}
 
 Trouble = tuple[Path, str]
 

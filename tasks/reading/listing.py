@@ -20,6 +20,7 @@ from gristmill.tasks.reading.sources import (
     Columns,
     Lines,
     Own,
+    Pages,
     Selection,
     Snapshot,
     Source,
@@ -37,7 +38,7 @@ _NO_COLUMNS = Columns()
 
 @dataclass(frozen=True)
 class Shard:
-    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, or the `module:function` of a
+    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `page`, or the `module:function` of a
     user's reader.
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
@@ -75,6 +76,8 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
             return _shards("parquet", _files(source.parquet), source.read_columns)
         case Texts():
             return _shards("text", _files(source.text))
+        case Pages():
+            return _shards("page", _files(source.pages), Columns(pages=True))
         case Own():
             return _shards(source.reader, _files(source.files), source.read_columns)
         case Snapshot():

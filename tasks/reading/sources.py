@@ -1,14 +1,14 @@
 """What a recipe may name as a source.
 
-A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `reader`, `snapshot` or `index`.
+A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `pages`, `reader`, `snapshot` or `index`.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from gristmill.storage.address import Address, from_folder
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, PAGE_COLUMNS, Settings
@@ -42,7 +42,8 @@ Range = Annotated[
 @dataclass(frozen=True)
 class Columns:
     """Names of the columns, or keys, that are read; None for one that there is not. `own`: those that documents carry,
-    as (name there, name in the file); `every`: all that have no other use."""
+    as (name there, name in the file); `every`: all that have no other use; `pages`: whether the column `text` holds the
+    bytes of pages, which are extracted, and no texts."""
 
     text: str = "text"
     url: str | None = None
@@ -50,6 +51,7 @@ class Columns:
     date: str | None = None
     own: tuple[tuple[str, str], ...] = ()
     every: bool = False
+    pages: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -167,15 +169,40 @@ class Lines(_Columned):
 
 
 class Tables(_Columned):
-    """Parquet files."""
+    """Parquet files of texts, or of the bytes of pages."""
 
     parquet: Paths
+    payload_column: str | None = Field(
+        None, description="column of the bytes of pages (HTML, PDF), in place of texts; `extract` reads them"
+    )
+
+    @model_validator(mode="after")
+    def _texts_or_pages(self) -> "Tables":
+        if self.payload_column is not None and "text_column" in self.model_fields_set:
+            raise ValueError("has text_column and payload_column; give one of them")
+        return self
+
+    @property
+    def read_columns(self) -> Columns:
+        if self.payload_column is None:
+            return super().read_columns
+        found = _columns(self.columns, self.payload_column, self.url_column, self.id_column, self.date_column)
+        return replace(found, pages=True)
 
 
 class Texts(Files):
     """Plain text files, one document a file: plain, gzip or zstd."""
 
     text: Paths
+
+
+class Pages(Files):
+    """Files of pages, one document a file, known by their content: HTML, PDF or text, plain, gzip or zstd.
+
+    PDF documents are read if the step `extract` has `types: [..., pdf]`.
+    """
+
+    pages: Paths
 
 
 class Own(_Carrying):
@@ -256,6 +283,7 @@ _KINDS = {
     "jsonl": Lines,
     "parquet": Tables,
     "text": Texts,
+    "pages": Pages,
     "reader": Own,
     "snapshot": Snapshot,
     "index": Selection,
@@ -273,6 +301,7 @@ Source = Annotated[
     | Annotated[Lines, Tag("jsonl")]
     | Annotated[Tables, Tag("parquet")]
     | Annotated[Texts, Tag("text")]
+    | Annotated[Pages, Tag("pages")]
     | Annotated[Own, Tag("reader")]
     | Annotated[Snapshot, Tag("snapshot")]
     | Annotated[Selection, Tag("index")],
