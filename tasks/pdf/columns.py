@@ -15,6 +15,7 @@ from gristmill.tasks.pdf.glyphs import Segment
 _LINES = 4
 _CHARACTERS = 17
 _WIDE_CHARACTERS = 8  # of Chinese, Japanese and Korean
+_FILLED = 0.5  # of the width of a side of prose; cells of tables are mostly empty
 _DEPTH = 4
 
 
@@ -134,11 +135,20 @@ def _strips(segments: Sequence[Segment], at: float) -> list[list[Segment]]:
 
 
 def _prose(side: Sequence[Segment]) -> bool:
-    """Whether a side of a gutter is text that is read down, and no column of a table."""
+    """Whether a side of a gutter is text that is read down, and no columns of a table: its lines are long, and words fill
+    them."""
     if len(side) < _LINES:
         return False
-    lengths = [len(s.text) if max(map(ord, s.text)) < 0x2E80 else len(s.text) * _CHARACTERS / _WIDE_CHARACTERS for s in side]
-    return median(lengths) >= _CHARACTERS
+    lines = _lines(side)
+    width = lines[0].column[1] - lines[0].column[0]
+    if len(lines) < _LINES or median(sum(s.right - s.left for s in line.segments) for line in lines) < _FILLED * width:
+        return False
+    return median(sum(map(_length, line.segments)) for line in lines) >= _CHARACTERS
+
+
+def _length(segment: Segment) -> float:
+    wide = max(map(ord, segment.text)) >= 0x2E80
+    return len(segment.text) * (_CHARACTERS / _WIDE_CHARACTERS if wide else 1)
 
 
 def _lines(segments: Sequence[Segment]) -> list[Line]:

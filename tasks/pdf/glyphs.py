@@ -10,6 +10,8 @@ import pypdfium2.raw as pdfium
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
 # of two columns and the space between cells of a table are wider.
 GAP = 0.85
+# A gap wider than this is a space between words, though the file has none.
+_WORD_GAP = 0.14
 # Characters of a page that are read; a page of a book has 3,000, of a newspaper 30,000.
 MOST = 400_000
 _HYPHEN = 2  # what pdfium gives for a hyphen at the end of a line
@@ -71,6 +73,7 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
     holder = rect(box)
     text: list[str] = []
     left = bottom = right = top = 0.0
+    last_left = last_right = 0.0
     space = False
     high = 0  # the first half of a surrogate pair
     style = (False, False)
@@ -121,10 +124,14 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
                 continue
             style = _style(textpage, at)
             left, bottom, right, top = x0, y0, x1, y1
-        elif space:
+        elif space or x0 - right > _WORD_GAP * (top - bottom):
             text.append(" ")
+        elif x0 == last_left and x1 == last_right and _RTL.match(chr(code)):
+            text.insert(-1, chr(code))  # of one glyph for two letters pdfium gives the last letter first
+            continue
         space = False
         text.append(chr(code))
+        last_left, last_right = x0, x1
         left, right = min(left, x0), max(right, x1)
         if y1 - y0 > top - bottom:  # the line's own font, not that of its exponents
             bottom, top = y0, y1

@@ -28,7 +28,10 @@ def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) ->
         running = {
             k for k, key in edges[at].items() if counts[key] >= need or key in beside or _is_number(segments, k, heights[at])
         }
-        found.append([segment for k, segment in enumerate(segments) if k not in running])
+        # a row goes as a whole: words of the text may stand alike by chance
+        beyond = [segment for k, segment in enumerate(segments) if k not in running]
+        gone = {k for k in running if not any(other.bottom < segments[k].middle < other.top for other in beyond)}
+        found.append([segment for k, segment in enumerate(segments) if k not in gone])
     return found
 
 

@@ -96,8 +96,8 @@ def as_html(layout: str, text: Text) -> str:
             parts.append("<ul>" + "".join(f"<li>{text.sentence()}</li>" for _ in range(4)) + "</ul>")
     lang = LANGUAGES[text.script]
     return (
-        f"<html lang={lang} dir={direction}><meta charset=utf-8><style>body {{ {style} text-align: justify; "
-        f"font-family: '{FONTS.get(text.script, 'Noto Serif')}'; hyphens: auto }}</style><body>{''.join(parts)}</body></html>"
+        f"<html lang={lang} dir={direction}><meta charset=utf-8><style>body {{ text-align: justify; "
+        f"font-family: '{FONTS.get(text.script, 'Noto Serif')}'; hyphens: auto }}</style><body><div style='{style}'>{''.join(parts)}</div></body></html>"
     )
 
 
