@@ -7,6 +7,7 @@ from datetime import date
 import pypdfium2.raw as pdfium
 
 from gristmill.tasks.pdf.columns import Line, ordered
+from gristmill.tasks.pdf.ending import with_end
 from gristmill.tasks.pdf.glyphs import Segment, glyphs
 from gristmill.tasks.pdf.paragraphs import Words, blocks, rendered
 from gristmill.tasks.pdf.running import without_running
@@ -33,20 +34,24 @@ def read(payload: bytes, markdown: bool) -> dict:
     `no_text_layer` where no page has text, and the detail says how many are images. Holds the characters of
     all pages, about 300 bytes for each line.
     """
+    truncated = b"%%EOF" not in payload[-_END:]
     document = pdfium.FPDF_LoadMemDocument64(payload, len(payload), None)
+    code = 0 if document else pdfium.FPDF_GetLastError()
+    if not document and code == pdfium.FPDF_ERR_FORMAT and (ended := with_end(payload)):
+        document = pdfium.FPDF_LoadMemDocument64(ended, len(ended), None)
+        payload = ended  # which pdfium reads from as long as the document is open
     if not document:
-        code = pdfium.FPDF_GetLastError()
         if code in (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY):
             return {"rule": "encrypted_pdf", "detail": "it wants a password, or has a protection that is not known"}
-        cut = "; the file is truncated" if _truncated(payload) else ""
+        cut = "; the file is truncated" if truncated else ""
         return {"rule": "damaged_pdf", "detail": f"pdfium finds no document in it (error {code}){cut}"}
     try:
-        return _read(document, payload, markdown)
+        return _read(document, markdown, truncated)
     finally:
         pdfium.FPDF_CloseDocument(document)
 
 
-def _read(document: pdfium.FPDF_DOCUMENT, payload: bytes, markdown: bool) -> dict:
+def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> dict:
     pages: list[list[Segment]] = []
     heights: list[float] = []
     scanned = garbled = characters = 0
@@ -90,15 +95,11 @@ def _read(document: pdfium.FPDF_DOCUMENT, payload: bytes, markdown: bool) -> dic
         "pdf_pages": len(pages),
         "pdf_scanned": scanned / len(pages),
         "pdf_garbled": garbled / len(pages),
-        "pdf_truncated": _truncated(payload),
+        "pdf_truncated": truncated,
         "pdf_author": _said(document, "Author"),
         "pdf_producer": _said(document, "Producer"),
         "pdf_language": _language(document),
     }
-
-
-def _truncated(payload: bytes) -> bool:
-    return b"%%EOF" not in payload[-_END:]
 
 
 def _has_image(page: pdfium.FPDF_PAGE) -> bool:

@@ -88,11 +88,13 @@ def test_pages_without_text_and_documents_that_are_cut():
     scan = pdf([[], []], extra=image)
     assert read(scan, False) == {"rule": "no_text_layer", "detail": "2 of 2 pages are images, none has text"}
     assert read(BLANK, False)["detail"] == "0 of 1 pages are images, none has text"
-    half = read(pdf([lines(STORY), []], extra=b""), False)
-    assert half["pdf_scanned"] == 0
+    half = read(pdf([lines(STORY), []], extra=image), False)
+    assert (half["pdf_scanned"], half["pdf_pages"]) == (0.5, 2)
     whole = pdf([lines(STORY)] * 40)
     cut = read(whole[: len(whole) * 3 // 4], False)
-    assert cut.get("pdf_truncated") is True or cut["rule"] == "damaged_pdf" and "truncated" in cut["detail"]
+    left = whole[: len(whole) * 3 // 4].count(b"/Type/Page/")
+    assert (cut["pdf_truncated"], cut["pdf_pages"]) == (True, left)
+    assert cut["text"].startswith(WHOLE)
     assert read(b"%PDF-1.7 and nothing", False)["rule"] == "damaged_pdf"
 
 
