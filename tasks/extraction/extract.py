@@ -47,7 +47,6 @@ class Extract(Step):
     format: Literal["plain", "markdown"] = Field(
         "plain",
         description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone, and of PDF",
-
     )
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")

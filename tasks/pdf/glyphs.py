@@ -73,6 +73,7 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
     holder = rect(box)
     text: list[str] = []
     left = bottom = right = top = 0.0
+    last = 0
     last_left = last_right = 0.0
     space = False
     high = 0  # the first half of a surrogate pair
@@ -83,7 +84,9 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
         if text:
             joined = "".join(text)
             if joined.strip():
-                found.append(Segment(left, bottom, right, top, joined, top - bottom, *style))
+                # a word in bold letters at its beginning makes no heading of a line
+                bold, mono = (one and other for one, other in zip(style, _style(textpage, last), strict=True))
+                found.append(Segment(left, bottom, right, top, joined, top - bottom, bold, mono))
             text.clear()
         space = False
 
@@ -131,7 +134,7 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
             continue
         space = False
         text.append(chr(code))
-        last_left, last_right = x0, x1
+        last, last_left, last_right = at, x0, x1
         left, right = min(left, x0), max(right, x1)
         if y1 - y0 > top - bottom:  # the line's own font, not that of its exponents
             bottom, top = y0, y1

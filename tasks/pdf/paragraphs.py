@@ -16,6 +16,7 @@ from gristmill.tasks.pdf.tables import is_row, table_end
 _ITEM = re.compile(r"(?:[•‣◦▪●○■□–—*·\-\uf0b7\u2043]|\(?(?:\d{1,3}|[a-z]|[ivx]{1,4})[.)])\s+\S", re.IGNORECASE)
 _BULLET = re.compile(r"[•‣◦▪●○■□–—*·\-\uf0b7\u2043]")
 _ENDS = re.compile(r"[.!?:;。！？：；।؟۔][\"'”’)\]»]*$")
+_LEADERS = re.compile(r"(?:\. ?){5}")
 _HYPHENS = "-\u2010\u00ad"
 _WORD = re.compile(r"[\w\u2010-]+")
 # Scripts that are written without spaces: a line's end is none either.
@@ -81,6 +82,8 @@ def _continues(block: Block, line: Line, kind: Kind) -> bool:
     last = block.lines[-1]
     if last.page != line.page or line.top > last.top or last.column != line.column:
         return False
+    if _LEADERS.search(last.text):
+        return False  # an entry of a table of contents
     gap, size = last.bottom - line.top, max(last.size, line.size)
     if gap > 0.75 * size or (kind != "code" and abs(last.size - line.size) > 0.1 * size):
         return False

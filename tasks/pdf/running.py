@@ -26,7 +26,9 @@ def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) ->
     for at, segments in enumerate(pages):
         beside = set().union(*(near[k] for k in (at - 2, at - 1, at + 1, at + 2) if 0 <= k < len(pages)))
         running = {
-            k for k, key in edges[at].items() if counts[key] >= need or key in beside or _is_number(segments, k, heights[at])
+            k
+            for k, key in edges[at].items()
+            if counts[key] >= need or key in beside or _is_number(segments, k, heights[at])
         }
         # a row goes as a whole: words of the text may stand alike by chance
         beyond = [segment for k, segment in enumerate(segments) if k not in running]

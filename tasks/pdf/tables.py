@@ -1,15 +1,22 @@
 """Tables: lines one below the other whose pieces stand in the same columns."""
 
+import re
 from collections.abc import Sequence
 
 from gristmill.tasks.pdf.columns import Line
 
 _ROWS = 3  # fewer rows of aligned pieces may be chance
 _CELL = 80  # characters of a cell, at most
+_LEADERS = re.compile(r"[. ·…]{3,}|.*(?:\. ?){4,}")
+# Of a line of a listing, of a section in a table of contents
+_NUMBER = re.compile(r"[\d.]{1,8}[A-Za-z]?|[ivxIVX]{1,6}")
 
 
 def is_row(line: Line) -> bool:
-    return len(line.segments) >= 2 and all(len(segment.text) <= _CELL for segment in line.segments)
+    """Whether a line may be a row: pieces apart, none of them long, and no dots that lead from one to the other."""
+    if len(line.segments) < 2:
+        return False
+    return not any(len(segment.text) > _CELL or _LEADERS.match(segment.text) for segment in line.segments)
 
 
 def table_end(lines: Sequence[Line], begin: int) -> int:
@@ -22,7 +29,14 @@ def table_end(lines: Sequence[Line], begin: int) -> int:
     end = begin + 1
     while end < len(lines) and _below(lines[end - 1], lines[end]):
         end += 1
-    return end if end - begin >= _ROWS else begin
+    rows = lines[begin:end]
+    # numbers ahead of lines are those of a listing, or of sections
+    numbered = len(rows[0].segments) == 2 and sum(map(_is_numbered, rows)) * 2 > len(rows)
+    return end if len(rows) >= _ROWS and not numbered else begin
+
+
+def _is_numbered(row: Line) -> bool:
+    return bool(_NUMBER.fullmatch(min(row.segments, key=lambda segment: segment.left).text))
 
 
 def _below(row: Line, following: Line) -> bool:

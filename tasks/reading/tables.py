@@ -267,9 +267,7 @@ def _row(number: int, text: bytes, url: str, identity: str, date: str, own: Mapp
     )
 
 
-def _page(
-    number: int, page: bytes, url: str, identity: str, date: str, own: Mapping[str, Any] | None = None
-) -> Record:
+def _page(number: int, page: bytes, url: str, identity: str, date: str, own: Mapping[str, Any] | None = None) -> Record:
     """The record of a page of which nothing is declared: its bytes say what it is."""
     return Record("row", number, None, record_id=identity, url=url, date=date, payload=page, own=own)
 

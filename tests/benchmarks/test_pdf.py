@@ -62,7 +62,7 @@ def as_typst(layout: str, text: Text) -> str:
     columns = 2 if layout == "two columns" else 1
     head = ', header: [A running head #h(1fr) Of mills], numbering: "1"' if layout == "running heads" else ""
     parts = [
-        f"#set page(paper: \"a4\", columns: {columns}{head})\n#set par(justify: true)\n"
+        f'#set page(paper: "a4", columns: {columns}{head})\n#set par(justify: true)\n'
         f'#set text(lang: "{LANGUAGES[text.script]}", font: {font}, size: 10pt, hyphenate: {str(text.script == "Latin").lower()})'
     ]
     for section in range(4):

@@ -43,7 +43,9 @@ def test_a_hyphen_of_the_word_itself_stays():
 def test_columns_are_read_one_after_the_other():
     # the content of both columns alternates line by line, as some programs write it
     placed = [each for pair in zip(lines(STORY, 40), lines(OTHER, 320), strict=True) for each in pair]
-    title = [(40, 750, 10, "A title over both of the columns that goes from the left one to the right one of this page")]
+    title = [
+        (40, 750, 10, "A title over both of the columns that goes from the left one to the right one of this page")
+    ]
     assert text(title + placed).split("\n\n")[1:] == [WHOLE, " ".join(OTHER)]
 
 
@@ -51,7 +53,9 @@ def test_running_heads_and_page_numbers_go_and_paragraphs_go_on_over_pages():
     pages = []
     for number in range(4):
         head = [(60, 770, 9, f"Of mills {number + 1}"), (400, 770, 9, "Chapter 2"), (300, 30, 9, f"{number + 11}")]
-        pages.append(head + lines([f"This is what page {'abcd'[number]} has to say about mills and", "that goes on to the"]))
+        pages.append(
+            head + lines([f"This is what page {'abcd'[number]} has to say about mills and", "that goes on to the"])
+        )
     found = text(*pages)
     assert "Of mills" not in found and "Chapter" not in found and "11" not in found
     for letter in "abcd":
@@ -105,7 +109,11 @@ def test_garbled_pages_are_counted():
     cmap = b"/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00><FF> endcodespacerange 1 beginbfrange <00><FF><E000> endbfrange endcmap end"
     stream = b"9 0 obj\n<</Length %d>>stream\n%s\nendstream\nendobj\n" % (len(cmap), cmap)
     mapped = made.replace(b"/WinAnsiEncoding>>", b"/WinAnsiEncoding%s 19 0 R>>" % odd.encode())
-    mapped = mapped[: mapped.rindex(b"xref\n0")] + stream.replace(b"9 0 obj", b"19 0 obj") + b"trailer\n<</Root 1 0 R>>\n%%EOF\n"
+    mapped = (
+        mapped[: mapped.rindex(b"xref\n0")]
+        + stream.replace(b"9 0 obj", b"19 0 obj")
+        + b"trailer\n<</Root 1 0 R>>\n%%EOF\n"
+    )
     assert read(mapped, False)["pdf_garbled"] == 1
 
 
