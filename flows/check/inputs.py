@@ -31,7 +31,18 @@ from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.models.topic.topic import Topic
 from gristmill.tasks.reading.listing import shards_of, tables_of
-from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Own, Pages, Selection, Snapshot, Source, Tables, Texts
+from gristmill.tasks.reading.sources import (
+    SNAPSHOT,
+    Archives,
+    Lines,
+    Own,
+    Pages,
+    Selection,
+    Snapshot,
+    Source,
+    Tables,
+    Texts,
+)
 from gristmill.tasks.url.list_files import list_files
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits

@@ -20,8 +20,8 @@ _OF_USERS = re.compile(r"(\w+(?:\.\w+)*):\w+")
 
 
 class Extract(Step):
-    """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything else
-    is dropped by content type."""
+    """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
+    else is dropped by content type."""
 
     work: ClassVar = "gristmill.tasks.extraction.extract_work"
 
@@ -92,7 +92,7 @@ class Extract(Step):
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
         own = [getattr(import_module(module), "LIBRARIES", ()) for module in self.modules]
-        known = [_LIBRARIES.get(engine, ()) for engine in self.asked]
+        known: list[tuple[str, ...]] = [_LIBRARIES.get(engine, ()) for engine in self.asked]
         if "pdf" in self.types:
             known.append(("pypdfium2",))
         return ("fastwarc", "resiliparse", *dict.fromkeys(name for names in (*known, *own) for name in names))

@@ -195,7 +195,7 @@ def page_guard(extract: Extract) -> Guard:
     The first call of an engine compiles its kernels, which takes longer than any page may."""
     work = f"{extract_page.__module__}:{extract_page.__name__}"
     page = (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "")
-    pages = [(*page, engine, extract.format) for engine in extract.asked]
+    pages: list[tuple] = [(*page, engine, extract.format) for engine in extract.asked]
     if "pdf" in extract.types:
         pages.append((BLANK, "application/pdf", None, "", extract.asked[0], extract.format, extract.types))
     return Guard(work, extract.limits, *pages)

@@ -136,11 +136,11 @@ def extract_page(
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
     `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
-    "pdf" for a PDF document, with the columns of `gristmill.tasks.pdf.signals`. types: those that are read.
-    format: "plain" or "markdown", which is the engine blocks' alone. Rules: `content_type` for what is of none
-    of the types, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`, and those of
-    `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as HTML. Holds the page some four times, XHTML
-    six.
+    "pdf" for a PDF document, with the columns of `gristmill.tasks.pdf.signals`. types: those that are read. format:
+    "plain" or "markdown", which of HTML is the engine blocks' alone. Rules: `content_type` for what is of none of the
+    types, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`, and
+    those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as
+    HTML. Holds the page some four times, XHTML six.
     """
     kind = content_type if content_type and not payload.startswith(_NO_PAGES) else _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):

@@ -1,8 +1,8 @@
 """The reading order of a page: columns are found by their gutters, and inside of each the segments become lines.
 
-A gutter is a vertical strip that no segment crosses. Segments that do cross it (titles, wide figures' captions) part the
-page into strips one above the other; a strip with text on both sides is read left side first, or right side first where
-the text runs so. It is the idea of the recursive XY cut (Nagy and Seth 1984), with the best gutter first.
+A gutter is a vertical strip that no segment crosses. Segments that do cross it (titles, captions of wide figures) part
+the page into strips one above the other; a strip with text on both sides is read left side first, or right side first
+where the text runs so. It is the idea of the recursive XY cut (Nagy and Seth 1984), with the best gutter first.
 """
 
 from collections.abc import Sequence
@@ -135,8 +135,8 @@ def _strips(segments: Sequence[Segment], at: float) -> list[list[Segment]]:
 
 
 def _prose(side: Sequence[Segment]) -> bool:
-    """Whether a side of a gutter is text that is read down, and no columns of a table: its lines are long, and words fill
-    them."""
+    """Whether a side of a gutter is text that is read down, and no columns of a table: its lines are long, and words
+    fill them."""
     if len(side) < _LINES:
         return False
     lines = _lines(side)

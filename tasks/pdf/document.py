@@ -2,7 +2,9 @@
 
 import ctypes
 import re
+from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 import pypdfium2.raw as pdfium
 
@@ -30,9 +32,9 @@ pdfium.FPDF_InitLibrary()
 def read(payload: bytes, markdown: bool) -> dict:
     """The row of a document: text, content_type, title, published, engine (`pdf`), and the columns of `SIGNALS`.
 
-    Or rule and detail of a drop: `encrypted_pdf` for one that wants a password; `damaged_pdf` for one that pdfium cannot open;
-    `no_text_layer` where no page has text, and the detail says how many are images. Holds the characters of
-    all pages, about 300 bytes for each line.
+    Or rule and detail of a drop: `encrypted_pdf` for one that wants a password; `damaged_pdf` for one in which pdfium
+    finds no page; `no_text_layer` where no page has text, and the detail says how many are images. Holds the
+    characters of all pages, about 300 bytes for each line.
     """
     truncated = b"%%EOF" not in payload[-_END:]
     document = pdfium.FPDF_LoadMemDocument64(payload, len(payload), None)
@@ -120,7 +122,7 @@ def _language(document: pdfium.FPDF_DOCUMENT) -> str | None:
     return _text(lambda buffer: pdfium.FPDFCatalog_GetLanguage(document, buffer, size), size)
 
 
-def _text(fill, size: int) -> str | None:  # type: ignore[no-untyped-def]
+def _text(fill: Callable[[Any], int], size: int) -> str | None:
     if size <= 2:
         return None
     buffer = ctypes.create_string_buffer(size)

@@ -38,8 +38,8 @@ _NO_COLUMNS = Columns()
 
 @dataclass(frozen=True)
 class Shard:
-    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `page`, or the `module:function` of a
-    user's reader.
+    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `page`, or the
+    `module:function` of a user's reader.
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
     folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a

@@ -38,11 +38,12 @@ def records(
 ) -> Iterator[Record]:
     """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
 
-    `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, `text` or `page` (a file is a document, of text or a page). A row without a text, or
-    with something else in its place, has the problem `no_text`, one over `max_bytes` `too_large`, a line that is no
-    JSON object or a string of Parquet that is not UTF-8 `damaged_record` (a text in a column of bytes may have another
-    encoding, which is detected); so has every row of a Parquet file that cannot be read, and the place where another
-    file cannot be read on, once for all that is lost there. `reading` learns how far it is.
+    `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` or `page` (a file is a document, of text or a
+    page). A row without a text, or with something else in its place, has the problem `no_text`, one over
+    `max_bytes` `too_large`, a line that is no JSON object or a string of Parquet that is not UTF-8 `damaged_record`
+    (a text in a column of bytes may have another encoding, which is detected); so has every row of a Parquet file
+    that cannot be read, and the place where another file cannot be read on, once for all that is lost there.
+    `reading` learns how far it is.
     Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
     RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
     """

@@ -26,7 +26,8 @@ WORDS = {
     "transportation neighbourhood machinery measurement agricultural information because through between although "
     "administration development temperature production community the a of in and with under over from".split(),
     "Cyrillic": "мельница река лес колесо мельник камень вода деревня хлеб урожай утро вечер зерно машина измерение "
-    "сельское информация потому через между хотя управление развитие температура производство община и в на под".split(),
+    "сельское информация потому через между хотя управление развитие температура производство "
+    "община и в на под".split(),
     "CJK": list("水車小屋川森石村麦朝夕人山空雨風火土木金田畑道橋春夏秋冬東西南北上下左右大小中外"),
     "Arabic": "طاحونة نهر غابة عجلة طحان حجر ماء قرية خبز حصاد صباح مساء حبوب آلة قياس زراعة معلومات بسبب بين إدارة "
     "تطوير حرارة إنتاج مجتمع في من على تحت".split(),
@@ -61,9 +62,10 @@ def as_typst(layout: str, text: Text) -> str:
     font = f'"{FONTS.get(text.script, "Noto Serif")}"'
     columns = 2 if layout == "two columns" else 1
     head = ', header: [A running head #h(1fr) Of mills], numbering: "1"' if layout == "running heads" else ""
+    hyphenate = "true" if text.script == "Latin" else "false"
     parts = [
         f'#set page(paper: "a4", columns: {columns}{head})\n#set par(justify: true)\n'
-        f'#set text(lang: "{LANGUAGES[text.script]}", font: {font}, size: 10pt, hyphenate: {str(text.script == "Latin").lower()})'
+        f'#set text(lang: "{LANGUAGES[text.script]}", font: {font}, size: 10pt, hyphenate: {hyphenate})'
     ]
     for section in range(4):
         parts.append("= " + text.words(3))
@@ -97,7 +99,8 @@ def as_html(layout: str, text: Text) -> str:
     lang = LANGUAGES[text.script]
     return (
         f"<html lang={lang} dir={direction}><meta charset=utf-8><style>body {{ text-align: justify; "
-        f"font-family: '{FONTS.get(text.script, 'Noto Serif')}'; hyphens: auto }}</style><body><div style='{style}'>{''.join(parts)}</div></body></html>"
+        f"font-family: '{FONTS.get(text.script, 'Noto Serif')}'; hyphens: auto }}</style><body>"
+        f"<div style='{style}'>{''.join(parts)}</div></body></html>"
     )
 
 

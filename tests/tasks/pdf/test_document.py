@@ -103,17 +103,16 @@ def test_pages_without_text_and_documents_that_are_cut():
 
 
 def test_garbled_pages_are_counted():
-    odd = "/ToUnicode"  # a font whose map leads nowhere: its characters are private ones
     made = pdf([lines(["abcdefgh" * 5] * 4), lines(STORY)])
     assert read(made, False)["pdf_garbled"] == 0
-    cmap = b"/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00><FF> endcodespacerange 1 beginbfrange <00><FF><E000> endbfrange endcmap end"
-    stream = b"9 0 obj\n<</Length %d>>stream\n%s\nendstream\nendobj\n" % (len(cmap), cmap)
-    mapped = made.replace(b"/WinAnsiEncoding>>", b"/WinAnsiEncoding%s 19 0 R>>" % odd.encode())
-    mapped = (
-        mapped[: mapped.rindex(b"xref\n0")]
-        + stream.replace(b"9 0 obj", b"19 0 obj")
-        + b"trailer\n<</Root 1 0 R>>\n%%EOF\n"
+    # a map of the font's characters that leads to private ones, which mean nothing
+    cmap = (
+        b"/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00><FF> endcodespacerange "
+        b"1 beginbfrange <00><FF><E000> endbfrange endcmap end"
     )
+    stream = b"19 0 obj\n<</Length %d>>stream\n%s\nendstream\nendobj\n" % (len(cmap), cmap)
+    mapped = made.replace(b"/WinAnsiEncoding>>", b"/WinAnsiEncoding/ToUnicode 19 0 R>>")
+    mapped = mapped[: mapped.rindex(b"xref\n0")] + stream + b"trailer\n<</Root 1 0 R>>\n%%EOF\n"
     assert read(mapped, False)["pdf_garbled"] == 1
 
 

@@ -20,7 +20,8 @@ def pdf(pages: Sequence[Sequence[Placed]], *, info: str = "", catalog: str = "",
         content = "\n".join(f"BT /F {size} Tf {x} {y} Td ({_escaped(text)}) Tj ET" for x, y, size, text in placed)
         packed = zlib.compress(content.encode("cp1252") + extra)
         objects.append(
-            f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F 3 0 R>>>>/Contents {6 + 2 * k} 0 R>>".encode()
+            f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F 3 0 R>>>>"
+            f"/Contents {6 + 2 * k} 0 R>>".encode()
         )
         objects.append(b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(packed), packed))
     made = bytearray(b"%PDF-1.5\n")
