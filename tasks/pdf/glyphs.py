@@ -72,6 +72,7 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
     box, rect = pdfium.FS_RECTF(), ctypes.byref
     holder = rect(box)
     text: list[str] = []
+    places: list[float] = []  # of the characters of `text`, their left sides
     left = bottom = right = top = 0.0
     last = 0
     last_left = last_right = 0.0
@@ -82,12 +83,14 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
     def end() -> None:
         nonlocal space
         if text:
+            _turn(text, places)
             joined = "".join(text)
             if joined.strip():
                 # a word in bold letters at its beginning makes no heading of a line
                 bold, mono = (one and other for one, other in zip(style, _style(textpage, last), strict=True))
                 found.append(Segment(left, bottom, right, top, joined, top - bottom, bold, mono))
             text.clear()
+            places.clear()
         space = False
 
     for at in range(min(pdfium.FPDFText_CountChars(textpage), MOST)):
@@ -127,13 +130,17 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
                 continue
             style = _style(textpage, at)
             left, bottom, right, top = x0, y0, x1, y1
-        elif space or x0 - right > _WORD_GAP * (top - bottom):
+        elif space or (not _RTL.match(chr(code)) and x0 - right > _WORD_GAP * (top - bottom)):
+            _turn(text, places)
             text.append(" ")
+            places.append(x0)
         elif x0 == last_left and x1 == last_right and _RTL.match(chr(code)):
+            places.append(x0)
             text.insert(-1, chr(code))  # of one glyph for two letters pdfium gives the last letter first
             continue
         space = False
         text.append(chr(code))
+        places.append(x0)
         last, last_left, last_right = at, x0, x1
         left, right = min(left, x0), max(right, x1)
         if y1 - y0 > top - bottom:  # the line's own font, not that of its exponents
@@ -142,6 +149,15 @@ def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs
     for segment in found:
         segment.text = unicodedata.normalize("NFKC", segment.text) if _presents(segment.text) else segment.text
     return Glyphs(found, characters, odd)
+
+
+def _turn(text: list[str], places: list[float]) -> None:
+    """Turn the last word around if it is of a script that runs to the left and its characters run to the right: some
+    programs draw them so, and pdfium leaves them so."""
+    begin = len(text) - text[::-1].index(" ") if " " in text else 0
+    word = [c for c in text[begin:] if not unicodedata.combining(c)]
+    if len(word) > 1 and places[begin] < places[-1] and all(_RTL.match(c) for c in word):
+        text[begin:] = text[begin:][::-1]
 
 
 def _presents(text: str) -> bool:
