@@ -37,6 +37,7 @@ from gristmill.tasks.reading.sources import (
     Code,
     Lines,
     Own,
+    Pages,
     Selection,
     Snapshot,
     Source,
@@ -49,7 +50,15 @@ from gristmill.training.hub.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
-_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text", Code: "code", Own: "files"}
+_PATTERNS = {
+    Archives: "warc",
+    Lines: "jsonl",
+    Tables: "parquet",
+    Texts: "text",
+    Pages: "pages",
+    Code: "code",
+    Own: "files",
+}
 
 Trouble = tuple[Path, str]
 

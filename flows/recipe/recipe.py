@@ -151,9 +151,8 @@ class Recipe(Settings):
                     yield (key, at), f"`{name}` is named more than once; " + _REMEDY.get(name, _REMEDY[key])
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
-            if pages := [
-                source.name for source in self.sources if not isinstance(source, Lines | Tables | Texts | Code)
-            ]:
+            texts = [source for source in self.sources if isinstance(source, Lines | Tables | Texts | Code)]
+            if pages := [source.name for source in self.sources if source not in texts or _columns(source).pages]:
                 yield (
                     ("steps",),
                     f"there is no step `extract`, which the pages of {', '.join(pages)} need, but {', '.join(steps)}; "

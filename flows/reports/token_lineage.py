@@ -89,7 +89,10 @@ def _pages(
     def calls() -> Iterator[tuple]:
         for row, record in records:
             waiting.append(row | {name: getattr(record, name) for name in _OF_RECORD})
-            yield record.payload, record.content_type, record.charset, record.url, extract.engine, extract.format
+            yield (
+                *(record.payload, record.content_type, record.charset, record.url),
+                *(extract.engine, extract.format, extract.types),
+            )
 
     with page_guard(extract) as guard:
         for page in guard.map(calls()):

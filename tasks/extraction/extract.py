@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gristmill.tasks.documents.step import Step
+from gristmill.tasks.documents.step import Signal, Step
 from gristmill.tasks.guard.limits import Limits
+from gristmill.tasks.pdf.signals import SIGNALS
 
 # What besides resiliparse, which detects types and encodings for all engines, decides an engine's texts.
 _LIBRARIES = {"trafilatura": ("lxml", "trafilatura"), "justext": ("justext", "lxml")}
@@ -19,11 +20,18 @@ _OF_USERS = re.compile(r"(\w+(?:\.\w+)*):\w+")
 
 
 class Extract(Step):
-    """Main text of HTML pages; `text/plain` is taken as it is, anything else is dropped by content type."""
+    """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
+    else is dropped by content type."""
 
     work: ClassVar = "gristmill.tasks.extraction.extract_work"
 
     step: Literal["extract"] = "extract"
+    types: tuple[Literal["html", "text", "pdf"], ...] = Field(
+        ("html", "text"),
+        min_length=1,
+        description="what is read; other records are dropped as `content_type`. pdf: documents that have their text in "
+        "them, by an engine of its own",
+    )
     engine: str = Field(
         "blocks",
         description=f"{', '.join(ENGINE_NAMES)}, {UNION}, or one of your own (module:function). blocks: our own scan "
@@ -37,11 +45,19 @@ class Extract(Step):
         description=f"those that {UNION} asks, the preferred one first",
     )
     format: Literal["plain", "markdown"] = Field(
-        "plain", description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone"
+        "plain",
+        description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone, and of PDF",
     )
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")
     limits: Limits = Field(Limits(), description="time and memory that one page may take")
+
+    @field_validator("types")
+    @classmethod
+    def _once(cls, types: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(types)) < len(types):
+            raise ValueError(f"is {', '.join(types)}; name each type once")
+        return types
 
     @field_validator("engine")
     @classmethod
@@ -65,6 +81,10 @@ class Extract(Step):
         return self
 
     @property
+    def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings
+        return SIGNALS if "pdf" in self.types else ()
+
+    @property
     def asked(self) -> tuple[str, ...]:
         """The engines that read each page."""
         return self.engines if self.engine == UNION else (self.engine,)
@@ -72,7 +92,9 @@ class Extract(Step):
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
         own = [getattr(import_module(module), "LIBRARIES", ()) for module in self.modules]
-        known = [_LIBRARIES.get(engine, ()) for engine in self.asked]
+        known: list[tuple[str, ...]] = [_LIBRARIES.get(engine, ()) for engine in self.asked]
+        if "pdf" in self.types:
+            known.append(("pypdfium2",))
         return ("fastwarc", "resiliparse", *dict.fromkeys(name for names in (*known, *own) for name in names))
 
     @property

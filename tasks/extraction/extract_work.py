@@ -31,9 +31,10 @@ from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.job_progress import ProgressReport
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
+from gristmill.tasks.extraction.page import PLAIN, extract_page, is_pdf, is_read
 from gristmill.tasks.extraction.union import chosen, united
 from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.pdf.signals import BLANK
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
 from gristmill.tasks.reading.ranges import RangeRead, Reading
@@ -51,7 +52,7 @@ _JUDGED = 256
 _NO_COLUMNS = pa.schema([])
 _JUDGED_BYTES = 16 << 20
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
-SPACED = ("blocks", "text")
+SPACED = ("blocks", "text", "pdf")
 
 
 def extract_shard(
@@ -80,7 +81,7 @@ def extract_shard(
     characters and one document, the ledger, and an id for each record.
     """
     judging = (*before, *steps)
-    plain = documents_with(own)
+    plain = pa.schema([*documents_with(own), *schema(extract)])
     columns = pa.schema([*plain, *(field for step in judging for field in schema(step))])
     edits = EditCounts(steps)
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
@@ -194,7 +195,10 @@ def page_guard(extract: Extract) -> Guard:
     The first call of an engine compiles its kernels, which takes longer than any page may."""
     work = f"{extract_page.__module__}:{extract_page.__name__}"
     page = (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "")
-    return Guard(work, extract.limits, *((*page, engine, extract.format) for engine in extract.asked))
+    pages: list[tuple] = [(*page, engine, extract.format) for engine in extract.asked]
+    if "pdf" in extract.types:
+        pages.append((BLANK, "application/pdf", None, "", extract.asked[0], extract.format, extract.types))
+    return Guard(work, extract.limits, *pages)
 
 
 def _counts(
@@ -294,14 +298,18 @@ def _documents(
 
     def calls() -> Iterator[tuple]:
         for row, record in pages:
-            if drop := _unfit(row, record):
+            if drop := _unfit(row, record, extract.types):
                 lost.append(drop)
                 continue
-            # a text is the same by all of them
-            engines = extract.asked[:1] if record.content_type in PLAIN else extract.asked
+            # a text is the same by all of them, and so is a PDF document's
+            alike = record.content_type in PLAIN or is_pdf(record.payload)
+            engines = extract.asked[:1] if alike else extract.asked
             waiting.append((row, len(engines)))
             for engine in engines:
-                yield record.payload, record.content_type, record.charset, record.url, engine, extract.format
+                yield (
+                    *(record.payload, record.content_type, record.charset, record.url),
+                    *(engine, extract.format, extract.types),
+                )
 
     made = guard.map(calls())
     for first in made:
@@ -315,14 +323,14 @@ def _documents(
             yield dict.fromkeys(found) | row | said | {"characters": len(found["text"])}
 
 
-def _unfit(row: dict, record: Record) -> dict | None:
+def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:
     """The ledger's row of a record that cannot have a text, whatever its payload is."""
     if record.problem:
         rule, detail = record.problem
         return _drop(row, rule, detail=detail)
     if record.status is not None and record.status != 200:
         return _drop(row, "http_status", value=float(record.status))
-    if record.content_type and record.content_type not in HTML + PLAIN:
+    if not is_read(record.payload, record.content_type, types):
         return _drop(row, "content_type", detail=record.content_type)
     return None
 

@@ -7,6 +7,7 @@ of its namespace.
 
 import html
 import re
+from collections.abc import Sequence
 from xml.parsers import expat
 
 from resiliparse.parse.encoding import detect_mime
@@ -82,6 +83,8 @@ def _name(name: str) -> str:
 XHTML = "application/xhtml+xml"
 HTML = ("text/html", XHTML)
 PLAIN = ("text/plain",)
+PDF = ("application/pdf", "application/x-pdf")
+_TYPES = {"html": HTML, "text": PLAIN, "pdf": PDF}
 # How a page of no declared type begins: a comment, or an element of HTML. WHATWG MIME Sniffing, section 7.1, has some
 # of the elements; pages of crawls begin with others, too, and what is no page begins with none of them.
 _ELEMENTS = (
@@ -109,19 +112,44 @@ _NO_PAGES = (
 )
 
 
-def extract_page(payload: bytes, content_type: str, charset: str | None, url: str, engine: str, format: str) -> dict:
+def is_pdf(payload: bytes) -> bool:
+    return payload.startswith(b"%PDF-")
+
+
+def is_read(payload: bytes, content_type: str, types: Sequence[str]) -> bool:
+    """Whether a record may be one that is read, by its type as it is declared, or by the bytes of a PDF document."""
+    if "pdf" in types and is_pdf(payload):
+        return True
+    return not content_type or any(content_type in _TYPES[name] for name in types)
+
+
+def extract_page(
+    payload: bytes,
+    content_type: str,
+    charset: str | None,
+    url: str,
+    engine: str,
+    format: str,
+    types: Sequence[str] = ("html", "text"),
+) -> dict:
     """Text, charset, content_type, title, canonical_url, published and engine of a page; or rule and detail of a drop.
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
-    `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is.
-    format: "plain" or "markdown", which is the engine blocks' alone. Rules: `content_type` for what is neither HTML nor
-    plain text, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`.
-    XHTML that is well-formed is read by the rules of XML, other XHTML as HTML. Holds the page some four times, XHTML
-    six.
+    `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
+    "pdf" for a PDF document, with the columns of `gristmill.tasks.pdf.signals`. types: those that are read. format:
+    "plain" or "markdown", which of HTML is the engine blocks' alone. Rules: `content_type` for what is of none of the
+    types, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`, and
+    those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as
+    HTML. Holds the page some four times, XHTML six.
     """
     kind = content_type if content_type and not payload.startswith(_NO_PAGES) else _sniff(payload)
-    if kind not in HTML + PLAIN:
+    if not any(kind in _TYPES[name] for name in types):
         return _drop("content_type", kind)
+    if kind in PDF:
+        # imported here, since its library is loaded where it is needed alone
+        from gristmill.tasks.pdf.document import read
+
+        return read(payload, format == "markdown")
     charset = encodings.detect(payload, charset, kind in HTML)
     page = encodings.decode(payload, charset)
     if kind == XHTML:

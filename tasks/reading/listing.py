@@ -22,6 +22,7 @@ from gristmill.tasks.reading.sources import (
     Columns,
     Lines,
     Own,
+    Pages,
     Selection,
     Snapshot,
     Source,
@@ -39,7 +40,7 @@ _NO_COLUMNS = Columns()
 
 @dataclass(frozen=True)
 class Shard:
-    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `code`, or the
+    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `page`, `code`, or the
     `module:function` of a user's reader.
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
@@ -79,6 +80,8 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
             return _shards("parquet", _files(source.parquet), source.read_columns)
         case Texts():
             return _shards("text", _files(source.text))
+        case Pages():
+            return _shards("page", _files(source.pages), Columns(pages=True))
         case Code():
             read = _shards("code", _files(source.code, folders=True), source.read_columns)
             return [replace(shard, repositories=source.repositories) for shard in read]

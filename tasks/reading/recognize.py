@@ -28,8 +28,8 @@ _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _NO_TEXTS = {
     "csv": "a table of separated values: convert it to Parquet or lines of JSON",
     "tsv": "a table of separated values: convert it to Parquet or lines of JSON",
-    "html": "a page beside no archive: HTML is read from WARC files",
-    "htm": "a page beside no archive: HTML is read from WARC files",
+    "html": "a page beside no archive: name it in a recipe, as `pages: [FILE]`",
+    "htm": "a page beside no archive: name it in a recipe, as `pages: [FILE]`",
     "xml": "XML",
     "yaml": "YAML",
     "yml": "YAML",
@@ -89,7 +89,11 @@ def look(path: str) -> Look:
         return _lines(lines if whole else lines[:-1])
     if reason := _NO_TEXTS.get(_suffix(path)):
         return Look(None, trouble=reason)
-    if head.startswith(b"%PDF-") or (_CONTROLS.search(head) and not head.startswith(codecs.BOM_UTF16)):
+    if head.startswith(b"%PDF-"):
+        return Look(
+            None, trouble="a PDF document: name it in a recipe, as `pages: [FILE]`, with `types: [pdf]` in extract"
+        )
+    if _CONTROLS.search(head) and not head.startswith(codecs.BOM_UTF16):
         return Look(None, trouble="not WARC, ARC, Parquet, lines of JSON or text")
     return Look("text", texts=(charset.decode(head, charset.detect(head, None, False))[:_CHARACTERS],))
 

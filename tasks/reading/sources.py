@@ -1,14 +1,15 @@
 """What a recipe may name as a source.
 
-A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `code`, `reader`, `snapshot` or `index`.
+A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `pages`, `code`, `reader`, `snapshot` or
+`index`.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from gristmill.storage.address import Address, from_folder
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, PAGE_COLUMNS, Settings
@@ -43,7 +44,8 @@ Range = Annotated[
 @dataclass(frozen=True)
 class Columns:
     """Names of the columns, or keys, that are read; None for one that there is not. `own`: those that documents carry,
-    as (name there, name in the file); `every`: all that have no other use."""
+    as (name there, name in the file); `every`: all that have no other use; `pages`: whether the column `text` holds the
+    bytes of pages, which are extracted, and no texts."""
 
     text: str = "text"
     url: str | None = None
@@ -51,6 +53,7 @@ class Columns:
     date: str | None = None
     own: tuple[tuple[str, str], ...] = ()
     every: bool = False
+    pages: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -168,15 +171,40 @@ class Lines(_Columned):
 
 
 class Tables(_Columned):
-    """Parquet files."""
+    """Parquet files of texts, or of the bytes of pages."""
 
     parquet: Paths
+    payload_column: str | None = Field(
+        None, description="column of the bytes of pages (HTML, PDF), in place of texts; `extract` reads them"
+    )
+
+    @model_validator(mode="after")
+    def _texts_or_pages(self) -> "Tables":
+        if self.payload_column is not None and "text_column" in self.model_fields_set:
+            raise ValueError("has text_column and payload_column; give one of them")
+        return self
+
+    @property
+    def read_columns(self) -> Columns:
+        if self.payload_column is None:
+            return super().read_columns
+        found = _columns(self.columns, self.payload_column, self.url_column, self.id_column, self.date_column)
+        return replace(found, pages=True)
 
 
 class Texts(Files):
     """Plain text files, one document a file: plain, gzip or zstd."""
 
     text: Paths
+
+
+class Pages(Files):
+    """Files of pages, one document a file, known by their content: HTML, PDF or text, plain, gzip or zstd.
+
+    PDF documents are read if the step `extract` has `types: [..., pdf]`.
+    """
+
+    pages: Paths
 
 
 class Code(Files):
@@ -303,6 +331,7 @@ _KINDS = {
     "jsonl": Lines,
     "parquet": Tables,
     "text": Texts,
+    "pages": Pages,
     "code": Code,
     "reader": Own,
     "snapshot": Snapshot,
@@ -321,6 +350,7 @@ Source = Annotated[
     | Annotated[Lines, Tag("jsonl")]
     | Annotated[Tables, Tag("parquet")]
     | Annotated[Texts, Tag("text")]
+    | Annotated[Pages, Tag("pages")]
     | Annotated[Code, Tag("code")]
     | Annotated[Own, Tag("reader")]
     | Annotated[Snapshot, Tag("snapshot")]

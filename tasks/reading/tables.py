@@ -1,4 +1,4 @@
-"""Documents that are text already: lines of JSON, rows of Parquet files, plain text files."""
+"""Documents that are text already, or pages without an archive: lines of JSON, rows of Parquet files, single files."""
 
 import codecs
 import io
@@ -38,11 +38,12 @@ def records(
 ) -> Iterator[Record]:
     """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
 
-    `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` (a file is a document). A row without a text, or
-    with something else in its place, has the problem `no_text`, one over `max_bytes` `too_large`, a line that is no
-    JSON object or a string of Parquet that is not UTF-8 `damaged_record` (a text in a column of bytes may have another
-    encoding, which is detected); so has every row of a Parquet file that cannot be read, and the place where another
-    file cannot be read on, once for all that is lost there. `reading` learns how far it is.
+    `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` or `page` (a file is a document, of text or a
+    page). A row without a text, or with something else in its place, has the problem `no_text`, one over
+    `max_bytes` `too_large`, a line that is no JSON object or a string of Parquet that is not UTF-8 `damaged_record`
+    (a text in a column of bytes may have another encoding, which is detected); so has every row of a Parquet file
+    that cannot be read, and the place where another file cannot be read on, once for all that is lost there.
+    `reading` learns how far it is.
     Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
     RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
     """
@@ -150,7 +151,7 @@ def _rows(
         else:
             mine = {ours: values[row - number] for ours, values in carried.items()} if own else None
             url, identity, date = map(said, other)
-            yield _row(row, text, url, identity, date, mine)
+            yield (_page if columns.pages else _row)(row, text, url, identity, date, mine)
 
 
 def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
@@ -220,7 +221,7 @@ def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig
     if len(text) > max_bytes:
         yield lost(0, "too_large", f"more than {max_bytes} bytes")
     else:
-        yield _row(0, text, "", "", "")
+        yield (_page if columns.pages else _row)(0, text, "", "", "")
 
 
 def _unpacked(stored: Stored) -> io.BufferedReader:
@@ -267,6 +268,11 @@ def _row(number: int, text: bytes, url: str, identity: str, date: str, own: Mapp
     )
 
 
+def _page(number: int, page: bytes, url: str, identity: str, date: str, own: Mapping[str, Any] | None = None) -> Record:
+    """The record of a page of which nothing is declared: its bytes say what it is."""
+    return Record("row", number, None, record_id=identity, url=url, date=date, payload=page, own=own)
+
+
 def _charset(text: bytes) -> str | None:
     """UTF-8 where it is that; what else it may be is for the detection to say."""
     try:
@@ -285,4 +291,5 @@ _READERS: dict[str, Callable[[str, Columns, int, RemoteIOConfig, Reading], Itera
     "jsonl": _lines,
     "parquet": _parquet,
     "text": _text,
+    "page": _text,
 }

@@ -7,6 +7,7 @@ import pytest
 
 from gristmill.flows.reports import near_duplicates
 from gristmill.flows.reports.near_duplicates.lost import LostBy, interval, share_lost
+from gristmill.flows.reports.plots.charts import interval as interval_text
 from gristmill.flows.reports.near_duplicates.lost import documents as shown_documents
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of
 from gristmill.flows.stages.dedup.lost_text import Drawing, lost_text
@@ -120,4 +121,4 @@ def test_the_page_shows_lost_sentences_as_text(tmp_path):
     assert dropped == {"d1"}
     assert [one.lost for one in by.documents] == [[facts[1]]]
     assert "<li>&lt;i&gt;Epsilon&lt;/i&gt;.</li>" in page
-    assert f"{100 * by.figure.least:.2f} to {100 * by.figure.most:.2f}" in page
+    assert interval_text(by.figure.least, by.figure.most) in page

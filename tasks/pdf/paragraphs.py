@@ -1,0 +1,218 @@
+"""Lines in reading order as blocks: paragraphs, headings, items of lists, code, rows of tables.
+
+Words that a line's end parts are joined, also where a column or a page ends inside of a paragraph.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from gristmill.tasks.pdf.columns import Line
+from gristmill.tasks.pdf.tables import is_row, table_end
+
+_ITEM = re.compile(r"(?:[•‣◦▪●○■□–—*·\-\uf0b7\u2043]|\(?(?:\d{1,3}|[a-z]|[ivx]{1,4})[.)])\s+\S", re.IGNORECASE)
+_BULLET = re.compile(r"[•‣◦▪●○■□–—*·\-\uf0b7\u2043]")
+_ENDS = re.compile(r"[.!?:;。！？：；।؟۔][\"'”’)\]»]*$")
+_LEADERS = re.compile(r"(?:\. ?){5}")
+_HYPHENS = "-\u2010\u00ad"
+_WORD = re.compile(r"[\w\u2010-]+")
+# Scripts that are written without spaces: a line's end is none either.
+_WIDE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+
+Kind = Literal["text", "heading", "item", "code", "table", "note"]
+
+
+@dataclass
+class Block:
+    """Lines that belong together. `level`: of a heading, 1 for the largest."""
+
+    kind: Kind
+    lines: list[Line]
+    level: int = 0
+
+
+def blocks(lines: Sequence[Line]) -> list[Block]:
+    """The lines of a document, in reading order, as blocks in the same order; notes stand behind the paragraph that
+    they interrupt."""
+    if not lines:
+        return []
+    body = _body_size(lines)
+    found: list[Block] = []
+    k = 0
+    while k < len(lines):
+        if (end := table_end(lines, k)) > k:
+            found.append(Block("table", list(lines[k:end])))
+            k = end
+            continue
+        line = lines[k]
+        kind = _kind(line, body)
+        last = found[-1] if found else None
+        if last and last.kind != "table" and _continues(last, line, kind):
+            last.lines.append(line)
+        else:
+            found.append(Block(kind, [line]))
+        k += 1
+    found = [_as_text(block, body) for block in found]
+    _levels(found)
+    return _over_ends(found)
+
+
+def _body_size(lines: Sequence[Line]) -> float:
+    counts: Counter[float] = Counter()
+    for line in lines:
+        counts[round(line.size * 2) / 2] += len(line.text)
+    return max(counts, key=lambda size: (counts[size], -size))
+
+
+def _kind(line: Line, body: float) -> Kind:
+    if line.mono:
+        return "code"
+    if line.size > 1.13 * body and re.search(r"\w", line.text):
+        return "heading"
+    if _ITEM.match(line.text):
+        return "item"
+    return "note" if line.size < 0.88 * body else "text"
+
+
+def _continues(block: Block, line: Line, kind: Kind) -> bool:
+    """Whether a line belongs to the block before it, in the same column of the same page."""
+    last = block.lines[-1]
+    if last.page != line.page or line.top > last.top or last.column != line.column:
+        return False
+    if _LEADERS.search(last.text):
+        return False  # an entry of a table of contents
+    gap, size = last.bottom - line.top, max(last.size, line.size)
+    if gap > 0.75 * size or (kind != "code" and abs(last.size - line.size) > 0.1 * size):
+        return False
+    if kind == "item" or (block.kind == "heading") != (kind == "heading") or (block.kind == "code") != (kind == "code"):
+        return False
+    if kind == "code":
+        return True
+    if last.bold != line.bold and len(block.lines) == 1 and kind == "text" and block.kind == "text":
+        return False  # a heading in bold letters of the text's size
+    if kind == "heading":
+        return True
+    if len(block.lines) > 1:
+        step = block.lines[-2].middle - last.middle
+        if last.middle - line.middle > 1.3 * step + 0.5:
+            return False
+    if line.segments[0].rtl:
+        indent, room = last.right - line.right, last.left - last.column[0]
+    else:
+        indent, room = line.left - last.left, last.column[1] - last.right
+    width = last.column[1] - last.column[0]
+    if block.kind == "item":
+        return indent > -0.3 * size
+    if indent > 0.8 * size and len(block.lines) > 1 and abs(indent) < 0.3 * width:
+        return False  # the first line of a paragraph is indented
+    return not (room > 0.3 * width and _ENDS.search(last.text))
+
+
+def _as_text(block: Block, body: float) -> Block:
+    """A paragraph of one short line in bold letters is a heading; so are not many lines in large letters, which are
+    a text of its own size."""
+    text = " ".join(line.text for line in block.lines)
+    if block.kind == "heading" and len(text) > 300:
+        return Block("text", block.lines)
+    if block.kind == "text" and len(block.lines) <= 2 and all(line.bold for line in block.lines):
+        if len(text) < 120 and not text.endswith((".", ",", ";")) and re.search(r"\w{2}", text):
+            return Block("heading", block.lines)
+    return block
+
+
+def _levels(found: Sequence[Block]) -> None:
+    sizes = sorted({round(b.lines[0].size) for b in found if b.kind == "heading"}, reverse=True)
+    for block in found:
+        if block.kind == "heading":
+            block.level = min(1 + sizes.index(round(block.lines[0].size)), 6)
+
+
+def _over_ends(found: Sequence[Block]) -> list[Block]:
+    """Paragraphs that go on in the next column or on the next page are one; notes between wait behind them."""
+    made: list[Block] = []
+    notes: list[Block] = []
+    last: Block | None = None
+    for block in found:
+        if block.kind == "note" and last is not None:
+            notes.append(block)
+            continue
+        goes_on = (
+            last is not None
+            and block.kind == "text"
+            and last.kind in ("text", "item")
+            and _place(last.lines[-1]) != _place(block.lines[0])
+            and not _ENDS.search(last.lines[-1].text)
+            and not block.lines[0].text[:1].isupper()
+            and abs(last.lines[-1].size - block.lines[0].size) < 0.1 * block.lines[0].size
+        )
+        if goes_on and last is not None:
+            last.lines += block.lines
+            continue
+        made += notes
+        notes = []
+        made.append(block)
+        last = block
+    return made + notes
+
+
+def _place(line: Line) -> tuple[int, tuple[float, float]]:
+    return line.page, line.column
+
+
+class Words:
+    """How the words of a document are written inside of its lines: whether a hyphen at a line's end is the word's."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.counts: Counter[str] = Counter()
+        for line in lines:
+            self.counts.update(word.lower() for word in _WORD.findall(line.text)[:-1])
+
+    def joined(self, lines: Sequence[Line]) -> str:
+        """The text of lines as one."""
+        text = ""
+        for line in lines:
+            following = line.text.strip()
+            if not text:
+                text = following
+            elif text[-1] in _HYPHENS and text[-2:-1].isalpha() and following[:1].isalpha():
+                one, other = _WORD.findall(text)[-1], _WORD.findall(following)[0]
+                whole, parted = (one[:-1] + other).lower(), (one + other).lower()
+                keeps = following[0].isupper() or self.counts[parted] > self.counts[whole]
+                text = (text if keeps and text[-1] != "\u00ad" else text[:-1]) + following
+            elif _WIDE.match(text[-1]) and _WIDE.match(following):
+                text += following
+            else:
+                text += " " + following
+        return text
+
+
+def rendered(block: Block, words: Words, markdown: bool) -> str:
+    """A block as text, or as Markdown. Cells and rows stand as those of HTML do."""
+    if block.kind == "table":
+        rows = [[" ".join(cell.text.split()) for cell in line.segments] for line in block.lines if is_row(line)]
+        written = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+        if markdown:
+            written.insert(1, "|" + " --- |" * len(rows[0]))
+        return "\n".join(written)
+    if block.kind == "code":
+        return _code(block, markdown)
+    text = words.joined(block.lines)
+    if block.kind == "heading" and markdown:
+        return f"{'#' * block.level} {text}"
+    if block.kind == "item" and _BULLET.match(text):
+        return "- " + text[1:].lstrip()
+    return text
+
+
+def _code(block: Block, markdown: bool) -> str:
+    """Lines as they stand, with their indentation."""
+    left = min(line.left for line in block.lines)
+    widths = [s.right - s.left for line in block.lines for s in line.segments]
+    counts = [len(s.text) for line in block.lines for s in line.segments]
+    advance = max(sum(widths) / max(1, sum(counts)), 1.0)
+    written = "\n".join(" " * min(round((line.left - left) / advance), 80) + line.text for line in block.lines)
+    inline = len(block.lines) == 1 and median(counts) < 20
+    return f"```\n{written}\n```" if markdown and not inline else written

@@ -1,0 +1,22 @@
+"""The columns that the extraction of PDF documents gives."""
+
+from gristmill.tasks.documents.step import Signal
+
+_PDF = "PDF 2.0 (ISO 32000-2)"
+SIGNALS = (
+    Signal("pdf_pages", "int32", "pages", _PDF, "pages that could be read; null where the document is no PDF"),
+    Signal("pdf_scanned", "float32", "share of pages", "own", "pages with an image and fewer than 20 characters"),
+    Signal(
+        "pdf_garbled", "float32", "share of pages", "own", "pages of whose characters over 10% have no known meaning"
+    ),
+    Signal("pdf_truncated", "bool", "", _PDF, "the file ends without its end mark, as where a crawler has cut it"),
+    Signal("pdf_author", "string", "", _PDF, "as the document says itself"),
+    Signal("pdf_producer", "string", "", _PDF, "the program that wrote the file"),
+    Signal("pdf_language", "string", "", _PDF, "as the document says itself, such as en-GB"),
+)
+
+# The smallest document: one page without content.
+BLANK = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+)

@@ -1,0 +1,53 @@
+"""Tables: lines one below the other whose pieces stand in the same columns."""
+
+import re
+from collections.abc import Sequence
+
+from gristmill.tasks.pdf.columns import Line
+
+_ROWS = 3  # fewer rows of aligned pieces may be chance
+_CELL = 80  # characters of a cell, at most
+_LEADERS = re.compile(r"[. ·…]{3,}|.*(?:\. ?){4,}")
+# Of a line of a listing, of a section in a table of contents
+_NUMBER = re.compile(r"[\d.]{1,8}[A-Za-z]?|[ivxIVX]{1,6}")
+
+
+def is_row(line: Line) -> bool:
+    """Whether a line may be a row: pieces apart, none of them long, and no dots that lead from one to the other."""
+    if len(line.segments) < 2:
+        return False
+    return not any(len(segment.text) > _CELL or _LEADERS.match(segment.text) for segment in line.segments)
+
+
+def table_end(lines: Sequence[Line], begin: int) -> int:
+    """Behind the last row of the table that begins at a line; `begin` where none does.
+
+    Rows have the same number of cells; each overlaps that above it, and none of the others.
+    """
+    if not is_row(lines[begin]) or lines[begin].mono:
+        return begin
+    end = begin + 1
+    while end < len(lines) and _below(lines[end - 1], lines[end]):
+        end += 1
+    rows = lines[begin:end]
+    # numbers ahead of lines are those of a listing, or of sections
+    numbered = len(rows[0].segments) == 2 and sum(map(_is_numbered, rows)) * 2 > len(rows)
+    return end if len(rows) >= _ROWS and not numbered else begin
+
+
+def _is_numbered(row: Line) -> bool:
+    return bool(_NUMBER.fullmatch(min(row.segments, key=lambda segment: segment.left).text))
+
+
+def _below(row: Line, following: Line) -> bool:
+    if not is_row(following) or len(row.segments) != len(following.segments) or row.page != following.page:
+        return False
+    if row.column != following.column or not 0 < row.middle - following.middle < 4 * row.size:
+        return False
+    for at, cell in enumerate(following.segments):
+        over = [k for k, other in enumerate(row.segments) if cell.left < other.right and other.left < cell.right]
+        if over not in ([at], []):
+            return False
+        if not over and abs(cell.left - row.segments[at].left) > 40:
+            return False
+    return True

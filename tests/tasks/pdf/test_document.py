@@ -1,0 +1,122 @@
+"""What a PDF document becomes: files written by hand, whose text and places are known."""
+
+import pytest
+
+from gristmill.tasks.pdf.document import read
+from gristmill.tasks.pdf.signals import BLANK, SIGNALS
+from tests.tasks.pdf.writing import lines, pdf
+
+STORY = (
+    "The old mill stands where the river leaves the for-",
+    "est, and its wheel has not been still for two hundred",
+    "years. Every morning the miller opens the gate, lis-",
+    "tens to the stones and writes the level of the water",
+    "into a book that his father began in a cold winter.",
+)
+WHOLE = (
+    "The old mill stands where the river leaves the forest, and its wheel has not been still for two hundred years. "
+    "Every morning the miller opens the gate, listens to the stones and writes the level of the water into a book "
+    "that his father began in a cold winter."
+)
+OTHER = (
+    "In dry summers the village waits for rain because",
+    "without the mill there is no bread in any of its",
+    "houses and the children are told to be patient and",
+    "to listen for the sound of water under the bridge",
+    "until the clouds come over the hills in September.",
+)
+
+
+def text(*pages, markdown=False):
+    return read(pdf(pages), markdown)["text"]
+
+
+def test_words_are_joined_over_the_ends_of_lines():
+    assert text(lines(STORY)) == WHOLE
+
+
+def test_a_hyphen_of_the_word_itself_stays():
+    written = ("A well-known miller is well-known here, and he is well-", "known in the village too.")
+    assert text(lines(written)).endswith("he is well-known in the village too.")
+
+
+def test_columns_are_read_one_after_the_other():
+    # the content of both columns alternates line by line, as some programs write it
+    placed = [each for pair in zip(lines(STORY, 40), lines(OTHER, 320), strict=True) for each in pair]
+    title = [
+        (40, 750, 10, "A title over both of the columns that goes from the left one to the right one of this page")
+    ]
+    assert text(title + placed).split("\n\n")[1:] == [WHOLE, " ".join(OTHER)]
+
+
+def test_running_heads_and_page_numbers_go_and_paragraphs_go_on_over_pages():
+    pages = []
+    for number in range(4):
+        head = [(60, 770, 9, f"Of mills {number + 1}"), (400, 770, 9, "Chapter 2"), (300, 30, 9, f"{number + 11}")]
+        pages.append(
+            head + lines([f"This is what page {'abcd'[number]} has to say about mills and", "that goes on to the"])
+        )
+    found = text(*pages)
+    assert "Of mills" not in found and "Chapter" not in found and "11" not in found
+    for letter in "abcd":
+        assert f"page {letter} has" in found
+    on = text(lines([*STORY[:4], "into a book with a"]), lines(["green cover and a lock, and then he reads in it."]))
+    assert on.endswith("into a book with a green cover and a lock, and then he reads in it.")
+
+
+def test_headings_lists_and_tables():
+    page = [
+        *lines(["Of mills"], top=750, size=18),
+        *lines(STORY, top=700),
+        *lines(["\u2022 a wheel of oak", "\u2022 two stones"], top=600),
+        *[(60 + 120 * c, 540 - 14 * r, 10, f"{'abc'[c]}{r}") for r in range(4) for c in range(3)],
+    ]
+    assert text(page, markdown=True).split("\n\n") == [
+        *("# Of mills", WHOLE, "- a wheel of oak", "- two stones"),
+        "| a0 | b0 | c0 |\n| --- | --- | --- |\n| a1 | b1 | c1 |\n| a2 | b2 | c2 |\n| a3 | b3 | c3 |",
+    ]
+    assert text(page).startswith("Of mills\n\n")
+
+
+def test_what_the_document_says_of_itself():
+    info = "/Title(Of mills)/Author(A. Miller)/Producer(by hand)/CreationDate(D:20240229120000Z)"
+    found = read(pdf([lines(STORY)], info=info, catalog="/Lang(en-GB)"), False)
+    said = {"title": "Of mills", "published": "2024-02-29", "pdf_author": "A. Miller", "pdf_producer": "by hand"}
+    assert found | said | {"pdf_language": "en-GB", "pdf_pages": 1, "pdf_truncated": False} == found
+    assert {signal.name for signal in SIGNALS} <= {*found}
+    assert read(pdf([lines(STORY)], info="/CreationDate(D:20249999)"), False)["published"] is None
+
+
+def test_pages_without_text_and_documents_that_are_cut():
+    image = b"\nq 600 0 0 800 0 0 cm BI /W 1 /H 1 /CS /G /BPC 8 ID \x00 EI Q\n"
+    scan = pdf([[], []], extra=image)
+    assert read(scan, False) == {"rule": "no_text_layer", "detail": "2 of 2 pages are images, none has text"}
+    assert read(BLANK, False)["detail"] == "0 of 1 pages are images, none has text"
+    half = read(pdf([lines(STORY), []], extra=image), False)
+    assert (half["pdf_scanned"], half["pdf_pages"]) == (0.5, 2)
+    whole = pdf([lines(STORY)] * 40)
+    cut = read(whole[: len(whole) * 3 // 4], False)
+    left = whole[: len(whole) * 3 // 4].count(b"/Type/Page/")
+    assert (cut["pdf_truncated"], cut["pdf_pages"]) == (True, left)
+    assert cut["text"].startswith(WHOLE)
+    assert read(b"%PDF-1.7 and nothing", False)["rule"] == "damaged_pdf"
+
+
+def test_garbled_pages_are_counted():
+    made = pdf([lines(["abcdefgh" * 5] * 4), lines(STORY)])
+    assert read(made, False)["pdf_garbled"] == 0
+    # a map of the font's characters that leads to private ones, which mean nothing
+    cmap = (
+        b"/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00><FF> endcodespacerange "
+        b"1 beginbfrange <00><FF><E000> endbfrange endcmap end"
+    )
+    stream = b"19 0 obj\n<</Length %d>>stream\n%s\nendstream\nendobj\n" % (len(cmap), cmap)
+    mapped = made.replace(b"/WinAnsiEncoding>>", b"/WinAnsiEncoding/ToUnicode 19 0 R>>")
+    mapped = mapped[: mapped.rindex(b"xref\n0")] + stream + b"trailer\n<</Root 1 0 R>>\n%%EOF\n"
+    assert read(mapped, False)["pdf_garbled"] == 1
+
+
+@pytest.mark.parametrize("markdown", [False, True])
+def test_the_same_bytes_give_the_same_text(markdown):
+    made = pdf([lines(STORY), lines(OTHER)])
+    assert read(made, markdown) == read(made, markdown)
