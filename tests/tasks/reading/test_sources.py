@@ -137,7 +137,7 @@ def test_a_shards_name_is_its_path_behind_the_folder_that_is_named(tmp_path):
 @pytest.mark.parametrize(
     "settings,said",
     [
-        ({}, "exactly one of the keys warc, jsonl, parquet, text, code, reader, snapshot, index"),
+        ({}, "exactly one of the keys warc, jsonl, parquet, text, pages, code, reader, snapshot, index"),
         ({"warc": ["a"], "snapshot": SNAPSHOT}, "exactly one of the keys"),
         ({"warc": []}, "at least 1 item"),
         ({"warc": ["a"], "text_column": "text"}, "Extra inputs"),
