@@ -204,14 +204,14 @@ def _rules() -> None:
             "language_score": [1.0] * len(TEXTS),
         }
         table = pa.table(columns)
-        # neither URLs nor models are read by kernels
+        # neither URLs nor models nor code are read by kernels
         steps = [
             kind.model_validate(given.get(name, {}))
             for name, kind in BUILT_IN.items()
             if issubclass(kind, DocumentStep)
             and name != "url"
             and kind.signals  # else it measures nothing
-            and not kind.__module__.startswith("gristmill.tasks.models.")
+            and not kind.__module__.startswith(("gristmill.tasks.models.", "gristmill.tasks.source_code."))
         ]
         steps += [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]
         for step in steps:
