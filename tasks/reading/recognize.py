@@ -93,6 +93,8 @@ def look(path: str) -> Look:
         return Look(
             None, trouble="a PDF document: name it in a recipe, as `pages: [FILE]`, with `types: [pdf]` in extract"
         )
+    if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar":
+        return Look(None, trouble="an archive of files: if they are source code, name it in a recipe as `code: [FILE]`")
     if _CONTROLS.search(head) and not head.startswith(codecs.BOM_UTF16):
         return Look(None, trouble="not WARC, ARC, Parquet, lines of JSON or text")
     return Look("text", texts=(charset.decode(head, charset.detect(head, None, False))[:_CHARACTERS],))

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import tarfile
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -152,3 +154,16 @@ def test_the_command_says_what_it_found_and_overwrites_nothing(folder):
     assert isinstance(again.exception, FileExistsError) and "r.yaml is there already" in str(again.exception)
     with pytest.raises(FileNotFoundError, match="there is no file or folder nothing"):
         first_recipe(["nothing"])
+
+
+def test_archives_of_code_and_pdf_documents_are_named_with_the_source_that_reads_them(folder):
+    with tarfile.open(folder / "mill-1.0.tar.gz", "w:gz") as archive:
+        archive.add(__file__, "mill/test.py")
+    with zipfile.ZipFile(folder / "wheel.whl", "w") as wheel:
+        wheel.write(__file__, "mill/test.py")
+    (folder / "paper.pdf").write_bytes(b"%PDF-1.7\n")
+    with pytest.raises(FileNotFoundError) as nothing:
+        first_recipe([str(folder)])
+    remedies = {"mill-1.0.tar.gz": "`code: [FILE]`", "wheel.whl": "`code: [FILE]`", "paper.pdf": "`pages: [FILE]`"}
+    for name, remedy in remedies.items():
+        assert remedy in str(nothing.value).split(name)[1].split(";")[0]
