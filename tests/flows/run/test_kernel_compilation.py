@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.run.kernel_compilation import kernels
+from gristmill.flows.run.kernel_compilation import PARTS, kernels
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPILE = [sys.executable, "-P", "-c", "from gristmill.flows.cli import main; main()", "compile"]
@@ -55,6 +55,12 @@ for value in list(vars(import_module(sys.argv[1])).values()):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         paths = done.stdout.splitlines()
         assert paths and all(path.startswith(f"{tmp_path}/gristmill/kernels-") for path in paths)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_runs_to_its_end(part):
+    """Where kernels are there already a run does not call it, and a new step that it cannot call would not be seen."""
+    PARTS[part]()
 
 
 @pytest.mark.slow
