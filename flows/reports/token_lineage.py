@@ -37,7 +37,7 @@ from gristmill.tasks.tokens.fill_in_the_middle_work import parts
 from gristmill.tasks.tokens.tokenizer_work import load
 
 _STEPS = TypeAdapter(tuple[AnyStep, ...])
-_RECORD_PLACE = ["id", "source", "file", "offset", "length", "url", "record_id"]
+_RECORD_PLACE = ["id", "source", "file", "offset", "length", "url", "record_id", "engine"]
 _OF_RECORD = ("url", "date", "ip", "status", "truncated", "note", "record_id", "digest")
 
 
@@ -89,10 +89,10 @@ def _pages(
     def calls() -> Iterator[tuple]:
         for row, record in records:
             waiting.append(row | {name: getattr(record, name) for name in _OF_RECORD})
-            yield (
-                *(record.payload, record.content_type, record.charset, record.url),
-                *(extract.engine, extract.format, extract.types),
-            )
+            # of a union the one that gave this text; what is no HTML is read by none of them
+            engine = row["engine"] if row["engine"] in extract.asked else extract.asked[0]
+            page = record.payload, record.content_type, record.charset, record.url
+            yield (*page, engine, extract.format, extract.types)
 
     with page_guard(extract) as guard:
         for page in guard.map(calls()):

@@ -34,7 +34,6 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import PLAIN, extract_page, is_pdf, is_read
 from gristmill.tasks.extraction.union import chosen, united
 from gristmill.tasks.guard.parent import Guard
-from gristmill.tasks.pdf.signals import BLANK
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
 from gristmill.tasks.reading.ranges import RangeRead, Reading
@@ -51,6 +50,11 @@ _NAMED = 4  # files of a shard, in a line of the log
 _JUDGED = 256
 _NO_COLUMNS = pa.schema([])
 _JUDGED_BYTES = 16 << 20
+# The smallest PDF document, by which its library is loaded ahead of all pages.
+_BLANK_PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+)
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
 SPACED = ("blocks", "text", "pdf")
 
@@ -197,7 +201,7 @@ def page_guard(extract: Extract) -> Guard:
     page = (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "")
     pages: list[tuple] = [(*page, engine, extract.format) for engine in extract.asked]
     if "pdf" in extract.types:
-        pages.append((BLANK, "application/pdf", None, "", extract.asked[0], extract.format, extract.types))
+        pages.append((_BLANK_PDF, "application/pdf", None, "", extract.asked[0], extract.format, extract.types))
     return Guard(work, extract.limits, *pages)
 
 

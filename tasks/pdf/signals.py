@@ -14,9 +14,3 @@ SIGNALS = (
     Signal("pdf_producer", "string", "", _PDF, "the program that wrote the file"),
     Signal("pdf_language", "string", "", _PDF, "as the document says itself, such as en-GB"),
 )
-
-# The smallest document: one page without content.
-BLANK = (
-    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
-    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
-)

@@ -29,6 +29,7 @@ from gristmill.tasks.reading.ranges import Reading
 # of a name, or of a header of tar; longer ones would be held whole
 _MOST_HEADER = 1 << 20
 _MOST_PATH = 4096  # as Linux has it
+_SHOWN = 200  # characters of a name that is refused
 _LZMA_MEMORY = 256 << 20
 _PIECE = 1 << 16
 _BZIP2, _XZ, _ZIP = b"BZh", b"\xfd7zXZ\0", (b"PK\x03\x04", b"PK\x05\x06")
@@ -150,9 +151,6 @@ def _of_zip(file: IO[bytes], most_unpacked: int, reading: Reading) -> Iterator[M
                 reading.bytes += info.compress_size
                 if unpacked > most_unpacked:
                     raise TooMuchError(f"it unfolds to more than {most_unpacked:,} bytes")
-
-
-_SHOWN = 200
 
 
 def _read_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:

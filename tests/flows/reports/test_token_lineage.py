@@ -23,6 +23,7 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.tokens.tokenizer_work import load
+from tests.conftest import page, write_warc
 from tests.corpora import context
 
 
@@ -87,6 +88,28 @@ def test_texts_of_tables_derive_as_they_were_normalised(tmp_path):
     stage = open_stage(last.left.documents.folder)
     texts = {row["id"]: row["text"] for row in parquet.read_table(stage.part(0), ["id", "text"]).to_pylist()}
     assert any("rye    3" in text for text in texts.values())
+    assert derive_texts([stage], 0, list(texts), RemoteIOConfig()).texts == texts
+
+
+def test_texts_of_a_union_derive_by_the_engine_that_gave_each(tmp_path):
+    """Behind a rule on words that one engine's text of half of the pages meets, and the other's does not."""
+    foot = "<footer><p>" + "The miller notes each sack of grain and flour that leaves the mill. " * 8 + "</p></footer>"
+    pages = [
+        page([f"Page {n} of the mill is a short one."]).replace(b"</body>", foot.encode() * (n % 2)) for n in range(8)
+    ]
+    write_warc(
+        tmp_path / "a.warc.gz", [(f"https://a.example/{n}", p, "200 OK", "text/html") for n, p in enumerate(pages)]
+    )
+    steps = [
+        {"step": "extract", "engine": "union", "engines": ["trafilatura", "plain"]},
+        {"step": "gopher_quality", "min_words": 40, "min_stop_words": 0},
+    ]
+    given = {"name": "united", "sources": [{"name": "web", "warc": [f"{tmp_path}/a.warc.gz"]}], "steps": steps}
+    *_, last = curate(context(str(tmp_path / "home")), load_recipe(given))
+    stage = open_stage(last.left.documents.folder)
+    rows = parquet.read_table(stage.part(0), ["id", "text", "engine"]).to_pylist()
+    assert {row["engine"] for row in rows} == {"trafilatura", "plain"}
+    texts = {row["id"]: row["text"] for row in rows}
     assert derive_texts([stage], 0, list(texts), RemoteIOConfig()).texts == texts
 
 

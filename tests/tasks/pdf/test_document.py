@@ -3,7 +3,7 @@
 import pytest
 
 from gristmill.tasks.pdf.document import read
-from gristmill.tasks.pdf.signals import BLANK, SIGNALS
+from gristmill.tasks.pdf.signals import SIGNALS
 from tests.tasks.pdf.writing import lines, pdf
 
 STORY = (
@@ -91,7 +91,7 @@ def test_pages_without_text_and_documents_that_are_cut():
     image = b"\nq 600 0 0 800 0 0 cm BI /W 1 /H 1 /CS /G /BPC 8 ID \x00 EI Q\n"
     scan = pdf([[], []], extra=image)
     assert read(scan, False) == {"rule": "no_text_layer", "detail": "2 of 2 pages are images, none has text"}
-    assert read(BLANK, False)["detail"] == "0 of 1 pages are images, none has text"
+    assert read(pdf([[]]), False)["detail"] == "0 of 1 pages are images, none has text"
     half = read(pdf([lines(STORY), []], extra=image), False)
     assert (half["pdf_scanned"], half["pdf_pages"]) == (0.5, 2)
     whole = pdf([lines(STORY)] * 40)
