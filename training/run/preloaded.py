@@ -30,6 +30,9 @@ from gristmill.training.run.deathsig import PARENT, die_with_parent
 
 MOST = 1 << 20  # bytes of a request
 WAITING = 256  # runs that may ask at once
+# Arrow's jemalloc begins a thread when it is loaded, and Python 3.12 warns of a fork beside one
+# (https://jemalloc.net/jemalloc.3.html, opt.background_thread)
+ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 # What a run imports, also what libraries import when they are first used.
 MODULES = ("gristmill.training.run.loop", "torch._dynamo", "pyarrow.pandas_compat", "pandas")
 
@@ -54,7 +57,7 @@ def preloaded(environment: Mapping[str, str]) -> Iterator[str]:
             [sys.executable, "-u", "-m", "gristmill.training.run.preloaded", str(os.getpid())],
             stdin=door.fileno(),
             stdout=subprocess.DEVNULL,
-            env={**own, **environment},
+            env={**own, **ONE_THREAD, **environment},
             start_new_session=True,
         )
         door.close()  # or a run would wait at the door of a process that is gone

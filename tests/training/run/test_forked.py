@@ -8,6 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gristmill.training.run import preloaded
@@ -73,3 +74,11 @@ def test_the_door_is_its_owners_alone_and_has_a_short_address_wherever_temporary
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and folder.stat().st_uid == os.getuid()
     assert not folder.exists()
     assert fork(address, "0", {}, 1) is None, "where it is gone there is no process"
+
+
+def test_what_forks_has_one_thread(tmp_path):
+    known = {child.pid for child in psutil.Process().children()}
+    with preloaded.preloaded({"OMP_NUM_THREADS": "1"}) as address:
+        assert asked(address, str(tmp_path / "nothing.json")).wait(120) == 1, "all is imported by then"
+        [server] = [child for child in psutil.Process().children() if child.pid not in known]
+        assert server.num_threads() == 1
