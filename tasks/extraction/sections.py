@@ -20,13 +20,15 @@ _NO_HEADING = 7
 
 
 class Sections(NamedTuple):
-    """section: int32, the number of each block's section. own, beside: float64, shape (sections, 2): words, and words
-    times probability, of each section and of all that are beside it, with it. headed: bool, whether it has a heading.
+    """section: int32, the number of each block's section. own, beside, above: float64, shape (sections, 2): words, and
+    words times probability, of each section, of all that are beside it, with it, and of the one that it is part of,
+    without it. headed: bool, whether it has a heading.
     """
 
     section: np.ndarray
     own: np.ndarray
     beside: np.ndarray
+    above: np.ndarray
     headed: np.ndarray
 
 
@@ -62,15 +64,17 @@ def sections(page: Page, words: np.ndarray, likely: np.ndarray) -> Sections:
         own[count, 1] += (words[k] + 1.0) * likely[k]
     count += 1
     own, level = own[:count], level[:count]
-    return Sections(section, own, _beside(own, level), level < _NO_HEADING)
+    beside, above = _around(own, level)
+    return Sections(section, own, beside, above, level < _NO_HEADING)
 
 
 @nb.njit(nogil=True, cache=True)
-def _beside(own, level):
-    """Of each section the sums of all that are beside it."""
+def _around(own, level):
+    """Of each section the sums of all that are beside it, and those of the one that it is part of."""
     count = len(own)
     first = np.empty(count, np.int64)  # the first section beside each
     sums = np.zeros((count, 2), np.float64)
+    above = np.zeros((count, 2), np.float64)
     stack = np.empty(count + 1, np.int64)
     top = 0
     for s in range(count):
@@ -79,9 +83,11 @@ def _beside(own, level):
             top -= 1
             if level[stack[top]] == level[s]:
                 first[s] = first[stack[top]]
+        if top:
+            above[s] = own[stack[top - 1]]
         stack[top] = s
         top += 1
         sums[first[s]] += own[s]
     for s in range(count):
         sums[s] = sums[first[s]]
-    return sums
+    return sums, above

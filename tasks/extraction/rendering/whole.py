@@ -98,7 +98,7 @@ def shared(page: Page, likely: np.ndarray, words: np.ndarray, unit: np.ndarray) 
 
     So the best choice of blocks takes all of a unit or nothing. A unit that is no index follows its section: up to NEAR
     words of what else the section has count, too, if they make the unit more probable; where that is a heading alone,
-    of the sections beside it.
+    of the sections beside it, and where there are none, of the section that it is part of.
     """
     weight = words + 1.0
     total, sure = np.bincount(unit, weight), np.bincount(unit, likely * weight)
@@ -106,9 +106,11 @@ def shared(page: Page, likely: np.ndarray, words: np.ndarray, unit: np.ndarray) 
     found = sections(page, words, likely)
     of, first = np.unique(unit, return_index=True)  # what is in no unit is one here, and is not looked at
     section = found.section[first]
-    alone = found.own[section, 0] - total[of] < _FEW
-    around = np.where(alone[:, None], found.beside[section], found.own[section])
-    rest, rest_sure = around[:, 0] - total[of], around[:, 1] - sure[of]
+    whole = np.stack((total[of], sure[of]), axis=1)
+    around = found.own[section] - whole
+    for wider in (found.beside[section] - whole, found.above[section]):
+        around = np.where(around[:, :1] < _FEW, wider, around)
+    rest, rest_sure = around.T
     near = np.clip(rest, 0, NEAR)
     followed = (sure[of] + near * np.clip(rest_sure / np.maximum(rest, 1), 0, 1)) / np.maximum(total[of] + near, 1)
     follows = found.headed[section] & ~indexes(page, unit)[of]

@@ -624,6 +624,8 @@ def test_small_tables_and_listings_follow_their_section():
     whole = rendered(text + table, kept=list(range(10)))
     assert whole.endswith("\n\n| a | b |\n| c | d |")
     assert rendered(text + "<pre>x y</pre>", kept=list(range(10))).endswith("\n\nx y")
+    part = rendered(text + "<h3>part</h3>" + table, kept=list(range(10)))
+    assert part.endswith("\n\npart\n\n| a | b |\n| c | d |")
     index = table.replace("a<", "<a href=x>aaaaaa</a><")
     assert "aaaaaa" not in rendered(text + index, kept=list(range(10)))
     assert rendered("<p>other</p>" + text + table, kept=[0]) == "other"
