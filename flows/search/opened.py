@@ -26,7 +26,8 @@ from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search.index_work import DROPPED, PHASE, documents_path, order_path, pieces
-from gristmill.tasks.search.occurrences import Pieces, ShardIndex
+from gristmill.tasks.search.occurrences import ShardIndex
+from gristmill.tasks.search.pieces import Pieces
 from gristmill.tasks.tokens.recorded import SPLIT
 
 _PORTION = 128  # shards whose results wait for those before them: an index of a snapshot has 180,000 files

@@ -23,7 +23,7 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.token_shards import INDEX, bin_path
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.dedup.takedowns import taken_down
-from gristmill.tasks.search.occurrences import END, Pieces
+from gristmill.tasks.search.pieces import END, Pieces
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.recorded import SPLIT, index_path, recorded
 from gristmill.tasks.tokens.tokenizer_work import load
