@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,12 +21,14 @@ from gristmill.flows.search.batches import batch_of
 from gristmill.flows.search.expressions import find_expression
 from gristmill.flows.search.opened import OpenedIndex, opened
 from gristmill.flows.search.phrases import find
-from gristmill.flows.search.spans import longest_matches, trace
+from gristmill.flows.search.spans import trace
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
 from gristmill.samples.source import SampleSource
 from gristmill.storage import layout, parquet
+from gristmill.tasks.engine.shared_work import dumps
 from gristmill.tasks.kernels.scan import scan
+from gristmill.tasks.search.look_ups import Portion, longest_matches
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -193,6 +196,16 @@ def test_matches_are_asked_for_twice_a_word_at_most():
     begins, ends = list(range(0, 40, 2)), list(range(1, 41, 2))
     reached = longest_matches(has, b"a " * 20, begins, ends)
     assert reached.tolist() == [min(i + 3, 20) for i in range(20)] and len(asked) <= 40
+
+
+def test_jobs_of_a_cluster_give_what_threads_give(index):
+    kept, _ = texts(index)
+    text = " ".join([*list(kept.values())[:2], "unknown to all", *list(kept.values())[40:42]])
+    settings = index.settings.model_copy(update={"executor": "local", "workers": 2})
+    cluster = replace(index, few=0, settings=settings)
+    assert trace(cluster, text, 20, 3, 4) == trace(index, text, 20, 3, 4)
+    job = Portion(True, 89_000, 89_064)
+    assert len(dumps(job)) < 2_000
 
 
 def test_after_a_takedown_the_text_is_in_no_index(index, searched, home, tmp_path):
