@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -123,19 +124,7 @@ def _text(given: str) -> str:
 
 def opened_index(name: str) -> "OpenedIndex":
     """A recipe's index, which is made where it is not there."""
-    from gristmill.flows.search.opened import opened
+    from gristmill.flows.search.opened import open_index
 
     recipe = recipe_to_run(name, None)
-    recipe.training_mixture()
-    if (found := opened(recipe)) is not None:
-        return found
-
-    def run() -> None:
-        from gristmill.flows.search.index import index
-
-        index(recipe)
-
-    in_flow("index", recipe.name, run)
-    made = opened(recipe)
-    assert made is not None, "it was just made"
-    return made
+    return open_index(recipe, partial(in_flow, "index", recipe.name))

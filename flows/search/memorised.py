@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
-from gristmill.flows.models.evaluation import TrainedModel
+from gristmill.flows.models.evaluation import trained_model
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.plots.figures import BLUE, GREY, svg
 from gristmill.flows.search.opened import OpenedIndex
@@ -70,17 +70,18 @@ class Memorised:
 
 def memorised(
     index: OpenedIndex,
-    model: TrainedModel,
     prompts: int = PROMPTS,
     prompt: int = TOKENS,
     continuation: int = TOKENS,
     seed: int = 1,
 ) -> Memorised:
-    """Continue `prompts` texts of the training data, and as many of held-out text.
+    """Continue `prompts` texts of the training data, of `prompt` tokens each, and as many of held-out text, with the
+    recipe's model.
 
-    The same seed draws the same texts. Every drawn text is looked up in every shard. Raises ValueError where no
-    document is so long, and for texts that are longer than the model's context.
+    The same seed draws the same texts. Every drawn text is looked up in every shard. Raises NotFinishedError where the
+    model is not trained, ValueError where no document is so long, and for texts that are longer than its context.
     """
+    model = trained_model(index.recipe, index.settings)
     data = model.saved.data
     assert data is not None, "a recipe's model"
     draw, size = np.random.default_rng(seed), prompt + continuation

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options, lookup, workers
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.mixture import training_data
@@ -100,6 +100,27 @@ class OpenedIndex:
 def _code() -> Code:
     modules = (look_ups.__name__,)
     return Code(modules, code_version(modules))
+
+
+def open_index(recipe: Any, make: Callable[[Callable[[], Any]], Any] = lambda run: run()) -> OpenedIndex:
+    """The index of a recipe, by which `find`, `trace` and `memorised` look texts up; it is made, and all that comes
+    before it, where it is not there. `recipe`: a YAML file, the name of one that ships, or a mapping; `make`: is given
+    what makes it. Raises RecipeError, also for a recipe without a mixture.
+    """
+    recipe = load(recipe)
+    recipe.training_mixture()
+    if (found := opened(recipe)) is not None:
+        return found
+
+    def run() -> None:
+        from gristmill.flows.search.index import index  # here, since Prefect takes seconds
+
+        index(recipe)
+
+    make(run)
+    made = opened(recipe)
+    assert made is not None, "it was just made"
+    return made
 
 
 def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedIndex | None:

@@ -58,7 +58,7 @@ class FoundPhrase:
     documents: tuple[FoundDocument, ...]
 
 
-def find(index: OpenedIndex, phrase: str, n: int, dropped: bool = True) -> FoundPhrase:
+def find(index: OpenedIndex, phrase: str, n: int = 5, dropped: bool = True) -> FoundPhrase:
     """Every place of a phrase, byte for byte, within a document. `n`: how many documents are shown of what is kept and
     of what was dropped, the first of the corpus; `dropped`: whether what was dropped is searched, too.
 

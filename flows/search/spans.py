@@ -40,10 +40,11 @@ class Trace:
     covered: float
 
 
-def trace(index: OpenedIndex, text: str, n: int, documents: int, least: int = LEAST_WORDS) -> Trace:
-    """Spans of at least `least` words that what is trained on has in one document, and that no longer such span of the
+def trace(index: OpenedIndex, text: str, spans: int = 10, n: int = 3, words: int = LEAST_WORDS) -> Trace:
+    """Spans of at least `words` words that what is trained on has in one document, and that no longer such span of the
     text contains. Words are those of the rules, of `gristmill.tasks.kernels.scan`; in scripts without spaces each
-    character is nearly one. `n`: how many spans are shown; `documents`: of each.
+    character is nearly one. `spans`: how many are shown; `n`: how many documents
+    of each.
 
     Each shard is asked twice for every word. Raises ValueError for a text without words.
     """
@@ -53,15 +54,15 @@ def trace(index: OpenedIndex, text: str, n: int, documents: int, least: int = LE
         raise ValueError("the text has no word: give some text to trace")
     data = text.encode()
 
-    reached, words = np.zeros(len(begins), np.int64), np.arange(len(begins))
+    reached, first_words = np.zeros(len(begins), np.int64), np.arange(len(begins))
     reach = partial(look_ups.reached, data=data, begins=begins, ends=ends)
     with index.workers(2 * len(begins)) as workers:
         for _, found in index.each(workers, reach, dropped=False):
             reached = np.maximum(reached, found)
         before = np.append(-1, reached[:-1])
-        whole = np.flatnonzero((reached > before) & (reached - words >= least)).tolist()
+        whole = np.flatnonzero((reached > before) & (reached - first_words >= words)).tolist()
         phrases = [data[begins[first] : ends[reached[first] - 1]] for first in whole]
-        tallies = tallied(index, workers, phrases, documents, dropped=False)
+        tallies = tallied(index, workers, phrases, n, dropped=False)
     characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in data)])  # code points ahead of each byte
     covered = np.zeros(len(begins), bool)
     for first in whole:
@@ -69,11 +70,11 @@ def trace(index: OpenedIndex, text: str, n: int, documents: int, least: int = LE
     order = sorted(
         range(len(whole)),
         key=lambda at: (tallies[at][0].documents, whole[at] - reached[whole[at]], whole[at]),
-    )[:n]
+    )[:spans]
     shown = described(index, [phrases[at] for at in order], [tallies[at] for at in order])
-    spans = []
+    made = []
     for at, phrase in zip(order, shown, strict=True):
         first, last = whole[at], int(reached[whole[at]])
         begin, end = int(characters[begins[first]]), int(characters[ends[last - 1]])
-        spans.append(Span(begin, end, last - first, phrase))
-    return Trace(text, len(begins), tuple(spans), len(whole), float(covered.mean()))
+        made.append(Span(begin, end, last - first, phrase))
+    return Trace(text, len(begins), tuple(made), len(whole), float(covered.mean()))

@@ -4,13 +4,15 @@ import json
 import random
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pydantic_core import to_json
 from typer.testing import CliRunner
 
+import gristmill
 from gristmill.flows.browse.opened import open_recipe
 from gristmill.flows.browse.pages import Pages
 from gristmill.flows.cli import app
@@ -288,6 +290,10 @@ def test_the_local_page_finds_phrases(searched, home, index, tmp_path):
     assert "has no index" in Pages(open_recipe(str(later), MachineSettings(home=str(home)))).phrase({"phrase": "a"})
 
 
+def plain(found: object) -> dict:
+    return json.loads(to_json(asdict(found)))
+
+
 def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, monkeypatch):
     path = tmp_path / "searched.yaml"
     path.write_text(json.dumps(searched))
@@ -302,5 +308,9 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     text.write_text("They said that A phrase for shard 2 alone, naïve façade, and more.")
     traced = run(app, ["trace", str(path), str(text)])
     assert traced.exit_code == 0 and "⟦A phrase for shard 2 alone, naïve façade⟧" in traced.output, traced.output
+    opened_index = gristmill.open_index(str(path))
+    assert as_json == plain(gristmill.find(opened_index, "A phrase for"))
+    given = json.loads(run(app, ["trace", str(path), str(text), "--json"]).output)
+    assert given == plain(gristmill.trace(opened_index, text.read_text())) and given["spans"]
     assert "index of" in run(app, ["index", str(path)]).output
     assert "--prompt" in run(app, ["trace", str(path)]).output
