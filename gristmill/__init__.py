@@ -11,7 +11,8 @@ for a finished run, of which it makes nothing: its `Report` has documents, score
 (`AgreementReport`), `plan` says what a training takes on devices that are named (`TrainingPlan`). `diff` says what
 differs between two finished corpora (`Difference`). `open_index` gives the index of a recipe (`OpenedIndex`), in which
 `find` looks for a phrase (`FoundPhrase`), `trace` for the spans of a text (`Trace`), and by which `memorised` says what
-the recipe's model has by heart (`Memorised`).
+the recipe's model has by heart (`Memorised`); `open_words` that of its words (`OpenedWords`), by which `find_words`
+ranks documents (`FoundWords`).
 Each is imported when it is asked for: the flows take seconds, since Prefect does.
 """
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from gristmill.flows.search.opened import OpenedIndex, open_index
     from gristmill.flows.search.phrases import FoundPhrase, find
     from gristmill.flows.search.spans import Trace, trace
+    from gristmill.flows.search.words import FoundWords, OpenedWords, find_words, open_words
 
     __version__: str
 
@@ -47,8 +49,10 @@ __all__ = [
     "Difference",
     "FoundMixture",
     "FoundPhrase",
+    "FoundWords",
     "Memorised",
     "OpenedIndex",
+    "OpenedWords",
     "Report",
     "Rows",
     "ScalingReport",
@@ -60,11 +64,13 @@ __all__ = [
     "corpus",
     "diff",
     "find",
+    "find_words",
     "load",
     "memorised",
     "mix",
     "open",
     "open_index",
+    "open_words",
     "pipeline",
     "plan",
     "pretrain",
@@ -79,8 +85,10 @@ _MODULES = {
     "Difference": "gristmill.flows.diff.difference",
     "FoundMixture": "gristmill.flows.mixing.mixed_recipe",
     "FoundPhrase": "gristmill.flows.search.phrases",
+    "FoundWords": "gristmill.flows.search.words",
     "Memorised": "gristmill.flows.search.memorised",
     "OpenedIndex": "gristmill.flows.search.opened",
+    "OpenedWords": "gristmill.flows.search.words",
     "Report": "gristmill.flows.reports.run",
     "Rows": "gristmill.flows.reports.run.rows",
     "ScalingReport": "gristmill.flows.scaling.report",
@@ -91,10 +99,12 @@ _MODULES = {
     "corpus": "gristmill.flows.pipeline",
     "diff": "gristmill.flows.diff.difference",
     "find": "gristmill.flows.search.phrases",
+    "find_words": "gristmill.flows.search.words",
     "load": "gristmill.flows.recipe.recipe",
     "memorised": "gristmill.flows.search.memorised",
     "mix": "gristmill.flows.mixing.mix",
     "open_index": "gristmill.flows.search.opened",
+    "open_words": "gristmill.flows.search.words",
     "pipeline": "gristmill.flows.pipeline",
     "plan": "gristmill.flows.planning.plan",
     "pretrain": "gristmill.flows.pipeline",

@@ -21,6 +21,7 @@ from gristmill.flows.browse.votes import cast, vote_on
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.run_page import beginning, excerpt
 from gristmill.flows.search.phrases import find
+from gristmill.flows.search.words import find_words
 from gristmill.tasks.documents.where.syntax import ExpressionError
 
 _N = 10  # documents of a page
@@ -66,6 +67,7 @@ class Pages:
             "document": self.document,
             "find": self.find,
             "phrase": self.phrase,
+            "words": self.words,
         }
 
     @cached_property
@@ -170,6 +172,16 @@ class Pages:
         phrase, index = query.get("phrase", ""), self.opened.index
         found = find(index, phrase, _N) if phrase and index is not None else None
         return self._written("phrase.html", phrase=phrase, found=found)
+
+    def words(self, query: Query) -> str:
+        """The documents that have some words, the best first, where the corpus has their index."""
+        given, index, error, found = query.get("words", ""), self.opened.words, "", None
+        if given.strip() and index is not None:
+            try:
+                found = find_words(index, given, _N)
+            except ValueError as trouble:
+                error = str(trouble)
+        return self._written("words.html", given=given, found=found, error=error)
 
     def document(self, query: Query) -> str:
         """One document."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from os import cpu_count
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -33,11 +33,13 @@ from gristmill.tasks.tokens.recorded import SPLIT
 # Look-ups, of a phrase in a shard, that are made in threads of this process: they take less than a minute from a disk,
 # and a second from memory. More are jobs of the machine's executor, which takes seconds to start.
 FEW = 20_000
-_THREADS = min(32, (cpu_count() or 1) + 4)  # some more than cores, since a search waits for disks
+THREADS = min(32, (cpu_count() or 1) + 4)  # some more than cores, since a search waits for disks
 _PORTION = 64  # shards of a job: an index of a snapshot has 180,000 files
 _PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 R = TypeVar("R")
+# Given what makes an index, it runs that.
+Make = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class OpenedIndex:
     def workers(self, phrases: int) -> AbstractContextManager[Executor]:
         """Where so many phrases are looked up in each shard: threads of this process, or the machine's executor."""
         if 2 * phrases * len(self.shards) <= self.few:
-            return nullcontext(Threads(_THREADS, SimpleQueue()))
+            return nullcontext(Threads(THREADS, SimpleQueue()))
         return workers(self.settings)
 
     def each(
@@ -78,7 +80,7 @@ class OpenedIndex:
         """What `work` gives for portions of shards in their order, of what is trained on first: whether it is of that,
         and the result. `work` is a function of a module, or a `partial` of one."""
         splits, shards = (True, False) if dropped else (True,), len(self.shards)
-        size = min(_PORTION, -(-shards // _THREADS))
+        size = min(_PORTION, -(-shards // THREADS))
         portions = [
             Portion(kept, begin, min(begin + size, shards)) for kept in splits for begin in range(0, shards, size)
         ]
@@ -102,25 +104,30 @@ def _code() -> Code:
     return Code(modules, code_version(modules))
 
 
-def open_index(recipe: Any, make: Callable[[Callable[[], Any]], Any] = lambda run: run()) -> OpenedIndex:
+def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
     """The index of a recipe, by which `find`, `trace` and `memorised` look texts up; it is made, and all that comes
     before it, where it is not there. `recipe`: a YAML file, the name of one that ships, or a mapping; `make`: is given
     what makes it. Raises RecipeError, also for a recipe without a mixture.
     """
     recipe = load(recipe)
     recipe.training_mixture()
-    if (found := opened(recipe)) is not None:
-        return found
 
     def run() -> None:
         from gristmill.flows.search.index import index  # here, since Prefect takes seconds
 
         index(recipe)
 
-    make(run)
-    made = opened(recipe)
-    assert made is not None, "it was just made"
-    return made
+    return found_or_made(partial(opened, recipe), make, run)
+
+
+def found_or_made(look: Callable[[], R | None], make: Make, run: Callable[[], Any]) -> R:
+    """What `look` finds, after `make(run)` where it finds nothing."""
+    found = look()
+    if found is None:
+        make(run)
+        found = look()
+    assert found is not None, "it was just made"
+    return found
 
 
 def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedIndex | None:
