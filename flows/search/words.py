@@ -15,6 +15,7 @@ from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.search.opened import THREADS, Make, found_or_made
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.word_index import word_index as word_index_stage
+from gristmill.storage.leftovers import scratch_folder
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
@@ -96,10 +97,11 @@ def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
         raise ValueError("an empty query: give some words")
     best: list[Ranked] = []
     matching = 0
-    search = WordQuery(words.stage.folder, query, n)
-    for _, (count, some) in Threads(THREADS, SimpleQueue()).map(search, range(len(words.corpus.sources))):
-        matching += count
-        best = sorted([*best, *some], key=_place)[:n]
+    with scratch_folder("words") as scratch:
+        search = WordQuery(words.stage.folder, query, n, scratch)
+        for _, (count, some) in Threads(THREADS, SimpleQueue()).map(search, range(len(words.corpus.sources))):
+            matching += count
+            best = sorted([*best, *some], key=_place)[:n]
     return FoundWords(query, matching, tuple(_described(words, best, query)))
 
 

@@ -1,11 +1,9 @@
 """Documents of a shard by the words that they have, the best first."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import tantivy
 
@@ -31,23 +29,37 @@ class Ranked:
 @dataclass(frozen=True)
 class WordQuery:
     """A search for the `n` best documents in the word index in a folder. Called with the number of a shard it gives
-    how many documents match there, and the best. Raises ValueError for what is no query of tantivy's language."""
+    how many documents match there, and the best. Raises ValueError for what is no query of tantivy's language.
+
+    `scratch`: a folder for links. tantivy writes a lock beside the files that it reads, and looks after them in a
+    thread of its own for a moment longer than a search takes.
+    """
 
     folder: str
     query: str
     n: int
+    scratch: Path
 
     def __call__(self, shard: int) -> tuple[int, list[Ranked]]:
         matching, best = 0, list[Ranked]()
         for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
-            with _opened(self.folder, block_files(shard, block), ends) as index:
-                searcher = index.searcher()
-                found = searcher.search(index.parse_query(given(self.query), _FIELDS), max(1, self.n))
-                matching += found.count  # type: ignore[attr-defined]  # which its stub does not have
-                for score, place in found.hits[: self.n]:
-                    row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
-                    best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
+            index = self._opened(block_files(shard, block), ends)
+            searcher = index.searcher()
+            found = searcher.search(index.parse_query(given(self.query), _FIELDS), max(1, self.n))
+            matching += found.count  # type: ignore[attr-defined]  # which its stub does not have
+            for score, place in found.hits[: self.n]:
+                row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
+                best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
         return matching, sorted(best, key=lambda one: -one.score)[: self.n]
+
+    def _opened(self, start: str, ends: Sequence[str]) -> tantivy.Index:
+        """The block whose files' names begin with `start`."""
+        links, digits = self.scratch / start, SEGMENT.replace("-", "")
+        links.mkdir()
+        for end, name in [*((end, f"{digits}{end}") for end in ends), (f".{META}", META)]:
+            path = files.local_copy(files.join(self.folder, f"{start}{end}"))
+            (links / name).symlink_to(Path(path).absolute())
+        return tantivy.Index.open(str(links))
 
 
 def given(query: str) -> str:
@@ -56,14 +68,3 @@ def given(query: str) -> str:
     for at, part in enumerate(parts):
         parts[at] = apart(part) if at % 2 else _RUN.sub(lambda run: f'"{apart(run[0]).strip()}"', part)
     return '"'.join(parts)
-
-
-@contextmanager
-def _opened(folder: str, start: str, ends: Sequence[str]) -> Iterator[tantivy.Index]:
-    """A block. tantivy writes a lock beside the files that it reads: they are links in a folder of their own."""
-    with TemporaryDirectory(prefix="gristmill-words-") as links:
-        digits = SEGMENT.replace("-", "")
-        for end, name in [*((end, f"{digits}{end}") for end in ends), (f".{META}", META)]:
-            path = files.local_copy(files.join(folder, f"{start}{end}"))
-            (Path(links) / name).symlink_to(Path(path).absolute())
-        yield tantivy.Index.open(links)

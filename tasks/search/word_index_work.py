@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import tantivy
 
 from gristmill.storage import files, layout, parquet
+from gristmill.storage.leftovers import scratch_folder
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.url.step import Url
@@ -97,12 +97,13 @@ def index_words(
     )
     blocks: list[list[str]] = []
     counts = {"kept": 0, "dropped": 0}
-    for rows in _blocks(
-        chain(_kept(documents, kept, takedowns), _dropped(extracted, kept, takedowns, why)), block_bytes
-    ):
-        for row in rows:
-            counts["kept" if row.kept else "dropped"] += 1
-        _write(folder, shard, rows, blocks, heap_bytes)
+    found = chain(_kept(documents, kept, takedowns), _dropped(extracted, kept, takedowns, why))
+    # not a temporary one, which must be empty when it goes: tantivy looks after an index for a moment longer
+    with scratch_folder("words") as scratch:
+        for rows in _blocks(found, block_bytes):
+            for row in rows:
+                counts["kept" if row.kept else "dropped"] += 1
+            _write(folder, shard, rows, blocks, heap_bytes, scratch)
     return {"rows_in": sum(counts.values()), **counts, "blocks": blocks}
 
 
@@ -119,33 +120,34 @@ def _blocks(rows: Iterator[_Row], block_bytes: int) -> Iterator[list[_Row]]:
         yield block
 
 
-def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], heap_bytes: int) -> None:
+def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], heap_bytes: int, scratch: Path) -> None:
     """Write a block, or two where one has more words than a segment can."""
-    with TemporaryDirectory(prefix="gristmill-words-") as made:
-        index = tantivy.Index(schema(), path=made)
-        writer = index.writer(heap_size=heap_bytes, num_threads=1)
-        for row in rows:
-            given = tantivy.Document(**{name: apart(text) for name, text in row.fields.items() if name != "id"})
-            for name, value in (("id", row.fields["id"]), ("step", row.step), ("rule", row.rule)):
-                given.add_text(name, value)
-            given.add_boolean("kept", row.kept)
-            writer.add_document(given)
-        writer.commit()
-        writer.wait_merging_threads()
-        meta = json.loads((Path(made) / META).read_text())
-        if len(meta["segments"]) > 1:
-            middle = len(rows) // 2
-            _write(folder, shard, rows[:middle], blocks, heap_bytes)
-            _write(folder, shard, rows[middle:], blocks, heap_bytes)
-            return
-        [segment] = meta["segments"]
-        digits = segment["segment_id"].replace("-", "")
-        segment["segment_id"] = SEGMENT
-        start, ends = block_files(shard, len(blocks)), []
-        for path in sorted(Path(made).glob(f"{digits}.*")):
-            files.write_bytes(files.join(folder, f"{start}{path.suffix}"), path.read_bytes())
-            ends.append(path.suffix)
-        files.write_json(files.join(folder, f"{start}.{META}"), meta)
+    made = scratch / f"{len(blocks)}-{len(rows)}"
+    made.mkdir()
+    index = tantivy.Index(schema(), path=str(made))
+    writer = index.writer(heap_size=heap_bytes, num_threads=1)
+    for row in rows:
+        given = tantivy.Document(**{name: apart(text) for name, text in row.fields.items() if name != "id"})
+        for name, value in (("id", row.fields["id"]), ("step", row.step), ("rule", row.rule)):
+            given.add_text(name, value)
+        given.add_boolean("kept", row.kept)
+        writer.add_document(given)
+    writer.commit()
+    writer.wait_merging_threads()
+    meta = json.loads((made / META).read_text())
+    if len(meta["segments"]) > 1:
+        middle = len(rows) // 2
+        _write(folder, shard, rows[:middle], blocks, heap_bytes, scratch)
+        _write(folder, shard, rows[middle:], blocks, heap_bytes, scratch)
+        return
+    [segment] = meta["segments"]
+    digits = segment["segment_id"].replace("-", "")
+    segment["segment_id"] = SEGMENT
+    start, ends = block_files(shard, len(blocks)), []
+    for path in sorted(made.glob(f"{digits}.*")):
+        files.write_bytes(files.join(folder, f"{start}{path.suffix}"), path.read_bytes())
+        ends.append(path.suffix)
+    files.write_json(files.join(folder, f"{start}.{META}"), meta)
     blocks.append(ends)
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.tasks.search.ranking import WordQuery
+from gristmill.storage.leftovers import scratch_folder
+from gristmill.tasks.search.ranking import Ranked, WordQuery
 from gristmill.tasks.search.word_index_work import PHASE, index_words
 from gristmill.tasks.url.step import Url
 
@@ -74,8 +75,13 @@ def index(given, tmp_path_factory) -> str:
     return str(folder)
 
 
+def best(index: str, query: str, n: int) -> tuple[int, list[Ranked]]:
+    with scratch_folder("words") as scratch:
+        return WordQuery(index, query, n, scratch)(0)
+
+
 def ids(index: str, query: str) -> set[int]:
-    count, found = WordQuery(index, query, COUNT)(0)
+    count, found = best(index, query, COUNT)
     assert count == len(found)
     return {int(one.id, 16) for one in found}
 
@@ -110,7 +116,7 @@ def test_fields_are_found_by_what_they_have(index):
     assert ids(index, "kept:true") == {i for i in every if i % 2 == 0}
     assert ids(index, "rule:words") == ids(index, "step:rules") == {i for i in every if i % 4 == 1}
     assert ids(index, f"id:{7:032x}") == {7} and ids(index, f"id:{3:032x}") == set(), "one was taken down"
-    _, [one] = WordQuery(index, f"id:{5:032x}", 1)(0)
+    _, [one] = best(index, f"id:{5:032x}", 1)
     assert (one.kept, one.step, one.rule, one.shard) == (False, "rules", "words", 0)
 
 
@@ -126,7 +132,7 @@ def test_scores_are_bm25(index, query):
         for i, text in corpus.items():
             times = text.count(word)
             wanted[i] += idf * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * len(text) / mean))
-    _, found = WordQuery(index, query, 50)(0)
+    _, found = best(index, query, 50)
     assert [one.score for one in found] == pytest.approx(sorted(wanted.values(), reverse=True)[:50], rel=1e-4)
     for one in found:
         assert one.score == pytest.approx(wanted[int(one.id, 16)], rel=1e-4)
@@ -135,7 +141,7 @@ def test_scores_are_bm25(index, query):
 @pytest.mark.parametrize("query", ['"open', "nofield:x", "kept:maybe"])
 def test_what_is_no_query_is_an_error(index, query):
     with pytest.raises(ValueError, match=r".+"):
-        WordQuery(index, query, 5)(0)
+        best(index, query, 5)
 
 
 def test_the_files_are_the_same_bytes_each_time(given, index, tmp_path):
