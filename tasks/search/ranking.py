@@ -8,7 +8,7 @@ from pathlib import Path
 import tantivy
 
 from gristmill.storage import files, layout
-from gristmill.tasks.search.word_index_work import APART, META, PHASE, SEGMENT, apart, block_files
+from gristmill.tasks.search.word_index_work import APART, META, NAMES, PHASE, SEGMENT, WORDS, apart, block_files
 
 _RUN = re.compile(f"[{APART}]+")
 _FIELDS = ["text", "title"]  # in which words are looked for that name no field
@@ -45,12 +45,22 @@ class WordQuery:
         for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
             index = self._opened(block_files(shard, block), ends)
             searcher = index.searcher()
-            found = searcher.search(index.parse_query(given(self.query), _FIELDS), max(1, self.n))
+            found = searcher.search(self._parsed(index), max(1, self.n))
             matching += found.count  # type: ignore[attr-defined]  # which its stub does not have
             for score, place in found.hits[: self.n]:
                 row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
                 best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
         return matching, sorted(best, key=lambda one: -one.score)[: self.n]
+
+    def _parsed(self, index: tantivy.Index) -> tantivy.Query:
+        try:
+            return index.parse_query(given(self.query), _FIELDS)
+        except ValueError as error:
+            fields = ", ".join((*WORDS, *NAMES, "kept"))
+            raise ValueError(
+                f"{self.query!r} is no query: {error}. Fields are {fields}; put other marks than those of a query in "
+                'double quotes, as in "a:b"'
+            ) from None
 
     def _opened(self, start: str, ends: Sequence[str]) -> tantivy.Index:
         """The block whose files' names begin with `start`."""
