@@ -19,7 +19,7 @@ from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.summary import Summary, summary
 from gristmill.flows.browse.votes import cast, vote_on
 from gristmill.flows.reports import templates
-from gristmill.flows.reports.run_page import beginning, excerpt
+from gristmill.flows.reports.excerpts import beginning, excerpt
 from gristmill.flows.search.phrases import find
 from gristmill.flows.search.words import find_words
 from gristmill.tasks.documents.where.syntax import ExpressionError
