@@ -17,6 +17,7 @@ from gristmill.flows.browse.opened import Opened, Step
 from gristmill.flows.browse.replay import Replayed, Replays, Threshold, thresholds
 from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.summary import Summary, summary
+from gristmill.flows.browse.topics import topic_map, vectors
 from gristmill.flows.browse.votes import cast, vote_on
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.excerpts import beginning, excerpt
@@ -68,6 +69,7 @@ class Pages:
             "find": self.find,
             "phrase": self.phrase,
             "words": self.words,
+            "map": self.map,
         }
 
     @cached_property
@@ -182,6 +184,12 @@ class Pages:
             except ValueError as trouble:
                 error = str(trouble)
         return self._written("words.html", given=given, found=found, error=error)
+
+    def map(self, query: Query) -> str:
+        """Documents by their vectors, where the recipe stores some."""
+        stage, seed = vectors(self.opened), _seed(query)
+        made = topic_map(self.opened, stage, seed) if stage is not None else None
+        return self._written("topics.html", stored=stage is not None, map=made, seed=seed)
 
     def document(self, query: Query) -> str:
         """One document."""
