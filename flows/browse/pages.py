@@ -21,6 +21,7 @@ from gristmill.flows.browse.topics import topic_map, vectors
 from gristmill.flows.browse.votes import cast, vote_on
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.excerpts import beginning, excerpt
+from gristmill.flows.reports.plots import charts
 from gristmill.flows.search.phrases import find
 from gristmill.flows.search.words import find_words
 from gristmill.tasks.documents.where.syntax import ExpressionError
@@ -189,7 +190,10 @@ class Pages:
         """Documents by their vectors, where the recipe stores some."""
         stage, seed = vectors(self.opened), _seed(query)
         made = topic_map(self.opened, stage, seed) if stage is not None else None
-        return self._written("topics.html", stored=stage is not None, map=made, seed=seed)
+        points = made.points if made else []
+        shown = [(one.x, one.y, _link("document", shard=one.shard, id=one.id), one.name) for one in points]
+        plot = charts.scatter(shown, "documents by two directions")
+        return self._written("topics.html", stored=stage is not None, map=made, plot=plot, seed=seed)
 
     def document(self, query: Query) -> str:
         """One document."""

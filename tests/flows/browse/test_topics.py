@@ -1,6 +1,7 @@
 """The map is the principal components of stored vectors, and nothing of a document is markup there."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -65,6 +66,7 @@ def test_the_page_links_every_point_and_has_no_markup_of_a_document(opened):
     assert len(points) == 120 and all(each.get("href").startswith("document?shard=") for each in points)
     assert len(shown.xpath("//li/a")) == 16
     assert len(shown.xpath("//script")) == 1 and not shown.xpath("//img | //style | //iframe | //div[@id='x']")
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x07\x1b]", Pages(opened).map({"seed": "1"}))
     assert "alert(2)" not in "".join(shown.xpath("//script/text()"))
 
 
