@@ -63,7 +63,7 @@ def find(
     The phrase may begin and end within a word, and is not found over the end of a document. The index is made first,
     where it is not there (`gristmill index`). Documents of takedown lists are in no index.
 
-    With --words the best documents come first (BM25), as a search engine has them: `"a phrase"`, `+must`, `-must not`,
+    With --words the best documents come first (BM25), as a search engine has them: `"a phrase"`, `-must not`, OR,
     `title:`, `url:`, `source:`, `step:`, `rule:`, `kept:true`. Their index is one of its own, made first where it is
     not there; `word_index: true` in a recipe makes it with the corpus:
 

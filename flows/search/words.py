@@ -24,6 +24,8 @@ from gristmill.tasks.search.ranking import Ranked, WordQuery
 _CONTEXT = 200  # characters on either side of a word that is shown
 _PLACE = ["id", "source", "url", "title", "file", "offset", "length", "record_id", "text"]
 _WORD = re.compile(r"\w+")
+# What of a query is not looked for in texts: other fields, what must not be there, and what joins words.
+_ASIDE = re.compile(r'(?:(?<!\S)-|\b(?!text:)\w+:)(?:"[^"]*"|\S+)|\b(?:AND|OR|NOT)\b')
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> Ope
 
 
 def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
-    """The `n` documents that match a query best, in the language of tantivy: words, of which a document has one or
-    more; "phrases"; `+must`, `-must not`, AND, OR; `title:`, `url:`, `source:`, `id:`, `step:`, `rule:`, `kept:true`.
+    """The `n` documents that match a query best, in the language of tantivy: words, all of which a document has;
+    "phrases"; `-must not`, AND, OR; `title:`, `url:`, `source:`, `id:`, `step:`, `rule:`, `kept:true`.
     Raises ValueError for what is no query."""
     if not query.strip():
         raise ValueError("an empty query: give some words")
@@ -118,7 +120,7 @@ def _described(words: OpenedWords, best: list[Ranked], query: str) -> list[Ranke
     for (shard, kept), ids in wanted.items():
         part = (words.corpus.documents if kept else words.corpus.extracted).part(shard)
         rows |= {(shard, row["id"]): row for row in rows_of(part, ids, _PLACE)}
-    known = sorted({re.escape(word) for word in _WORD.findall(query)}, key=len, reverse=True)
+    known = sorted({re.escape(word) for word in _WORD.findall(_ASIDE.sub(" ", query))}, key=len, reverse=True)
     pattern = re.compile(rf"\b({'|'.join(known)})\b" if known else "(?!)", re.IGNORECASE)
     found = []
     for one in best:

@@ -54,7 +54,7 @@ class WordQuery:
 
     def _parsed(self, index: tantivy.Index) -> tantivy.Query:
         try:
-            return index.parse_query(given(self.query), _FIELDS)
+            return index.parse_query(given(self.query), _FIELDS, conjunction_by_default=True)
         except ValueError as error:
             fields = ", ".join((*WORDS, *NAMES, "kept"))
             raise ValueError(

@@ -5,6 +5,7 @@ import random
 import re
 from collections import Counter
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from gristmill.samples.source import SampleSource
 from gristmill.storage import layout, parquet
 from gristmill.tasks.engine.shared_work import dumps
 from gristmill.tasks.kernels.scan import scan
+from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import Portion, longest_matches
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
@@ -273,6 +275,31 @@ def test_a_batch_is_that_of_the_training(undisturbed, recipe, tmp_path):
             assert each.row["url"]
     with pytest.raises(IndexError, match=f"has the steps 1 to {source.steps}"):
         batch_of(str(target), source.steps + 1, settings)
+
+
+def test_copies_are_counted_in_every_shard(index):
+    kept, _ = texts(index)
+    phrases = ["A phrase for shard", "統計", "the", "nowhere at all"]
+    work = partial(look_ups.copies, phrases=[phrase.encode() for phrase in phrases])
+    with index.workers(len(phrases)) as workers:
+        found = sum(some for _, some in index.each(workers, work, dropped=False))
+    assert found.tolist() == [sum(times(text, phrase) for text in kept.values()) for phrase in phrases]
+
+
+def test_what_a_model_has_by_heart_is_the_same_from_python(undisturbed, recipe, tmp_path, monkeypatch):
+    target = tmp_path / "small.yaml"
+    target.write_text(json.dumps(recipe))
+    home = str(undisturbed.home("undisturbed"))
+    monkeypatch.setenv("GRISTMILL_HOME", home)
+    made(load(recipe), Path(home))
+    given = ["--prompts", "80", "--prompt-tokens", "6", "--continuation-tokens", "4"]
+    said = CliRunner().invoke(app, ["evaluate", str(target), "--memorised", *given, "--json"], catch_exceptions=False)
+    assert said.exit_code == 0, said.output
+    page = json.loads(said.stdout)
+    found = gristmill.memorised(gristmill.open_index(str(target)), prompts=80, prompt=6, continuation=4)
+    assert {name: each for name, each in page.items() if name != "page"} == plain(found)
+    assert found.groups[0].name == "held out" and found.groups[0].prompts == 80
+    assert sum(group.prompts for group in found.groups[1:]) == 80
 
 
 def test_the_local_page_finds_phrases(searched, home, index, tmp_path):

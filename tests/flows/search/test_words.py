@@ -56,8 +56,10 @@ def test_every_document_with_a_word_is_found_with_what_became_of_it(index, opene
         assert one.match == "mill3" and one.record["url"].startswith("https://h")
     scores = [one.score for one in found.documents]
     assert scores == sorted(scores, reverse=True)
-    kept = find_words(index, "mill3 AND kept:true", 1_000)
+    kept = find_words(index, "mill3 kept:true", 1_000)
     assert {one.id for one in kept.documents} == {one.id for one in found.documents if one.kept}
+    assert {one.match for one in kept.documents} == {"mill3"}
+    assert find_words(index, "-nowhere kept:true source:web mill3 OR mill3", 1).documents[0].match == "mill3"
     assert find_words(index, "mill3", 5) == find_words(index, "mill3", 5)
     assert find_words(index, "mill3", 5).documents == found.documents[:5]
     with pytest.raises(ValueError, match="an empty query"):
@@ -67,8 +69,8 @@ def test_every_document_with_a_word_is_found_with_what_became_of_it(index, opene
 def test_the_command_and_python_say_the_same(index, opened, monkeypatch):
     monkeypatch.setenv("GRISTMILL_HOME", opened.settings.home)
     run = CliRunner().invoke
-    said = json.loads(run(app, ["find", opened.given, "mill3 mill4", "--words", "--json"]).stdout)
-    found: FoundWords = gristmill.find_words(gristmill.open_words(opened.given), "mill3 mill4")
+    said = json.loads(run(app, ["find", opened.given, "mill3 OR mill4", "--words", "--json"]).stdout)
+    found: FoundWords = gristmill.find_words(gristmill.open_words(opened.given), "mill3 OR mill4")
     assert said == json.loads(to_json(found)) and len(said["documents"]) == 5
     shown = run(app, ["find", opened.given, "mill3", "--words", "-n", "1"]).output
     assert re.search(r"34 documents match\n\n1\. .*score \d", shown) and "⟦mill3⟧" in shown
