@@ -77,8 +77,8 @@ def trace(found: "Trace") -> Iterator[Text]:
     """The text, then its spans, each with documents."""
     yield Text(printable(shortened(found.text, _TEXT)) + "\n")
     yield Text(
-        f"{found.words:,} words, {found.covered:.0%} of them in {found.all:,} spans that the training data has"
-        + (f"; the {len(found.spans):,} rarest:" if len(found.spans) < found.all else "")
+        f"{found.words:,} words, {found.covered:.0%} of them in {found.all:,} span{'' if found.all == 1 else 's'} that "
+        "the training data has" + (f"; the {len(found.spans):,} rarest:" if len(found.spans) < found.all else "")
     )
     for at, span in enumerate(found.spans, 1):
         yield Text()
