@@ -19,6 +19,7 @@ from gristmill.flows.stages import export
 from gristmill.flows.stages.group_losses import group_losses
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
+from gristmill.flows.stages.word_index import word_index
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
@@ -29,6 +30,8 @@ def corpus(recipe: RecipeLike) -> Report:
         export.check_target(context, recipe)
         *_, last = curate(context, recipe)
         group_losses(context, recipe, last.left)
+        if recipe.word_index:
+            context.build(word_index(context, recipe, last.left))
         exported = export.export(context, recipe, last.left)
         return _finished(context, "corpus", Report(recipe, context.settings, last.left, exported=exported))
 

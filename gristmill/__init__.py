@@ -8,7 +8,11 @@ report.result["heldout/bits_per_byte"]
 for a finished run, of which it makes nothing: its `Report` has documents, scores, ledger, and the way of each document.
 `ablate` compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`FoundMixture`),
 `scale` fits a scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size
-(`AgreementReport`), `plan` says what a training takes on devices that are named (`TrainingPlan`).
+(`AgreementReport`), `plan` says what a training takes on devices that are named (`TrainingPlan`). `diff` says what
+differs between two finished corpora (`Difference`). `open_index` gives the index of a recipe (`OpenedIndex`), in which
+`find` looks for a phrase (`FoundPhrase`), `trace` for the spans of a text (`Trace`), and by which `memorised` says what
+the recipe's model has by heart (`Memorised`); `open_words` that of its words (`OpenedWords`), by which `find_words`
+ranks documents (`FoundWords`).
 Each is imported when it is asked for: the flows take seconds, since Prefect does.
 """
 
@@ -20,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gristmill.flows.decisions.ablate import ablate
     from gristmill.flows.decisions.report import DecisionReport
+    from gristmill.flows.diff.difference import Difference, diff
     from gristmill.flows.mixing.mix import mix
     from gristmill.flows.mixing.mixed_recipe import FoundMixture
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
@@ -30,49 +35,82 @@ if TYPE_CHECKING:
     from gristmill.flows.scaling.ladder import AgreementReport
     from gristmill.flows.scaling.report import ScalingReport
     from gristmill.flows.scaling.scale import agreement, scale
+    from gristmill.flows.search.memorised import Memorised, memorised
+    from gristmill.flows.search.opened import OpenedIndex, open_index
+    from gristmill.flows.search.phrases import FoundPhrase, find
+    from gristmill.flows.search.spans import Trace, trace
+    from gristmill.flows.search.words import FoundWords, OpenedWords, find_words, open_words
 
     __version__: str
 
 __all__ = [
     "AgreementReport",
     "DecisionReport",
+    "Difference",
     "FoundMixture",
+    "FoundPhrase",
+    "FoundWords",
+    "Memorised",
+    "OpenedIndex",
+    "OpenedWords",
     "Report",
     "Rows",
     "ScalingReport",
+    "Trace",
     "TrainingPlan",
     "__version__",
     "ablate",
     "agreement",
     "corpus",
+    "diff",
+    "find",
+    "find_words",
     "load",
+    "memorised",
     "mix",
     "open",
+    "open_index",
+    "open_words",
     "pipeline",
     "plan",
     "pretrain",
     "scale",
     "tokens",
+    "trace",
 ]
 
 _MODULES = {
     "AgreementReport": "gristmill.flows.scaling.ladder",
     "DecisionReport": "gristmill.flows.decisions.report",
+    "Difference": "gristmill.flows.diff.difference",
     "FoundMixture": "gristmill.flows.mixing.mixed_recipe",
+    "FoundPhrase": "gristmill.flows.search.phrases",
+    "FoundWords": "gristmill.flows.search.words",
+    "Memorised": "gristmill.flows.search.memorised",
+    "OpenedIndex": "gristmill.flows.search.opened",
+    "OpenedWords": "gristmill.flows.search.words",
     "Report": "gristmill.flows.reports.run",
     "Rows": "gristmill.flows.reports.run.rows",
     "ScalingReport": "gristmill.flows.scaling.report",
+    "Trace": "gristmill.flows.search.spans",
     "TrainingPlan": "gristmill.flows.planning.plan",
     "ablate": "gristmill.flows.decisions.ablate",
     "agreement": "gristmill.flows.scaling.scale",
     "corpus": "gristmill.flows.pipeline",
+    "diff": "gristmill.flows.diff.difference",
+    "find": "gristmill.flows.search.phrases",
+    "find_words": "gristmill.flows.search.words",
     "load": "gristmill.flows.recipe.recipe",
+    "memorised": "gristmill.flows.search.memorised",
     "mix": "gristmill.flows.mixing.mix",
+    "open_index": "gristmill.flows.search.opened",
+    "open_words": "gristmill.flows.search.words",
     "pipeline": "gristmill.flows.pipeline",
     "plan": "gristmill.flows.planning.plan",
     "pretrain": "gristmill.flows.pipeline",
     "scale": "gristmill.flows.scaling.scale",
     "tokens": "gristmill.flows.pipeline",
+    "trace": "gristmill.flows.search.spans",
 }
 
 

@@ -46,8 +46,9 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
     done = run(program, folder, ROOT)
     assert done.returncode == 0, done.stderr
     every = (
-        "AgreementReport DecisionReport FoundMixture Report Rows ScalingReport TrainingPlan ablate agreement corpus "
-        "load mix open pipeline plan pretrain scale tokens"
+        "AgreementReport DecisionReport Difference FoundMixture FoundPhrase FoundWords Memorised OpenedIndex "
+        "OpenedWords Report Rows ScalingReport Trace TrainingPlan ablate agreement corpus diff find find_words load "
+        "memorised mix open open_index open_words pipeline plan pretrain scale tokens trace"
     )
     assert done.stdout.splitlines() == ["True True", "pipeline corpus", "demo Report 0.1.0", every, "True False"]
 

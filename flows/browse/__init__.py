@@ -7,6 +7,7 @@ summary      how values are distributed over drawn shards
 distributions distributions under sliders
 replay       another threshold: what it would drop, which documents enter and leave
 votes        readers' votes on documents, and the precision of drops by them
+topics       a map of documents by their vectors
 document     one document: text, page, scores, decisions
 pages        all of these as HTML
 static       one page to hand around

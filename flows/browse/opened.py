@@ -14,6 +14,7 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
 from gristmill.flows.reports.run import Report
 from gristmill.flows.search.opened import OpenedIndex, opened
+from gristmill.flows.search.words import OpenedWords, opened_words
 from gristmill.flows.stages.corpus import Corpus, pinned
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage.home import FinishedStage, open_stage
@@ -105,6 +106,11 @@ class Opened:
     def index(self) -> OpenedIndex | None:
         """The index of its texts; None where it was not made."""
         return None if self.recipe.mixture is None else opened(self.recipe, self.settings)
+
+    @cached_property
+    def words(self) -> OpenedWords | None:
+        """The word index; None where it was not made."""
+        return opened_words(self.recipe, self.settings)
 
     def step(self, key: str) -> Step:
         """Raises LookupError for a key that no step has."""

@@ -17,10 +17,13 @@ from gristmill.flows.browse.opened import Opened, Step
 from gristmill.flows.browse.replay import Replayed, Replays, Threshold, thresholds
 from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.summary import Summary, summary
+from gristmill.flows.browse.topics import topic_map, vectors
 from gristmill.flows.browse.votes import cast, vote_on
 from gristmill.flows.reports import templates
-from gristmill.flows.reports.run_page import beginning, excerpt
+from gristmill.flows.reports.excerpts import beginning, excerpt
+from gristmill.flows.reports.plots import charts
 from gristmill.flows.search.phrases import find
+from gristmill.flows.search.words import find_words
 from gristmill.tasks.documents.where.syntax import ExpressionError
 
 _N = 10  # documents of a page
@@ -66,6 +69,8 @@ class Pages:
             "document": self.document,
             "find": self.find,
             "phrase": self.phrase,
+            "words": self.words,
+            "map": self.map,
         }
 
     @cached_property
@@ -170,6 +175,25 @@ class Pages:
         phrase, index = query.get("phrase", ""), self.opened.index
         found = find(index, phrase, _N) if phrase and index is not None else None
         return self._written("phrase.html", phrase=phrase, found=found)
+
+    def words(self, query: Query) -> str:
+        """The documents that have some words, the best first, where the corpus has their index."""
+        given, index, error, found = query.get("words", ""), self.opened.words, "", None
+        if given.strip() and index is not None:
+            try:
+                found = find_words(index, given, _N)
+            except ValueError as trouble:
+                error = str(trouble)
+        return self._written("words.html", given=given, found=found, error=error)
+
+    def map(self, query: Query) -> str:
+        """Documents by their vectors, where the recipe stores some."""
+        stage, seed = vectors(self.opened), _seed(query)
+        made = topic_map(self.opened, stage, seed) if stage is not None else None
+        points = made.points if made else []
+        shown = [(one.x, one.y, _link("document", shard=one.shard, id=one.id), one.name) for one in points]
+        plot = charts.scatter(shown, "documents by two directions")
+        return self._written("topics.html", stored=stage is not None, map=made, plot=plot, seed=seed)
 
     def document(self, query: Query) -> str:
         """One document."""

@@ -14,7 +14,7 @@ from gristmill.flows.browse.summary import summary
 from gristmill.flows.diff.columns import QUANTILES
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import templates
-from gristmill.flows.reports.run_page import beginning, excerpt
+from gristmill.flows.reports.excerpts import beginning, excerpt
 from gristmill.storage import files
 
 MOST_BYTES = 5_000_000

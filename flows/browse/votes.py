@@ -13,7 +13,6 @@ from math import sqrt
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from scipy.stats import binomtest
 
 from gristmill.flows.browse.draws import TAKEN
 from gristmill.flows.browse.opened import Opened, Step
@@ -117,6 +116,8 @@ def share(agreeing: int, votes: int) -> Share:
     """A share of votes with the interval of Clopper and Pearson (1934): few votes that all agree say little."""
     if not votes:
         return Share(0, 0, 0.0, 1.0)
+    from scipy.stats import binomtest  # here, as it takes a second
+
     found = binomtest(agreeing, votes).proportion_ci(LEVEL, "exact")
     return Share(agreeing, votes, float(found.low), float(found.high))
 

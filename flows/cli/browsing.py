@@ -24,9 +24,9 @@ def diff(
     recipe is changed, copy it: `gristmill diff before.yaml recipe.yaml`; or take the stages that `gristmill status`
     prints: `gristmill diff rules-KEY rules-KEY`.
     """
-    from gristmill.flows.diff.difference import difference
+    from gristmill.flows.diff.difference import diff as differing
 
-    found = difference(a, b, settings())
+    found = differing(a, b, settings())
     if to:
         from gristmill.flows.diff.page import write
 

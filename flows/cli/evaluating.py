@@ -71,10 +71,9 @@ def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json:
     from gristmill.flows.models.evaluation import trained_model
     from gristmill.flows.search.memorised import memorised, write
 
-    model = trained_model(name)
-    if model.report is None:
+    if trained_model(name).report is None:  # ahead of the index, which takes longer
         raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
-    found = memorised(opened_index(name), model, prompts, prompt, continuation)
+    found = memorised(opened_index(name), prompts, prompt, continuation)
     path = write(found, settings().home)
     if as_json:
         print_json(asdict(found) | {"page": path})

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,10 +40,18 @@ def index(name: RecipeArgument) -> None:
 @app.command(rich_help_panel=LOOK)
 def find(
     name: RecipeArgument,
-    phrase: Annotated[str, typer.Argument(help="any text, found byte for byte; with --regex an expression")],
+    phrase: Annotated[
+        str, typer.Argument(help="any text, found byte for byte; with --regex an expression, with --words words")
+    ],
     regex: Annotated[
         bool,
         typer.Option("--regex", help="an expression of RE2 over the texts that are kept: reads all of them, no index"),
+    ] = False,
+    words: Annotated[
+        bool,
+        typer.Option(
+            "--words", help="some words: documents ranked by them, of what is kept and of what was dropped; own index"
+        ),
     ] = False,
     dropped: Annotated[bool, typer.Option(help="search documents that were dropped, too")] = True,
     n: Shown = 5,
@@ -53,9 +62,27 @@ def find(
 
     The phrase may begin and end within a word, and is not found over the end of a document. The index is made first,
     where it is not there (`gristmill index`). Documents of takedown lists are in no index.
+
+    With --words the best documents come first (BM25), as a search engine has them: `"a phrase"`, `-must not`, OR,
+    `title:`, `url:`, `source:`, `step:`, `rule:`, `kept:true`. Their index is one of its own, made first where it is
+    not there; `word_index: true` in a recipe makes it with the corpus:
+
+    gristmill find recipe.yaml --words "stone mill kept:true url:museum"
     """
     from gristmill.flows.cli.render import search as render
 
+    if words:
+        if regex:
+            raise typer.BadParameter("--words and --regex are two searches: give one of them")
+        from gristmill.flows.search.words import find_words, open_words
+
+        recipe = recipe_to_run(name, None)
+        ranked = find_words(open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n)
+        if as_json:
+            print_json(asdict(ranked))
+        else:
+            print_texts(render.ranked(ranked))
+        return
     if regex:
         from gristmill.flows.search.expressions import find_expression
 
@@ -123,19 +150,7 @@ def _text(given: str) -> str:
 
 def opened_index(name: str) -> "OpenedIndex":
     """A recipe's index, which is made where it is not there."""
-    from gristmill.flows.search.opened import opened
+    from gristmill.flows.search.opened import open_index
 
     recipe = recipe_to_run(name, None)
-    recipe.training_mixture()
-    if (found := opened(recipe)) is not None:
-        return found
-
-    def run() -> None:
-        from gristmill.flows.search.index import index
-
-        index(recipe)
-
-    in_flow("index", recipe.name, run)
-    made = opened(recipe)
-    assert made is not None, "it was just made"
-    return made
+    return open_index(recipe, partial(in_flow, "index", recipe.name))

@@ -48,7 +48,7 @@ class Difference:
         return not (alone or measured or self.shares.sources.differing or self.shares.hosts.differing)
 
 
-def difference(a: Any, b: Any, settings: MachineSettings | None = None) -> Difference:
+def diff(a: Any, b: Any, settings: MachineSettings | None = None) -> Difference:
     """Compare two finished recipes, or stages of the home named `name-key`.
 
     Reads shard by shard, and texts only where the sides have them from different stages. Rows of corpora of other files

@@ -1,12 +1,14 @@
 """What all stages of one run share: the machine's settings, and how a stage is found or made."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from gristmill.flows.machine.runs import Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.executors import Deferred, deferred
 from gristmill.tasks.engine.make import NotFinishedError, StageResult, find
 from gristmill.tasks.engine.options import JobOptions
 from gristmill.tasks.engine.spec import StageSpec
@@ -49,6 +51,18 @@ class RunContext:
 def job_options(settings: MachineSettings) -> JobOptions:
     """How jobs run on this machine."""
     return JobOptions(settings.remote_io, settings.memory)
+
+
+def workers(settings: MachineSettings) -> AbstractContextManager[Deferred]:
+    """This machine's executor, started by the first jobs and ended with the block."""
+    return deferred(
+        settings.executor,
+        settings.workers,
+        settings.dask_address,
+        settings.cluster,
+        json_lines=settings.log_format == "json",
+        tls=settings.dask_tls,
+    )
 
 
 def lookup(settings: MachineSettings, recipe_name: str) -> RunContext:

@@ -41,13 +41,13 @@ class TrainedModel:
         return self.report.recipe if self.report else None
 
 
-def trained_model(target: str, settings: MachineSettings | None = None) -> TrainedModel:
-    """The model of a recipe whose training is finished, or the one in a local folder
+def trained_model(target: str | Recipe, settings: MachineSettings | None = None) -> TrainedModel:
+    """The model of a recipe whose training is finished, named as for `load`, or the one in a local folder
     (`gristmill.training.hub.saved_model`).
 
     Raises NotFinishedError, which names the remedy, and what `open_model` and `load` raise.
     """
-    if Path(target).is_dir():
+    if isinstance(target, str) and Path(target).is_dir():
         saved = open_model(Path(target))
         return TrainedModel(saved.folder.name, str(saved.out), saved)
     settings = settings or MachineSettings()
@@ -55,7 +55,7 @@ def trained_model(target: str, settings: MachineSettings | None = None) -> Train
     recipe.training_mixture()
     report = finished(recipe, settings)
     if report.data is None or report.trained is None:
-        raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run {target}` first")
+        raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run` it first")
     folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))
     saved = open_model(folder, local_mixture(settings, report.data.mixture.folder))
     return TrainedModel(recipe.name, report.trained.model.folder, saved, report)

@@ -111,6 +111,7 @@ class Recipe(Settings):
     index: bool = Field(
         False, description="whether the index of `gristmill find` and `trace` is made with the token shards"
     )
+    word_index: bool = Field(False, description="whether the index of `gristmill find --words` is made with the corpus")
     export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
 
     @model_validator(mode="before")

@@ -17,6 +17,7 @@ from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.group_losses import losses_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
+from gristmill.flows.stages.word_index import word_index
 from gristmill.storage.home import Home
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
@@ -110,6 +111,8 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
     spec = losses_spec(recipe, corpus)
     if spec is not None and (found := context.find(spec)) is not None:
         yield found
+    if recipe.word_index:
+        yield context.build(word_index(context, recipe, corpus))
     if recipe.mixture is None:
         return
     # a corpus is verified without the libraries of training

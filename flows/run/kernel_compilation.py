@@ -236,7 +236,8 @@ def _deduplication() -> None:
     from gristmill.tasks.engine.phases import Silent
     from gristmill.tasks.kernels.duplicates import runs
     from gristmill.tasks.kernels.minhash import holdout, signatures
-    from gristmill.tasks.search.occurrences import Pieces, ShardIndex
+    from gristmill.tasks.search.occurrences import ShardIndex
+    from gristmill.tasks.search.pieces import Pieces
 
     extract = {"step": "extract", "engine": "plain"}  # which has no kernels
     steps: list[dict[str, Any]] = [

@@ -24,6 +24,7 @@ from prefect.client.schemas.objects import StateDetails
 from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, State
 from gristmill.flows.machine.context import RunContext, job_options
+from gristmill.flows.machine.context import workers as executor_of
 from gristmill.flows.run.kernel_compilation import compile_kernels
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run.artifacts import progress_artifact, publish_stage
@@ -34,7 +35,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.machine.runs import LastRun, Seen
 from gristmill.flows.reports.finished import check_run
 from gristmill.tasks.engine import log_fields, options
-from gristmill.tasks.engine.executors import Deferred, Executor, Threads, deferred
+from gristmill.tasks.engine.executors import Deferred, Executor, Threads
 from gristmill.tasks.engine.make import find, find_or_make
 
 
@@ -126,14 +127,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
     options.configure(job_options(settings))
     with (
         log_fields.bound(run=flow_run.get_id(), recipe=recipe.name),
-        deferred(
-            settings.executor,
-            settings.workers,
-            settings.dask_address,
-            settings.cluster,
-            json_lines=settings.log_format == "json",
-            tls=settings.dask_tls,
-        ) as workers,
+        executor_of(settings) as workers,
     ):
         seen = None if there else Seen(settings.home, recipe.name)
         if seen:

@@ -8,16 +8,19 @@ before gives for 50 tokens; Lee et al. 2022 (arXiv 2107.06499) find ten times le
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from gristmill.flows.models.evaluation import TrainedModel
+from gristmill.flows.models.evaluation import trained_model
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.plots.figures import BLUE, GREY, svg
-from gristmill.flows.search.opened import OpenedIndex, SearchedShard
+from gristmill.flows.search.opened import OpenedIndex
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files
+from gristmill.tasks.search import look_ups
+from gristmill.tasks.search.look_ups import drawn
 from gristmill.training.evaluate.document_losses import document_ends
 from gristmill.training.evaluate.verbatim import verbatim
 
@@ -67,17 +70,18 @@ class Memorised:
 
 def memorised(
     index: OpenedIndex,
-    model: TrainedModel,
     prompts: int = PROMPTS,
     prompt: int = TOKENS,
     continuation: int = TOKENS,
     seed: int = 1,
 ) -> Memorised:
-    """Continue `prompts` texts of the training data, and as many of held-out text.
+    """Continue `prompts` texts of the training data, of `prompt` tokens each, and as many of held-out text, with the
+    recipe's model.
 
-    The same seed draws the same texts. Every drawn text is looked up in every shard. Raises ValueError where no
-    document is so long, and for texts that are longer than the model's context.
+    The same seed draws the same texts. Every drawn text is looked up in every shard. Raises NotFinishedError where the
+    model is not trained, ValueError where no document is so long, and for texts that are longer than its context.
     """
+    model = trained_model(index.recipe, index.settings)
     data = model.saved.data
     assert data is not None, "a recipe's model"
     draw, size = np.random.default_rng(seed), prompt + continuation
@@ -107,46 +111,24 @@ def _group(least: int, most: int | None, found: np.ndarray, continuation: int) -
     )
 
 
-def _drawn(begins: np.ndarray, lengths: np.ndarray, draw: np.random.Generator, count: int, size: int) -> np.ndarray:
-    """The first tokens of `count` texts of `size` tokens, each within a document, evenly from all places: int64."""
-    room = np.maximum(lengths - size, 0)  # the last token ends the document
-    ends = np.cumsum(room)
-    at = np.sort(draw.integers(ends[-1], size=count))
-    document = np.searchsorted(ends, at, side="right")
-    return begins[document] + at - (ends[document] - room[document])
-
-
 def _too_short(size: int, what: str) -> ValueError:
     return ValueError(f"no document of {what} has {size} tokens: ask for shorter prompts or continuations")
 
 
 def _of_training(index: OpenedIndex, draw: np.random.Generator, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Texts of what is trained on, token ids (texts, size), and how often each stands there, int64 (texts,)."""
-    places = list(index.each(lambda shard: int(np.maximum(_lengths(shard) - size, 0).sum()), dropped=False))
-    if not sum(places):
-        raise _too_short(size, "the training data")
-    wanted = draw.multinomial(count, np.array(places) / sum(places))
-    seeds = draw.integers(1 << 62, size=len(places))
-
-    def texts_of(shard: SearchedShard) -> np.ndarray:
-        asked = int(wanted[shard.number])
-        if not asked:
-            return np.empty((0, size), np.int64)
-        own = np.random.default_rng(int(seeds[shard.number]))
-        firsts = _drawn(shard.rows["offset"].to_numpy(), _lengths(shard), own, asked, size)
-        return shard.index.tokens[firsts[:, None] + np.arange(size)].astype(np.int64)
-
-    texts = np.concatenate(list(index.each(texts_of, dropped=False)))
-    phrases = [index.pieces.text(text) for text in texts]
-
-    def copies_in(shard: SearchedShard) -> np.ndarray:
-        return np.array([len(shard.index.places(phrase)) for phrase in phrases])
-
-    return texts, np.sum(list(index.each(copies_in, dropped=False)), axis=0)
-
-
-def _lengths(shard: SearchedShard) -> np.ndarray:
-    return shard.rows["length"].to_numpy().astype(np.int64)
+    with index.workers(count) as workers:
+        each = partial(index.each, workers, dropped=False)
+        places = [room for _, some in each(partial(look_ups.rooms, size=size)) for room in some]
+        if not sum(places):
+            raise _too_short(size, "the training data")
+        wanted = draw.multinomial(count, np.array(places) / sum(places))
+        seeds = draw.integers(1 << 62, size=len(places))
+        given = partial(look_ups.texts, wanted=wanted, seeds=seeds, size=size)
+        texts = np.concatenate([text for _, some in each(given) for text in some])
+        phrases = [index.pieces.text(text) for text in texts]
+        copies = np.sum([some for _, some in each(partial(look_ups.copies, phrases=phrases))], axis=0)
+    return texts, copies
 
 
 def _of_heldout(
@@ -162,7 +144,7 @@ def _of_heldout(
         sets, ends, lengths, draw.multinomial(count, np.array(places) / sum(places)), strict=True
     ):
         if asked:
-            firsts = _drawn(bound - length, length, draw, asked, size)
+            firsts = drawn(bound - length, length, draw, asked, size)
             found += [tokens.read(first, first + size) for first in firsts.tolist()]
     return np.array(found)
 

@@ -1,103 +1,97 @@
-"""The index of a finished recipe, opened shard by shard: no file is read but where a search looks."""
+"""The index of a finished recipe, and searches in all of its shards."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, partial
+from os import cpu_count
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
-import numpy as np
-import pyarrow as pa
-
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options, lookup, workers
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
 from gristmill.flows.stages.tokenizer import tokenizer_of
-from gristmill.storage import files, layout, parquet
-from gristmill.storage.damage import damaged, missing
-from gristmill.storage.tokens.token_shards import bin_path
-from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.storage import layout
 from gristmill.tasks.engine import options
+from gristmill.tasks.engine.code_version import code_version
+from gristmill.tasks.engine.executors import Executor, Threads
+from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
-from gristmill.tasks.search.index_work import DROPPED, PHASE, documents_path, order_path, pieces
-from gristmill.tasks.search.occurrences import Pieces, ShardIndex
+from gristmill.tasks.search import look_ups
+from gristmill.tasks.search.index_work import DROPPED
+from gristmill.tasks.search.look_ups import LookUp, Portion
+from gristmill.tasks.search.pieces import Pieces
+from gristmill.tasks.search.shards import IndexedShards, SearchedShard
 from gristmill.tasks.tokens.recorded import SPLIT
 
-_PORTION = 128  # shards whose results wait for those before them: an index of a snapshot has 180,000 files
+# Look-ups, of a phrase in a shard, that are made in threads of this process: two seconds of a core where files are in
+# memory, some minutes where all are on a disk. More are jobs of the machine's executor, which takes seconds to start.
+FEW = 20_000
+THREADS = min(32, (cpu_count() or 1) + 4)  # some more than cores, since a search waits for disks
+_PORTION = 64  # shards of a job: an index of a snapshot has 180,000 files
 _PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class SearchedShard:
-    """A shard of an index, of what is trained on or of what was dropped. `documents`: the path of its documents."""
-
-    number: int
-    kept: bool
-    index: ShardIndex
-    documents: str
-
-    @cached_property
-    def rows(self) -> pa.Table:
-        """A row a document: `id`, `offset` and `length` in tokens, of what was dropped `step` and `rule`."""
-        return parquet.read_table(self.documents)
-
-    def documents_of(self, tokens: np.ndarray) -> np.ndarray:
-        """The numbers of the documents that have some tokens: int64, of the shape of `tokens`."""
-        return np.searchsorted(self.rows["offset"].to_numpy(), tokens, side="right") - 1
+# Given what makes an index, it runs that.
+Make = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True)
 class OpenedIndex:
-    """The index of a recipe, and the stages that it was made from."""
+    """The index of a recipe, and the stages that it was made from. `few`: how many look-ups are made here."""
 
     recipe: Recipe
     settings: MachineSettings
     data: Data
     stage: StageResult
+    few: int = FEW
 
     @property
     def documents(self) -> int:
         return sum(self.stage.result[split]["documents"] for split in (SPLIT, DROPPED))
 
     @cached_property
+    def places(self) -> IndexedShards:
+        return IndexedShards(self.stage.folder, self.data.tokens.folder, tokenizer_of(self.data.tokenizer))
+
+    @property
     def pieces(self) -> Pieces:
-        return pieces(tokenizer_of(self.data.tokenizer))
+        return self.places.pieces
 
     @property
     def shards(self) -> Sequence[int]:
         return range(len(self.data.split.train.sources))
 
-    def each(self, work: Callable[[SearchedShard], R], dropped: bool = True) -> Iterator[R]:
-        """What `work` gives for each shard, those of what is trained on first, several at the same time."""
-        wanted = [(i, kept) for kept in ((True, False) if dropped else (True,)) for i in self.shards]
-        # Python's own number of threads: some more than cores, since a search waits for disks
-        with ThreadPoolExecutor() as pool:
-            waiting = iter(wanted)
-            while portion := list(islice(waiting, _PORTION)):
-                yield from pool.map(lambda each: work(self.shard(*each)), portion)
+    def workers(self, phrases: int) -> AbstractContextManager[Executor]:
+        """Where so many phrases are looked up in each shard: threads of this process, or the machine's executor."""
+        if 2 * phrases * len(self.shards) <= self.few:
+            return nullcontext(Threads(THREADS, SimpleQueue()))
+        return workers(self.settings)
 
-    def shard(self, number: int, kept: bool) -> SearchedShard:
-        """A shard's index, mapped into memory."""
-        split = SPLIT if kept else DROPPED
-        tokens = self.data.tokens.folder if kept else self.stage.folder
-        blocks = layout.done_part(self.stage.folder, PHASE, number).record[split]["blocks"]
-        count = blocks[-1] if blocks else 0
-        dtype = token_dtype(len(self.pieces.each))
-        index = ShardIndex(
-            _mapped(bin_path(tokens, split, number), dtype, count),
-            _mapped(order_path(self.stage.folder, split, number), "<u4", count),
-            blocks,
-            self.pieces,
-        )
-        return SearchedShard(number, kept, index, documents_path(tokens, split, number))
+    def each(
+        self, workers: Executor, work: Callable[[Iterator[SearchedShard]], R], dropped: bool = True
+    ) -> Iterator[tuple[bool, R]]:
+        """What `work` gives for portions of shards in their order, of what is trained on first: whether it is of that,
+        and the result. `work` is a function of a module, or a `partial` of one."""
+        splits, shards = (True, False) if dropped else (True,), len(self.shards)
+        size = min(_PORTION, -(-shards // THREADS))
+        portions = [
+            Portion(kept, begin, min(begin + size, shards)) for kept in splits for begin in range(0, shards, size)
+        ]
+        search = LookUp(work, self.places, None if isinstance(workers, Threads) else _code())
+        held: dict[int, R] = {}
+        done = 0
+        for number, result in workers.map(search, portions):
+            held[number] = result
+            while done in held:
+                yield portions[done].kept, held.pop(done)
+                done += 1
 
     def records(self, number: int, documents: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Where documents of a shard come from, by id."""
@@ -105,19 +99,35 @@ class OpenedIndex:
         return {row["id"]: row for row in rows_of(part, documents, _PLACE)}
 
 
-def _mapped(path: str, dtype: str, count: int) -> np.ndarray:
-    """A file of so many numbers, mapped into memory; of a store a copy in the user's cache folder. Its digest is not
-    compared, which would read it: `gristmill verify` does. Raises DamagedFileError for another size."""
-    if not count:
-        return np.empty(0, dtype)
-    try:
-        local = files.local_copy(path)
-        size = files.info(local)["size"]
-    except FileNotFoundError:
-        raise missing(path) from None
-    if size != count * np.dtype(dtype).itemsize:
-        raise damaged(path, f"has {size} bytes, and {count * np.dtype(dtype).itemsize} where it was written")
-    return np.asarray(np.memmap(local, dtype, "r"))
+def _code() -> Code:
+    modules = (look_ups.__name__,)
+    return Code(modules, code_version(modules))
+
+
+def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
+    """The index of a recipe, by which `find`, `trace` and `memorised` look texts up; it is made, and all that comes
+    before it, where it is not there. `recipe`: a YAML file, the name of one that ships, or a mapping; `make`: is given
+    what makes it. Raises RecipeError, also for a recipe without a mixture.
+    """
+    recipe = load(recipe)
+    recipe.training_mixture()
+
+    def run() -> None:
+        from gristmill.flows.search.index import index  # here, since Prefect takes seconds
+
+        index(recipe)
+
+    return found_or_made(partial(opened, recipe), make, run)
+
+
+def found_or_made(look: Callable[[], R | None], make: Make, run: Callable[[], Any]) -> R:
+    """What `look` finds, after `make(run)` where it finds nothing."""
+    found = look()
+    if found is None:
+        make(run)
+        found = look()
+    assert found is not None, "it was just made"
+    return found
 
 
 def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedIndex | None:

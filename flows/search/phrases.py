@@ -1,13 +1,15 @@
 """Where a phrase is in a corpus: how often, in which documents, and what became of them."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from gristmill.flows.search.opened import OpenedIndex, SearchedShard
+from gristmill.flows.search.opened import OpenedIndex
+from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.search import look_ups
+from gristmill.tasks.search.look_ups import Hit, Tally
 
 # On either side of a phrase that is shown; a character that is cut there is left out.
 CONTEXT_TOKENS = 40
@@ -56,7 +58,7 @@ class FoundPhrase:
     documents: tuple[FoundDocument, ...]
 
 
-def find(index: OpenedIndex, phrase: str, n: int, dropped: bool = True) -> FoundPhrase:
+def find(index: OpenedIndex, phrase: str, n: int = 5, dropped: bool = True) -> FoundPhrase:
     """Every place of a phrase, byte for byte, within a document. `n`: how many documents are shown of what is kept and
     of what was dropped, the first of the corpus; `dropped`: whether what was dropped is searched, too.
 
@@ -65,60 +67,62 @@ def find(index: OpenedIndex, phrase: str, n: int, dropped: bool = True) -> Found
     wanted = phrase.encode()
     if not wanted:
         raise ValueError("an empty phrase is everywhere: give some text")
-    counts = {True: Count(), False: Count()}
-    rules: Counter[str] = Counter()
-    shown: dict[bool, list[FoundDocument]] = {True: [], False: []}
-    for shard, documents, places, firsts in index.each(lambda each: _in_shard(each, wanted), dropped):
-        known = counts[shard.kept]
-        counts[shard.kept] = Count(known.times + int(places.sum()), known.documents + len(documents))
-        if not len(documents):
-            continue
-        rows = shard.rows.take(documents)
-        if not shard.kept:
-            rules.update(
-                f"{step}.{rule}".strip(".") or "no ledger"
-                for step, rule in zip(rows["step"].to_pylist(), rows["rule"].to_pylist(), strict=True)
-            )
-        left = n - len(shown[shard.kept])
-        if left > 0:
-            shown[shard.kept] += _shown(index, shard, rows.slice(0, left).to_pylist(), places, firsts, wanted)
-    by_count = dict(sorted(rules.items(), key=lambda item: (-item[1], item[0])))
-    return FoundPhrase(phrase, counts[True], counts[False], by_count, (*shown[True], *shown[False]))
+    with index.workers(1) as workers:
+        tallies = tallied(index, workers, [wanted], n, dropped)
+    [found] = described(index, [wanted], tallies)
+    return found
 
 
-def _in_shard(shard: SearchedShard, phrase: bytes) -> tuple[SearchedShard, np.ndarray, np.ndarray, np.ndarray]:
-    """(shard, documents, how often each has the phrase, the token of each with its first place)."""
-    places = shard.index.places(phrase)
-    if not len(places):
-        return shard, *(np.empty(0, np.int64),) * 3
-    documents, first, times = np.unique(shard.documents_of(places.token), return_index=True, return_counts=True)
-    return shard, documents, times, places.token[first]
+def tallied(
+    index: OpenedIndex, workers: Executor, phrases: Sequence[bytes], n: int, dropped: bool
+) -> list[tuple[Tally, Tally]]:
+    """Of each phrase what is found in what is trained on, and in what was dropped: with up to `n` documents of both.
+    All shards are opened once."""
+    found = [(Tally(), Tally()) for _ in phrases]
+    for kept, tallies in index.each(workers, partial(look_ups.tallies, phrases=phrases, most=n), dropped):
+        for totals, tally in zip(found, tallies, strict=True):
+            totals[not kept].add(tally, n)
+    return found
 
 
-def _shown(
-    index: OpenedIndex,
-    shard: SearchedShard,
-    rows: Sequence[dict[str, Any]],
-    times: np.ndarray,
-    firsts: np.ndarray,
-    phrase: bytes,
-) -> Iterator[FoundDocument]:
-    records = index.records(shard.number, [row["id"] for row in rows])
-    for row, count, token in zip(rows, times.tolist(), firsts.tolist(), strict=False):
-        begin, end = row["offset"], row["offset"] + row["length"]
-        around = slice(max(begin, token - CONTEXT_TOKENS), min(end, token + len(phrase) + CONTEXT_TOKENS))
-        before, found, after = shard.index.pieces.text(shard.index.tokens[around]).partition(phrase)
-        assert found, "the first place in a document is the first in what surrounds it"
-        yield FoundDocument(
-            row["id"],
-            shard.kept,
-            row.get("step", ""),
-            row.get("rule", ""),
-            count,
-            shard.number,
-            token,
-            before.decode(errors="ignore"),
-            found.decode(),
-            after[: 6 * CONTEXT_TOKENS].decode(errors="ignore"),
-            records.get(row["id"], {}),
+def described(
+    index: OpenedIndex, phrases: Sequence[bytes], tallies: Sequence[tuple[Tally, Tally]]
+) -> list[FoundPhrase]:
+    """What was found of each phrase, with the text around its first places, and where the documents come from. Reads of
+    each shard with one of them its documents' records once."""
+    wanted: dict[int, list[str]] = defaultdict(list)
+    for hit in (hit for both in tallies for tally in both for hit in tally.first):
+        wanted[hit.shard].append(hit.row["id"])
+    records = {(shard, name): row for shard, ids in wanted.items() for name, row in index.records(shard, ids).items()}
+    found = []
+    for phrase, both in zip(phrases, tallies, strict=True):
+        kept, dropped = (Count(tally.times, tally.documents) for tally in both)
+        rules = dict(sorted(both[1].rules.items(), key=lambda item: (-item[1], item[0])))
+        shown = (
+            _shown(index, hit, phrase, records.get((hit.shard, hit.row["id"]), {}))
+            for tally in both
+            for hit in tally.first
         )
+        found.append(FoundPhrase(phrase.decode(), kept, dropped, rules, tuple(shown)))
+    return found
+
+
+def _shown(index: OpenedIndex, hit: Hit, phrase: bytes, record: dict[str, Any]) -> FoundDocument:
+    row, token, shard = hit.row, hit.token, index.places.shard(hit.shard, hit.kept)
+    begin, end = row["offset"], row["offset"] + row["length"]
+    around = slice(max(begin, token - CONTEXT_TOKENS), min(end, token + len(phrase) + CONTEXT_TOKENS))
+    before, found, after = shard.index.pieces.text(shard.index.tokens[around]).partition(phrase)
+    assert found, "the first place in a document is the first in what surrounds it"
+    return FoundDocument(
+        row["id"],
+        hit.kept,
+        row.get("step", ""),
+        row.get("rule", ""),
+        hit.times,
+        hit.shard,
+        token,
+        before.decode(errors="ignore"),
+        found.decode(),
+        after[: 6 * CONTEXT_TOKENS].decode(errors="ignore"),
+        record,
+    )

@@ -4,15 +4,16 @@ As OLMoTrace (arXiv 2504.07096) leads a model's output back to its training text
 probability of their tokens; here by the number of documents that have them, which is known exactly.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from gristmill.flows.search.opened import OpenedIndex, SearchedShard
-from gristmill.flows.search.phrases import FoundPhrase, find
+from gristmill.flows.search.opened import OpenedIndex
+from gristmill.flows.search.phrases import FoundPhrase, described, tallied
 from gristmill.tasks.kernels.scan import scan
+from gristmill.tasks.search import look_ups
 
 LEAST_WORDS = 6
 
@@ -39,10 +40,11 @@ class Trace:
     covered: float
 
 
-def trace(index: OpenedIndex, text: str, n: int, documents: int, least: int = LEAST_WORDS) -> Trace:
-    """Spans of at least `least` words that what is trained on has in one document, and that no longer such span of the
+def trace(index: OpenedIndex, text: str, spans: int = 10, n: int = 3, words: int = LEAST_WORDS) -> Trace:
+    """Spans of at least `words` words that what is trained on has in one document, and that no longer such span of the
     text contains. Words are those of the rules, of `gristmill.tasks.kernels.scan`; in scripts without spaces each
-    character is nearly one. `n`: how many spans are shown; `documents`: of each.
+    character is nearly one. `spans`: how many are shown; `n`: how many documents
+    of each.
 
     Each shard is asked twice for every word. Raises ValueError for a text without words.
     """
@@ -52,35 +54,27 @@ def trace(index: OpenedIndex, text: str, n: int, documents: int, least: int = LE
         raise ValueError("the text has no word: give some text to trace")
     data = text.encode()
 
-    def reach(shard: SearchedShard) -> np.ndarray:
-        return longest_matches(shard.index.has, data, begins, ends)
-
-    reached = np.zeros(len(begins), np.int64)
-    for of_shard in index.each(reach, dropped=False):
-        reached = np.maximum(reached, of_shard)
-    words = np.arange(len(begins))
-    before = np.append(-1, reached[:-1])
-    whole = np.flatnonzero((reached > before) & (reached - words >= least)).tolist()
+    reached, first_words = np.zeros(len(begins), np.int64), np.arange(len(begins))
+    reach = partial(look_ups.reached, data=data, begins=begins, ends=ends)
+    with index.workers(2 * len(begins)) as workers:
+        for _, found in index.each(workers, reach, dropped=False):
+            reached = np.maximum(reached, found)
+        before = np.append(-1, reached[:-1])
+        whole = np.flatnonzero((reached > before) & (reached - first_words >= words)).tolist()
+        phrases = [data[begins[first] : ends[reached[first] - 1]] for first in whole]
+        tallies = tallied(index, workers, phrases, n, dropped=False)
     characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in data)])  # code points ahead of each byte
     covered = np.zeros(len(begins), bool)
-    spans = []
     for first in whole:
-        last = int(reached[first])
-        covered[first:last] = True
-        begin, end = begins[first], ends[last - 1]
-        phrase = find(index, data[begin:end].decode(), documents, dropped=False)
-        spans.append(Span(int(characters[begin]), int(characters[end]), last - first, phrase))
-    spans.sort(key=lambda span: (span.found.kept.documents, -span.words, span.begin))
-    return Trace(text, len(begins), tuple(spans[:n]), len(spans), float(covered.mean()))
-
-
-def longest_matches(has: Callable[[bytes], bool], data: bytes, begins: list[int], ends: list[int]) -> np.ndarray:
-    """For each word the number of the first that no match has which begins with it, int64 (words,): the word's own
-    where it is in no document. `has`: whether a shard has some bytes; `begins`, `ends`: of words in `data`."""
-    reached, end = np.empty(len(begins), np.int64), 0
-    for first, begin in enumerate(begins):
-        end = max(end, first)
-        while end < len(begins) and has(data[begin : ends[end]]):
-            end += 1
-        reached[first] = end
-    return reached
+        covered[first : reached[first]] = True
+    order = sorted(
+        range(len(whole)),
+        key=lambda at: (tallies[at][0].documents, whole[at] - reached[whole[at]], whole[at]),
+    )[:spans]
+    shown = described(index, [phrases[at] for at in order], [tallies[at] for at in order])
+    made = []
+    for at, phrase in zip(order, shown, strict=True):
+        first, last = whole[at], int(reached[whole[at]])
+        begin, end = int(characters[begins[first]]), int(characters[ends[last - 1]])
+        made.append(Span(begin, end, last - first, phrase))
+    return Trace(text, len(begins), tuple(made), len(whole), float(covered.mean()))

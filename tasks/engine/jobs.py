@@ -88,7 +88,7 @@ def _found(phase: Phase, number: int) -> JobResult | None:
 
 
 def _run(phase: Phase, job: Job) -> JobResult:
-    _check_code(phase.code)
+    check_code(phase.code)
     try:
         with measured() as measuring, files.recording(phase.folder) as written:
             record = phase.work(phase.folder, job.number, **phase.common, **job.arguments)
@@ -103,7 +103,8 @@ def _run(phase: Phase, job: Job) -> JobResult:
     return JobResult(record, written, found=False, cost=cost)
 
 
-def _check_code(code: Code) -> None:
+def check_code(code: Code) -> None:
+    """Raises RuntimeError where this process has other code, or other releases."""
     here = code_version(code.modules)
     if here != code.version:
         raise RuntimeError(

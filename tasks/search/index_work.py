@@ -23,7 +23,7 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.token_shards import INDEX, bin_path
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.dedup.takedowns import taken_down
-from gristmill.tasks.search.occurrences import END, Pieces
+from gristmill.tasks.search.pieces import END, Pieces
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.recorded import SPLIT, index_path, recorded
 from gristmill.tasks.tokens.tokenizer_work import load
@@ -101,11 +101,14 @@ def _write_order(
         raise OverflowError(
             f"{path}: a shard of {len(tokens):,} tokens, and an index counts 2**32: make smaller shards"
         )
-    ranks = pieces(tokenizer).ranks
+    # big-endian, so that ranks are in the order of their bytes
+    ranks = pieces(tokenizer).ranks.astype(">u2" if token_dtype(len(pieces(tokenizer).each)) == "<u2" else ">u4")
     ends = _blocks(np.cumsum(lengths, dtype=np.int64), block_tokens)
     with files.create(path) as f:
         for begin, end in zip([0, *ends], ends, strict=False):
-            f.write((_sorted(ranks[tokens[begin:end]], len(ranks)) + np.uint32(begin)).astype("<u4").tobytes())
+            order = _sorted(ranks[tokens[begin:end]])
+            order += np.uint32(begin)
+            f.write(order.astype("<u4", copy=False).tobytes())
     return ends
 
 
@@ -120,7 +123,7 @@ def _blocks(document_ends: np.ndarray, block_tokens: int) -> list[int]:
     return [*ends, int(document_ends[-1])] if len(document_ends) else []
 
 
-def _sorted(ranks: np.ndarray, vocabulary: int) -> np.ndarray:
+def _sorted(ranks: np.ndarray) -> np.ndarray:
     """The numbers of tokens, given by their ranks, in the order of the suffixes that begin with them: uint32.
 
     Suffixes are sorted as those of bytes, the highest of each rank first: those that begin within a rank are left out.
@@ -128,9 +131,13 @@ def _sorted(ranks: np.ndarray, vocabulary: int) -> np.ndarray:
     # imported here: it brings the libraries of OpenMP, and most processes sort nothing
     from pydivsufsort import divsufsort
 
-    width = 2 if vocabulary <= 1 << 16 else 3
-    order = divsufsort(ranks.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 4 - width :].reshape(-1))
-    return (order[order % width == 0] // width).astype(np.uint32)
+    width = ranks.itemsize
+    given = ranks.view(np.uint8)
+    if width == 4:  # a vocabulary has fewer than 2**24 tokens, and the highest byte of all is 0
+        width, given = 3, np.ascontiguousarray(given.reshape(-1, 4)[:, 1:]).reshape(-1)
+    order = divsufsort(given)
+    whole = order[order & 1 == 0] >> 1 if width == 2 else order[order % width == 0] // width
+    return whole.astype(np.uint32)
 
 
 def _write_dropped(

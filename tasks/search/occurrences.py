@@ -1,88 +1,12 @@
 """Where a phrase is in a shard, by its index: exact, however tokens cut it."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from gristmill.tasks.kernels import suffixes
-
-END = b"\xff"  # what the token that ends a document stands for here: no byte of UTF-8
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """What tokens stand for, by id; nothing for those that stand for no text."""
-
-    each: tuple[bytes, ...]
-
-    @cached_property
-    def bounds(self) -> np.ndarray:
-        """Token i stands for data[bounds[i]:bounds[i + 1]]: int64."""
-        return np.cumsum([0, *map(len, self.each)])
-
-    @cached_property
-    def data(self) -> np.ndarray:
-        return np.frombuffer(b"".join(self.each), np.uint8)
-
-    @cached_property
-    def longest(self) -> int:
-        return max(map(len, self.each))
-
-    @cached_property
-    def _sorted(self) -> list[tuple[bytes, int]]:
-        return sorted((piece, token) for token, piece in enumerate(self.each))
-
-    @cached_property
-    def ranks(self) -> np.ndarray:
-        """The place of each token in the order of their bytes: int32."""
-        ranks = np.empty(len(self.each), np.int32)
-        ranks[[token for _, token in self._sorted]] = np.arange(len(self.each))
-        return ranks
-
-    def beginning(self, phrase: bytes) -> tuple[int, int]:
-        """(first, end) of the ranks of those that begin with a phrase."""
-        behind = phrase[:-1] + bytes([phrase[-1] + 1])  # UTF-8 has no byte 255
-        return bisect_left(self._sorted, (phrase,)), bisect_left(self._sorted, (behind,))
-
-    @cached_property
-    def _by_bytes(self) -> dict[bytes, list[int]]:
-        found: dict[bytes, list[int]] = {}
-        for rank, (piece, _) in enumerate(self._sorted):
-            found.setdefault(piece, []).append(rank)
-        return found
-
-    def begun(self, phrase: bytes) -> Iterator[tuple[int, int]]:
-        """(rank, bytes) of each token with which a phrase begins, and goes on behind."""
-        for size in range(1, min(len(phrase), self.longest + 1)):
-            for rank in self._by_bytes.get(phrase[:size], ()):
-                yield rank, size
-
-    @cached_property
-    def _reversed(self) -> list[bytes]:
-        return sorted(piece[::-1] for piece in self.each)
-
-    def is_end(self, phrase: bytes) -> bool:
-        """Whether a token ends with a phrase and is longer."""
-        back = phrase[::-1]
-        at = bisect_left(self._reversed, back + b"\0")
-        return at < len(self._reversed) and self._reversed[at].startswith(back)
-
-    def within(self, phrase: bytes) -> Iterator[tuple[int, int]]:
-        """(token, place) for each place behind its first byte at which a token has the whole phrase."""
-        if len(phrase) >= self.longest:
-            return
-        for token, piece in enumerate(self.each):
-            at = piece.find(phrase, 1)
-            while at > 0:
-                yield token, at
-                at = piece.find(phrase, at + 1)
-
-    def text(self, tokens: np.ndarray) -> bytes:
-        """What some tokens stand for, without the ends of documents."""
-        return b"".join(self.each[token] for token in tokens.tolist()).replace(END, b"")
+from gristmill.tasks.search.pieces import Pieces
 
 
 @dataclass(frozen=True)
@@ -124,34 +48,27 @@ class ShardIndex:
         """(token, offset) of occurrences, by where in the phrase the first token begins: at its start; behind the end
         of a token that holds more than that; nowhere, where one token has it all. At most `most` of each."""
         bounds, data, tokens = self.pieces.bounds, self.pieces.data, self.tokens
+        given = np.frombuffer(phrase, np.uint8)
         inside = list(self.pieces.within(phrase))
-        ends = [n for n in range(1, min(len(phrase), self.pieces.longest)) if self.pieces.is_end(phrase[:n])]
+        backwards = self.pieces.backwards
+        ends = suffixes.ended(backwards.bounds, backwards.data, given).tolist()
         for block in zip([0, *self.blocks], self.blocks, strict=False):
-            for low, high in self._beginning(phrase, *block, 0):
+            for low, high in self._beginning(given, *block):
                 whole = self.order[low : min(high, low + most)].astype(np.int64)
                 yield whole, np.zeros(len(whole), np.int64)
             for size in ends:
-                before = np.frombuffer(phrase[:size], np.uint8)
-                for low, high in self._beginning(phrase[size:], *block, 0):
-                    rest = suffixes.preceded(self.order[low:high], tokens, bounds, data, before, most)
+                for low, high in self._beginning(given[size:], *block):
+                    rest = suffixes.preceded(self.order[low:high], tokens, bounds, data, given[:size], most)
                     behind = rest.astype(np.int64) - 1
                     yield behind, bounds[tokens[behind] + 1] - bounds[tokens[behind]] - size
             for token, at in inside:
                 rank = int(self.pieces.ranks[token])
-                low, high = self._narrowed(*block, 0, rank, rank + 1)
+                low, high = suffixes.narrowed(self.order, tokens, self.pieces.ranks, *block, 0, rank, rank + 1)
                 same = self.order[low : min(high, low + most)].astype(np.int64)
                 yield same, np.full(len(same), at)
 
-    def _beginning(self, phrase: bytes, low: int, high: int, depth: int) -> Iterator[tuple[int, int]]:
-        """(low, high) of ranges of `order` whose suffixes, which share `depth` tokens, go on with the phrase: one for
-        each way in which the shard's tokens cut it."""
-        last = self._narrowed(low, high, depth, *self.pieces.beginning(phrase))
-        if last[0] < last[1]:
-            yield last
-        for rank, size in self.pieces.begun(phrase):
-            within = self._narrowed(low, high, depth, rank, rank + 1)
-            if within[0] < within[1]:
-                yield from self._beginning(phrase[size:], *within, depth + 1)
-
-    def _narrowed(self, low: int, high: int, depth: int, first: int, last: int) -> tuple[int, int]:
-        return suffixes.narrowed(self.order, self.tokens, self.pieces.ranks, low, high, depth, first, last)
+    def _beginning(self, phrase: np.ndarray, low: int, high: int) -> list[list[int]]:
+        """[low, high] of ranges of `order` whose suffixes begin with the phrase."""
+        known = self.pieces.forwards
+        found = suffixes.begun(self.order, self.tokens, self.pieces.ranks, low, high, known.bounds, known.data, phrase)
+        return found.tolist()

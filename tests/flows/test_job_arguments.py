@@ -25,6 +25,7 @@ from gristmill.flows.stages import (
     signals,
     tokenizer,
     tokens,
+    word_index,
 )  # fmt: skip
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import layout
@@ -118,6 +119,7 @@ GIVEN = {
     "measure": {"bytes": {"web": 5, "books": 5}},
     "sample": {"bytes": {"web": 5}, "documents": 5, "sampled": 5},
     "index": {name: {"documents": 1, "tokens": 5, "blocks": [5]} for name in ("train", "dropped")},
+    "words": {"kept": 3, "dropped": 2, "blocks": [[".idx", ".term"]]},
 }
 
 
@@ -260,6 +262,14 @@ def test_index_of_texts(stages, corpus):
     given = search_index.Record(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
     stages(StageSpec("search_index", search_index._index, given, {}, places))
     check(stages, "search_index")
+
+
+def test_index_of_words(stages, corpus):
+    deciding = tuple(stage(f"rules_{number}").folder for number in range(20))
+    places = word_index.WordPlaces(corpus.places.documents, corpus.places, deciding)
+    given = word_index.Record(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
+    stages(StageSpec("word_index", word_index._index, given, {}, places))
+    check(stages, "word_index")
 
 
 @pytest.mark.parametrize("seq_len", [None, 2048])

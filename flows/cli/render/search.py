@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gristmill.flows.search.memorised import Memorised
     from gristmill.flows.search.phrases import Count, FoundDocument, FoundPhrase
     from gristmill.flows.search.spans import Trace
+    from gristmill.flows.search.words import FoundWords, RankedDocument
 
 _MARKED = "bold red"
 _SHOWN = 300  # characters of a match
@@ -36,6 +37,19 @@ def phrase(found: "FoundPhrase") -> Iterator[Text]:
         yield from _document(document)
 
 
+def ranked(found: "FoundWords") -> Iterator[Text]:
+    """How many documents match, then the best."""
+    documents = "document matches" if found.matching == 1 else "documents match"
+    yield Text(f"{found.matching:,} {documents}")
+    for at, one in enumerate(found.documents, 1):
+        yield Text()
+        fate = "kept" if one.kept else f"dropped by {one.step}.{one.rule}" if one.step else "dropped"
+        yield Text(f"{at}. {one_line(one.id)}  {fate}, score {one.score:.2f}")
+        row = one.record
+        yield Text("  ".join(one_line(f"{part}") for part in (row["source"], row["title"], row["url"]) if part))
+        yield _excerpt(one)
+
+
 def _document(found: "FoundDocument") -> Iterator[Text]:
     fate = "kept" if found.kept else f"dropped by {found.step}.{found.rule}" if found.step else "dropped"
     times = "once" if found.times == 1 else f"{found.times:,} times"
@@ -43,9 +57,14 @@ def _document(found: "FoundDocument") -> Iterator[Text]:
     row = found.record
     place = f"{row.get('file')}, offset {row.get('offset')}" if row.get("offset") is not None else row.get("file")
     yield Text("  ".join(one_line(f"{part}") for part in (row.get("source"), row.get("url"), place) if part))
+    yield _excerpt(found)
+
+
+def _excerpt(found: "FoundDocument | RankedDocument") -> Text:
     shown = Text("... ").append(_joined(found.before[-160:]))
-    shown.append(f"⟦{one_line(shortened(found.match, _SHOWN))}⟧", style=_MARKED)
-    yield shown.append(_joined(found.after[:160])).append(" ...")
+    if found.match:
+        shown.append(f"⟦{one_line(shortened(found.match, _SHOWN))}⟧", style=_MARKED)
+    return shown.append(_joined(found.after[:160])).append(" ...")
 
 
 def _joined(text: str) -> str:
@@ -58,8 +77,8 @@ def trace(found: "Trace") -> Iterator[Text]:
     """The text, then its spans, each with documents."""
     yield Text(printable(shortened(found.text, _TEXT)) + "\n")
     yield Text(
-        f"{found.words:,} words, {found.covered:.0%} of them in {found.all:,} spans that the training data has"
-        + (f"; the {len(found.spans):,} rarest:" if len(found.spans) < found.all else "")
+        f"{found.words:,} words, {found.covered:.0%} of them in {found.all:,} span{'' if found.all == 1 else 's'} that "
+        "the training data has" + (f"; the {len(found.spans):,} rarest:" if len(found.spans) < found.all else "")
     )
     for at, span in enumerate(found.spans, 1):
         yield Text()

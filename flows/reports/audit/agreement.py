@@ -8,7 +8,6 @@ from typing import Literal, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from scipy.stats import binomtest
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.audit.drawn import DROPPED, KEPT
@@ -112,6 +111,8 @@ def share(agreeing: int, votes: int) -> Share:
     """A share of votes with the interval of Wilson (1927)."""
     if not votes:
         return Share(0, 0, 0.0, 1.0)
+    from scipy.stats import binomtest  # here, as it takes a second
+
     found = binomtest(agreeing, votes).proportion_ci(LEVEL, "wilson")
     return Share(agreeing, votes, float(found.low), float(found.high))
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
+from gristmill.storage.printable import one_line
+
 _LOGARITHMIC = 50  # from so much between the ends of an axis on
 _WIDTH, _HEIGHT = 480, 100
 
@@ -80,6 +82,19 @@ def bar(part: float, whole: float, fails: bool = False) -> Markup:
         'aria-label="{}"><rect class="line" width="100" height="8" fill="#dfe6ee"/>'
         '<rect class="{}" width="{}" height="8" fill="{}"/></svg>'
     ).format(f"{share:.2%}" if whole else "-", name, f"{100 * share:.2f}", colour)
+
+
+def scatter(points: Sequence[tuple[float, float, str, str]], label: str) -> Markup:
+    """Points with (x, y, address, name), x and y from 0 to 1 and y upwards: each leads to its address."""
+    circle = Markup(
+        '<a tabindex="-1" href="{}"><circle class="part" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle></a>'
+    )
+    drawn = Markup("").join(
+        circle.format(address, 480 * x, 360 - 360 * y, one_line(name[:160])) for x, y, address, name in points
+    )
+    return Markup(
+        '<figure><svg class="map" viewBox="-5 -5 490 370" role="img" aria-label="{}">{}</svg></figure>'
+    ).format(label, drawn)
 
 
 def interval(low: float, high: float, form: str = ".2%") -> str:

@@ -5,7 +5,7 @@ It holds texts of the crawl as they reached the rules that dropped them, ahead o
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -16,10 +16,10 @@ from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import near_duplicates, templates
 from gristmill.flows.reports.bill import bill
 from gristmill.flows.reports.dropped import Dropped, draw, samples
+from gristmill.flows.reports.excerpts import Piece, beginning, excerpt
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
 from gristmill.flows.reports.lineage import rows_of
-from gristmill.flows.reports.marking import Marks
 from gristmill.flows.reports.plots.classifier_curves import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
@@ -28,42 +28,6 @@ from gristmill.flows.reports.run_page.signals import Judged, judged
 from gristmill.storage import files, parquet
 from gristmill.storage.home import open_stage
 from gristmill.tasks.dedup.near.settings import MinHash
-
-_CONTEXT = 160  # characters on either side of a marked part
-
-
-class Piece(NamedTuple):
-    """Characters of a text in a row. `left_out`: how many follow that are not shown."""
-
-    text: str
-    marked: bool
-    left_out: int = 0
-
-
-def beginning(text: str, characters: int) -> list[Piece]:
-    """The first characters of a text."""
-    return [Piece(text[:characters], False, max(0, len(text) - characters))]
-
-
-def excerpt(text: str, marks: Marks, characters: int) -> list[Piece]:
-    """Up to about so many characters: marked parts with some context, as many as fit; without marks the beginning."""
-    pieces: list[Piece] = []
-    left, at = characters, 0
-    for start, stop in marks:
-        if left <= 0:
-            break
-        if start - at > 2 * _CONTEXT:
-            pieces.append(Piece(text[at : at + _CONTEXT], False, start - at - 2 * _CONTEXT))
-            pieces.append(Piece(text[start - _CONTEXT : start], False))
-        else:
-            pieces.append(Piece(text[at:start], False))
-        shown = min(stop, start + left)
-        pieces.append(Piece(text[start:shown], True, stop - shown))
-        left -= shown - start + min(start - at, 2 * _CONTEXT)
-        at = stop
-    end = at + max(left, _CONTEXT)
-    return [*pieces, Piece(text[at:end], False, max(0, len(text) - end))]
-
 
 _EACH = 3  # documents shown of a rule, and of what a source keeps
 _MOST = 8  # of a rule, where there are more sources than _EACH

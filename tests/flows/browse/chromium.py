@@ -5,10 +5,12 @@ import json
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-          "--disable-component-update", "--disable-sync", "--remote-debugging-port=0")  # fmt: skip
+          "--disable-component-update", "--no-proxy-server", "--disable-sync", "--remote-debugging-port=0")  # fmt: skip
 
 
 class Tab:
@@ -111,13 +113,56 @@ class Tab:
         Path(path).write_bytes(base64.b64decode(shot["data"]))
 
 
+class Elsewhere(ThreadingHTTPServer):
+    """A server of this machine that a browser takes for all others; `asked`: hosts, paths and referrers of all
+    requests, but for those of `/page`, which is empty and has no policy."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.asked: list[str] = []
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Elsewhere
+
+    def do_GET(self) -> None:
+        own = b"<!doctype html><main></main>" if self.path == "/page" else b""
+        if not own:
+            referrer = self.headers.get("Referer")
+            self.server.asked.append(f"{self.headers['Host']}{self.path}" + (f" from {referrer}" if referrer else ""))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(own)))
+        self.end_headers()
+        self.wfile.write(own)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is logged."""
+
+
 @contextmanager
-def chromium() -> Iterator[Tab]:
-    """A tab of a browser of its own, with a folder of its own that is removed."""
+def elsewhere() -> Iterator[Elsewhere]:
+    with Elsewhere() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def chromium(others: Elsewhere | None = None) -> Iterator[Tab]:
+    """A tab of a browser of its own, with a folder of its own that is removed. `others`: what it finds under every name
+    of a host but the loopback's."""
+    hosts = f"MAP *.example 127.0.0.1:{others.server_address[1]}" if others else ""
     assert PROGRAM is not None
     folder = tempfile.mkdtemp()
     child = subprocess.Popen(
-        [PROGRAM, *_QUIET, f"--user-data-dir={folder}", "about:blank"],
+        [PROGRAM, *_QUIET, f"--host-resolver-rules={hosts}", f"--user-data-dir={folder}", "about:blank"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -142,7 +142,16 @@ def test_another_site_can_neither_read_nor_vote(tab, server, opened):
 @pytest.mark.parametrize("width", [400, 760, 1200])
 def test_no_page_is_wider_than_the_screen_and_all_can_be_reached_by_keys(tab, server, opened, width):
     step = opened.step(key(opened)).key
-    for name in ("", f"step?step={step}", f"rule?step={step}&rule=words", "documents", "phrase", "find?id=0"):
+    for name in (
+        "",
+        f"step?step={step}",
+        f"rule?step={step}&rule=words",
+        "documents",
+        "phrase",
+        "words",
+        "map",
+        "find?id=0",
+    ):
         for scheme in ("light", "dark"):
             tab.screen(width, scheme=scheme)
             tab.open(server.address + name)

@@ -10,14 +10,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import to_json
 from typer.testing import CliRunner
 
+import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.diff import spilled
 from gristmill.flows.diff.changes import changed_characters
 from gristmill.flows.diff.columns import QUANTILES, Numbers, Values
-from gristmill.flows.diff.difference import Difference, between, difference
+from gristmill.flows.diff.difference import Difference, between, diff
 from gristmill.flows.diff.page import page, write
 from gristmill.flows.diff.shares import shares
 from gristmill.flows.diff.sides import side_of, side_of_corpus
@@ -175,7 +177,8 @@ def test_stages_are_compared_by_their_labels_and_as_json(tmp_path, monkeypatch):
     same = CliRunner().invoke(app, ["diff", labels[0], labels[0]]).stdout
     assert "nothing differs" in same
     settings = MachineSettings(home=str(tmp_path))
-    assert difference(*labels, settings) == difference(*labels, settings)
+    assert diff(*labels, settings) == gristmill.diff(*labels)
+    assert found == json.loads(to_json({"empty": False} | vars(gristmill.diff(*labels))))
     with pytest.raises(LookupError, match="no finished stage"):
         side_of("rules-0123456789abcdef", settings)
 
@@ -249,10 +252,10 @@ def test_recipes_are_compared_once_they_are_finished(tmp_path):
         paths.append(str(tmp_path / f"{name}.yaml"))
         Path(paths[-1]).write_text(json.dumps({"name": name, "sources": [source], "steps": steps}))
     with pytest.raises(NotFinishedError):
-        difference(*paths, settings)
+        diff(*paths, settings)
     for path in paths:
         for _ in curate(context(settings.home), load(path)):
             pass
-    found = difference(*paths, settings)
+    found = diff(*paths, settings)
     assert (reasons(found.only_a), found.only_b, found.both) == ({"gopher_quality.words": 11}, [], 29)
     assert (found.a.name, found.b.documents) == (paths[0], 29)

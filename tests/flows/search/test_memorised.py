@@ -3,10 +3,15 @@ near-duplicates were removed. Real trainings."""
 
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pydantic_core import to_json
+from typer.testing import CliRunner
 
+import gristmill
+from gristmill.flows.cli import app
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.models.evaluation import trained_model
 from gristmill.flows.recipe.recipe import load
@@ -59,17 +64,24 @@ def measured(runs, home: str, given: dict) -> Memorised:
     run.build(search_index(run, load(given), model.report.data))
     index = opened(load(given), settings)
     assert index is not None
-    found = memorised(index, model, prompts=3_000, prompt=20, continuation=20)
-    assert found == memorised(index, model, prompts=3_000, prompt=20, continuation=20)
+    found = memorised(index, prompts=3_000, prompt=20, continuation=20)
+    assert found == memorised(index, prompts=3_000, prompt=20, continuation=20)
     assert Path(write(found, settings.home)).read_text().count("<svg") == 1
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # two trainings, five minutes on two idle cores
-def test_more_copies_are_memorised_more_and_fewer_are_left_after_deduplication(runs, tmp_path):
+def test_more_copies_are_memorised_more_and_fewer_are_left_after_deduplication(runs, tmp_path, monkeypatch):
     (tmp_path / "web.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents()))
     raw = measured(runs, "raw", recipe(tmp_path, []))
+    monkeypatch.setenv("GRISTMILL_HOME", str(runs.home("raw")))
+    target = str(runs.home("raw").parent / "raw.yaml")
+    said = CliRunner().invoke(app, ["evaluate", target, "--memorised", "--prompts", "300", "--json"])
+    assert said.exit_code == 0, said.output
+    from_python = gristmill.memorised(gristmill.open_index(target), prompts=300)
+    page = json.loads(said.stdout)
+    assert {name: each for name, each in page.items() if name != "page"} == json.loads(to_json(asdict(from_python)))
     clean = measured(runs, "clean", recipe(tmp_path, [{"step": "minhash", "unit": "words"}]))
     for found in (raw, clean):
         print(*found.groups, sep="\n")

@@ -4,12 +4,16 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pydantic_core import to_json
 from typer.testing import CliRunner
 
+import gristmill
 from gristmill.flows.browse.opened import open_recipe
 from gristmill.flows.browse.pages import Pages
 from gristmill.flows.cli import app
@@ -20,12 +24,15 @@ from gristmill.flows.search.batches import batch_of
 from gristmill.flows.search.expressions import find_expression
 from gristmill.flows.search.opened import OpenedIndex, opened
 from gristmill.flows.search.phrases import find
-from gristmill.flows.search.spans import longest_matches, trace
+from gristmill.flows.search.spans import trace
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
 from gristmill.samples.source import SampleSource
 from gristmill.storage import layout, parquet
+from gristmill.tasks.engine.shared_work import dumps
 from gristmill.tasks.kernels.scan import scan
+from gristmill.tasks.search import look_ups
+from gristmill.tasks.search.look_ups import Portion, longest_matches
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -195,6 +202,16 @@ def test_matches_are_asked_for_twice_a_word_at_most():
     assert reached.tolist() == [min(i + 3, 20) for i in range(20)] and len(asked) <= 40
 
 
+def test_jobs_of_a_cluster_give_what_threads_give(index):
+    kept, _ = texts(index)
+    text = " ".join([*list(kept.values())[:2], "unknown to all", *list(kept.values())[40:42]])
+    settings = index.settings.model_copy(update={"executor": "local", "workers": 2})
+    cluster = replace(index, few=0, settings=settings)
+    assert trace(cluster, text, 20, 3, 4) == trace(index, text, 20, 3, 4)
+    job = Portion(True, 89_000, 89_064)
+    assert len(dumps(job)) < 2_000
+
+
 def test_after_a_takedown_the_text_is_in_no_index(index, searched, home, tmp_path):
     kept, dropped = texts(index)
     phrase = next(p for i in range(SHARDS) if find(index, p := f"for shard {i} alone", 1).kept.documents)
@@ -260,6 +277,31 @@ def test_a_batch_is_that_of_the_training(undisturbed, recipe, tmp_path):
         batch_of(str(target), source.steps + 1, settings)
 
 
+def test_copies_are_counted_in_every_shard(index):
+    kept, _ = texts(index)
+    phrases = ["A phrase for shard", "統計", "the", "nowhere at all"]
+    work = partial(look_ups.copies, phrases=[phrase.encode() for phrase in phrases])
+    with index.workers(len(phrases)) as workers:
+        found = sum(some for _, some in index.each(workers, work, dropped=False))
+    assert found.tolist() == [sum(times(text, phrase) for text in kept.values()) for phrase in phrases]
+
+
+def test_what_a_model_has_by_heart_is_the_same_from_python(undisturbed, recipe, tmp_path, monkeypatch):
+    target = tmp_path / "small.yaml"
+    target.write_text(json.dumps(recipe))
+    home = str(undisturbed.home("undisturbed"))
+    monkeypatch.setenv("GRISTMILL_HOME", home)
+    made(load(recipe), Path(home))
+    given = ["--prompts", "80", "--prompt-tokens", "6", "--continuation-tokens", "4"]
+    said = CliRunner().invoke(app, ["evaluate", str(target), "--memorised", *given, "--json"], catch_exceptions=False)
+    assert said.exit_code == 0, said.output
+    page = json.loads(said.stdout)
+    found = gristmill.memorised(gristmill.open_index(str(target)), prompts=80, prompt=6, continuation=4)
+    assert {name: each for name, each in page.items() if name != "page"} == plain(found)
+    assert found.groups[0].name == "held out" and found.groups[0].prompts == 80
+    assert sum(group.prompts for group in found.groups[1:]) == 80
+
+
 def test_the_local_page_finds_phrases(searched, home, index, tmp_path):
     path = tmp_path / "searched.yaml"
     path.write_text(json.dumps(searched))
@@ -273,6 +315,10 @@ def test_the_local_page_finds_phrases(searched, home, index, tmp_path):
     later = tmp_path / "other.yaml"
     later.write_text(json.dumps({**searched, "mixture": {"weights": {"web": 1}, "heldout_fraction": 0.2}}))
     assert "has no index" in Pages(open_recipe(str(later), MachineSettings(home=str(home)))).phrase({"phrase": "a"})
+
+
+def plain(found: object) -> dict:
+    return json.loads(to_json(asdict(found)))
 
 
 def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, monkeypatch):
@@ -289,5 +335,9 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     text.write_text("They said that A phrase for shard 2 alone, naïve façade, and more.")
     traced = run(app, ["trace", str(path), str(text)])
     assert traced.exit_code == 0 and "⟦A phrase for shard 2 alone, naïve façade⟧" in traced.output, traced.output
+    opened_index = gristmill.open_index(str(path))
+    assert as_json == plain(gristmill.find(opened_index, "A phrase for"))
+    given = json.loads(run(app, ["trace", str(path), str(text), "--json"]).output)
+    assert given == plain(gristmill.trace(opened_index, text.read_text())) and given["spans"]
     assert "index of" in run(app, ["index", str(path)]).output
     assert "--prompt" in run(app, ["trace", str(path)]).output

@@ -1,0 +1,133 @@
+"""Documents ranked by the words that they have, of what is kept and of what was dropped."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.search.opened import THREADS, Make, found_or_made
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.word_index import word_index as word_index_stage
+from gristmill.storage.leftovers import scratch_folder
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.search.ranking import Ranked, WordQuery
+
+_CONTEXT = 200  # characters on either side of a word that is shown
+_PLACE = ["id", "source", "url", "title", "file", "offset", "length", "record_id", "text"]
+_WORD = re.compile(r"\w+")
+# What of a query is not looked for in texts: other fields, what must not be there, and what joins words.
+_ASIDE = re.compile(r'(?:(?<!\S)-|\b(?!text:)\w+:)(?:"[^"]*"|\S+)|\b(?:AND|OR|NOT)\b')
+
+
+@dataclass(frozen=True)
+class OpenedWords:
+    """The word index of a recipe, and the corpus that it is of."""
+
+    recipe: Recipe
+    settings: MachineSettings
+    corpus: Corpus
+    stage: StageResult
+
+
+@dataclass(frozen=True)
+class RankedDocument:
+    """A document. `score`: BM25 by tantivy among the documents of its block of 32 MB; `step`, `rule`: what dropped it;
+    `match`: the first of the query's words in its text, and `before`, `after`: the text around."""
+
+    score: float
+    id: str
+    kept: bool
+    step: str
+    rule: str
+    shard: int
+    before: str
+    match: str
+    after: str
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FoundWords:
+    """`matching`: how many documents match, kept and dropped; `documents`: the best of them first."""
+
+    query: str
+    matching: int
+    documents: tuple[RankedDocument, ...]
+
+
+def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
+    """The word index of a recipe; it is made, and the corpus that it is of, where it is not there. `recipe` and `make`
+    as for `open_index`. Raises RecipeError."""
+    recipe = load(recipe)
+
+    def run() -> None:
+        from gristmill.flows.search.index import word_index  # here, since Prefect takes seconds
+
+        word_index(recipe)
+
+    return found_or_made(partial(opened_words, recipe), make, run)
+
+
+def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedWords | None:
+    """The word index of a recipe; None where it is not made yet, or is of another state of recipe, files and code.
+    Makes nothing."""
+    settings = settings or MachineSettings()
+    options.configure(job_options(settings))
+    context = lookup(settings, recipe.name)
+    try:
+        *_, passed = curate(context, recipe)
+    except NotFinishedError:
+        return None
+    stage = context.find(word_index_stage(context, recipe, passed.left))
+    return None if stage is None else OpenedWords(recipe, settings, passed.left, stage)
+
+
+def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
+    """The `n` documents that match a query best, in the language of tantivy: words, all of which a document has;
+    "phrases"; `-must not`, AND, OR; `title:`, `url:`, `source:`, `id:`, `step:`, `rule:`, `kept:true`.
+    Raises ValueError for what is no query."""
+    if not query.strip():
+        raise ValueError("an empty query: give some words")
+    best: list[Ranked] = []
+    matching = 0
+    with scratch_folder("words") as scratch:
+        search = WordQuery(words.stage.folder, query, n, scratch)
+        for _, (count, some) in Threads(THREADS, SimpleQueue()).map(search, range(len(words.corpus.sources))):
+            matching += count
+            best = sorted([*best, *some], key=_place)[:n]
+    return FoundWords(query, matching, tuple(_described(words, best, query)))
+
+
+def _place(one: Ranked) -> tuple[float, int, str]:
+    """The order of the best: of equal scores the first of the corpus."""
+    return -one.score, one.shard, one.id
+
+
+def _described(words: OpenedWords, best: list[Ranked], query: str) -> list[RankedDocument]:
+    wanted: dict[tuple[int, bool], list[str]] = defaultdict(list)
+    for one in best:
+        wanted[one.shard, one.kept].append(one.id)
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    for (shard, kept), ids in wanted.items():
+        part = (words.corpus.documents if kept else words.corpus.extracted).part(shard)
+        rows |= {(shard, row["id"]): row for row in rows_of(part, ids, _PLACE)}
+    known = sorted({re.escape(word) for word in _WORD.findall(_ASIDE.sub(" ", query))}, key=len, reverse=True)
+    pattern = re.compile(rf"\b({'|'.join(known)})\b" if known else "(?!)", re.IGNORECASE)
+    found = []
+    for one in best:
+        row = dict(rows[one.shard, one.id])
+        text = row.pop("text")
+        at = pattern.search(text)
+        begin, end = at.span() if at else (0, 0)
+        around = text[max(0, begin - _CONTEXT) : begin], text[begin:end], text[end : end + _CONTEXT]
+        found.append(RankedDocument(one.score, one.id, one.kept, one.step, one.rule, one.shard, *around, row))
+    return found
