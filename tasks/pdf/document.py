@@ -11,6 +11,7 @@ import pypdfium2.raw as pdfium
 from gristmill.tasks.pdf.columns import Line, ordered
 from gristmill.tasks.pdf.ending import with_end
 from gristmill.tasks.pdf.glyphs import Segment, glyphs
+from gristmill.tasks.pdf.objects import objects
 from gristmill.tasks.pdf.paragraphs import Words, blocks, rendered
 from gristmill.tasks.pdf.running import without_running
 
@@ -20,7 +21,6 @@ MOST_PAGES = 10_000
 _SCANNED_BELOW = 20
 # A page with a larger share of characters without a meaning is garbled: fonts without a map to Unicode.
 _GARBLED_ABOVE = 0.1
-_OBJECTS = 2_000  # of a page that are looked at for an image
 _TITLE = 1000
 _END = 2048  # bytes at the file's end in which its mark stands; the standard's readers look at 1024
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?")
@@ -63,8 +63,9 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
         if not page:
             continue
         try:
-            found = glyphs(page)
-            scanned += found.characters < _SCANNED_BELOW and _has_image(page)
+            drawn = objects(page)
+            found = glyphs(page, drawn.replacements)
+            scanned += found.characters < _SCANNED_BELOW and drawn.image
             height = pdfium.FPDF_GetPageHeightF(page)
         finally:
             pdfium.FPDF_ClosePage(page)
@@ -102,13 +103,6 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
         "pdf_producer": _said(document, "Producer"),
         "pdf_language": _language(document),
     }
-
-
-def _has_image(page: pdfium.FPDF_PAGE) -> bool:
-    count = min(pdfium.FPDFPage_CountObjects(page), _OBJECTS)
-    kinds = (pdfium.FPDFPageObj_GetType(pdfium.FPDFPage_GetObject(page, k)) for k in range(count))
-    # scanners put the image into a form
-    return any(kind in (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM) for kind in kinds)
 
 
 def _said(document: pdfium.FPDF_DOCUMENT, key: str) -> str | None:

@@ -3,21 +3,24 @@
 import ctypes
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
+
+from gristmill.tasks.pdf.characters import RTL, Character, characters, font_size
+from gristmill.tasks.pdf.objects import Replacement
+from gristmill.tasks.pdf.right_to_left import logical, side_by_side
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
 # of two columns and the space between cells of a table are wider.
 GAP = 0.85
 # A gap wider than this is a space between words, though the file has none.
 _WORD_GAP = 0.14
-# Characters of a page that are read; a page of a book has 3,000, of a newspaper 30,000.
-MOST = 400_000
-_HYPHEN = 2  # what pdfium gives for a hyphen at the end of a line
+# The same beside drawn glyphs, of which pdfium does not know where they end.
+_DRAWN_GAP = 0.1
 _MONO = re.compile(r"mono|courier|consol|typewriter|cmtt|lmtt|code", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|semibold|cmbx", re.IGNORECASE)
-_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
 @dataclass(slots=True)
@@ -40,7 +43,7 @@ class Segment:
     @property
     def rtl(self) -> bool:
         """Whether it is written from right to left."""
-        return 2 * len(_RTL.findall(self.text)) > sum(map(str.isalpha, self.text))
+        return 2 * len(RTL.findall(self.text)) > sum(map(str.isalpha, self.text))
 
 
 @dataclass
@@ -52,112 +55,100 @@ class Glyphs:
     odd: int
 
 
-def glyphs(page: pdfium.FPDF_PAGE) -> Glyphs:
-    """The segments of a page that is loaded. Text that runs up or down is left out, as is what stands outside the page.
+def glyphs(page: pdfium.FPDF_PAGE, replacements: dict[int, Replacement]) -> Glyphs:
+    """The segments of a page that is loaded. `replacements` say which text stands for glyphs. Text that runs up or down
+    is left out, as is what stands outside the page.
 
-    Holds about 1 kB for each line. Of a page over 400,000 characters the first are read.
+    Holds about 300 bytes for each character. Of a page over 400,000 characters the first are read.
     """
     textpage = pdfium.FPDFText_LoadPage(page)
     if not textpage:
         return Glyphs([], 0, 0)
     try:
-        return _read(textpage, pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page))
+        sides = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
+        found = characters(textpage, sides, replacements)
+        pieces = _pieces(textpage, found.listed)
+        if any(c is not None and RTL.search(c.text) for c in found.listed):
+            # the height of Arabic fonts is twice the size of their letters
+            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces])
+            texts = logical(pieces)
+        else:
+            texts = list(map(_text, pieces))
+        segments = [_segment(textpage, *both) for both in zip(pieces, texts, strict=True) if both[1].strip()]
+        return Glyphs(segments, found.count, found.odd)
     finally:
         pdfium.FPDFText_ClosePage(textpage)
 
 
-def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs:
-    found: list[Segment] = []
-    characters = odd = 0
-    box, rect = pdfium.FS_RECTF(), ctypes.byref
-    holder = rect(box)
-    text: list[str] = []
-    places: list[float] = []  # of the characters of `text`, their left sides
+def _pieces(textpage: pdfium.FPDF_TEXTPAGE, listed: Iterable[Character | None]) -> list[list[Character]]:
+    """Characters that follow each other on one line without a large gap."""
+    found: list[list[Character]] = []
+    piece: list[Character] = []
     left = bottom = right = top = 0.0
-    last = 0
-    last_left = last_right = 0.0
-    space = False
-    high = 0  # the first half of a surrogate pair
-    style = (False, False)
-
-    def end() -> None:
-        nonlocal space
-        if text:
-            _turn(text, places)
-            joined = "".join(text)
-            if joined.strip():
-                # a word in bold letters at its beginning makes no heading of a line
-                bold, mono = (one and other for one, other in zip(style, _style(textpage, last), strict=True))
-                found.append(Segment(left, bottom, right, top, joined, top - bottom, bold, mono))
-            text.clear()
-            places.clear()
-        space = False
-
-    for at in range(min(pdfium.FPDFText_CountChars(textpage), MOST)):
-        code = pdfium.FPDFText_GetUnicode(textpage, at)
-        if code in (10, 13):
-            end()
+    for each in listed:
+        if each is None:
+            piece = []
             continue
-        if code == 32 or code == 0xA0 or code == 9:
+        if each.text == " ":
+            if piece:
+                piece.append(each)
+            continue
+        if piece:
+            height, size = each.top - each.bottom, top - bottom
+            shared = min(each.top, top) - max(each.bottom, bottom)
+            gap = each.left - right if each.left >= left else left - each.right
+            wide = GAP * max(height, size)
+            if shared < 0.35 * min(height, size) or gap > wide or (each.right < left and gap > 0.4 * max(height, size)):
+                piece = []
+        if not piece:
+            if abs(pdfium.FPDFText_GetCharAngle(textpage, each.at) % 3.14159265) > 0.3:
+                continue
+            left, bottom, right, top = each.left, each.bottom, each.right, each.top
+            found.append(piece)
+        piece.append(each)
+        left, right = min(left, each.left), max(right, each.right)
+        if each.top - each.bottom > top - bottom:  # the line's own font, not that of its exponents
+            bottom, top = each.bottom, each.top
+    return found
+
+
+def _text(piece: Iterable[Character]) -> str:
+    """The text of characters that run to the right."""
+    found: list[str] = []
+    space = drawn = False
+    right = height = 0.0
+    for each in piece:
+        if each.text == " ":
             space = True
             continue
-        if code == _HYPHEN:
-            code = 45
-        if 0xD800 <= code < 0xDC00:
-            high = code
-            continue
-        if 0xDC00 <= code < 0xE000:
-            code = 0x10000 + ((high - 0xD800) << 10) + code - 0xDC00 if high else 0xFFFD
-            high = 0
-        characters += 1
-        if code in (0, 0xFFFD, 0xFFFE, 0xFFFF) or 0xE000 <= code < 0xF900 or code < 32 or 0x80 <= code < 0xA0:
-            odd += 1
-            if code < 32 or code >= 0xFFFD:
-                continue
-        if not pdfium.FPDFText_GetLooseCharBox(textpage, at, holder):
-            continue
-        x0, y0, x1, y1 = box.left, box.bottom, box.right, box.top
-        if y1 <= y0 or x1 < x0 or x1 < 0 or x0 > width or y1 < 0 or y0 > height:
-            continue
-        if text:
-            size = max(y1 - y0, top - bottom)
-            shared = min(y1, top) - max(y0, bottom)
-            gap = x0 - right if x0 >= left else left - x1
-            if shared < 0.35 * min(y1 - y0, top - bottom) or gap > GAP * size or (x1 < left and gap > 0.4 * size):
-                end()
-        if not text:
-            if abs(pdfium.FPDFText_GetCharAngle(textpage, at) % 3.14159265) > 0.3:
-                continue
-            style = _style(textpage, at)
-            left, bottom, right, top = x0, y0, x1, y1
-        elif space or (not _RTL.match(chr(code)) and x0 - right > _WORD_GAP * (top - bottom)):
-            _turn(text, places)
-            text.append(" ")
-            places.append(x0)
-        elif x0 == last_left and x1 == last_right and _RTL.match(chr(code)):
-            places.append(x0)
-            text.insert(-1, chr(code))  # of one glyph for two letters pdfium gives the last letter first
-            continue
-        space = False
-        text.append(chr(code))
-        places.append(x0)
-        last, last_left, last_right = at, x0, x1
-        left, right = min(left, x0), max(right, x1)
-        if y1 - y0 > top - bottom:  # the line's own font, not that of its exponents
-            bottom, top = y0, y1
-    end()
-    for segment in found:
-        segment.text = unicodedata.normalize("NFKC", segment.text) if _presents(segment.text) else segment.text
-    return Glyphs(found, characters, odd)
+        height = max(height, each.top - each.bottom)
+        if found:
+            if drawn or each.drawn:
+                space = space or each.left - right > _DRAWN_GAP * height
+            else:
+                space = space or each.space or each.left - right > _WORD_GAP * height
+            if space:
+                found.append(" ")
+        found.append(each.text)
+        space, drawn, right = False, each.drawn, max(right, each.right)
+    return "".join(found)
 
 
-def _turn(text: list[str], places: list[float]) -> None:
-    """Turn the last word around if it is of a script that runs to the left and its characters run to the right: some
-    programs draw them so, and pdfium leaves them so."""
-    begin = len(text) - text[::-1].index(" ") if " " in text else 0
-    word = [c for c in text[begin:] if not unicodedata.combining(c)]
-    if len(word) > 1 and places[begin] < places[-1] and all(_RTL.match(c) for c in word):
-        text[begin:] = text[begin:][::-1]
+def _segment(textpage: pdfium.FPDF_TEXTPAGE, piece: list[Character], text: str) -> Segment:
+    piece = [each for each in piece if each.text != " "]
+    tallest = max(piece, key=lambda each: each.top - each.bottom)
+    # a word in bold letters at its beginning makes no heading of a line
+    first, last = _style(textpage, piece[0].at), _style(textpage, piece[-1].at)
+    return Segment(
+        left=min(each.left for each in piece),
+        bottom=tallest.bottom,
+        right=max(each.right for each in piece),
+        top=tallest.top,
+        text=unicodedata.normalize("NFKC", text) if _presents(text) else text,
+        size=tallest.top - tallest.bottom,
+        bold=first[0] and last[0],
+        mono=first[1] and last[1],
+    )
 
 
 def _presents(text: str) -> bool:

@@ -1,0 +1,153 @@
+"""The characters of a page and where each stands, in the order in which pdfium gives them."""
+
+import ctypes
+import math
+import re
+from dataclasses import dataclass
+
+import pypdfium2.raw as pdfium
+
+from gristmill.tasks.pdf.objects import Replacement, address
+
+# Characters of a page that are read; a page of a book has 3,000, of a newspaper 30,000.
+MOST = 400_000
+_HYPHEN = 2  # what pdfium gives for a hyphen at the end of a line
+RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+
+
+@dataclass(slots=True)
+class Character:
+    """A character, or the text of several glyphs; none for a glyph of which no meaning is known, which takes room.
+    `at`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is that of ink, not of the
+    font's advance."""
+
+    text: str
+    left: float
+    bottom: float
+    right: float
+    top: float
+    at: int
+    space: bool = False
+    drawn: bool = False
+
+
+@dataclass
+class Characters:
+    """`listed`: with None where pdfium ends a line; spaces that are in the file are characters. `count`: of those that
+    are no spaces; `odd`: how many of these have no meaning."""
+
+    listed: list[Character | None]
+    count: int
+    odd: int
+
+
+def characters(
+    textpage: pdfium.FPDF_TEXTPAGE, sides: tuple[float, float], replacements: dict[int, Replacement]
+) -> Characters:
+    """The characters inside of a page of some width and height, in points."""
+    listed: list[Character | None] = []
+    count = odd = 0
+    width, height = sides
+    box, space, high = pdfium.FS_RECTF(), False, 0  # `high`: the first half of a surrogate pair
+    holder = ctypes.byref(box)
+    heights = _Heights(textpage)
+    for at in range(min(pdfium.FPDFText_CountChars(textpage), MOST)):
+        code = pdfium.FPDFText_GetUnicode(textpage, at)
+        if code in (10, 13):
+            listed.append(None)
+            continue
+        if replacements:
+            owner = pdfium.FPDFText_GetTextObject(textpage, at)
+            if one := replacements.get(address(owner)):
+                if not one.given:
+                    one.given = True
+                    count += len(one.text)
+                    odd += sum(_means_nothing(ord(c)) for c in one.text)
+                    each = Character(one.text, one.left, one.bottom, one.right, one.top, at, drawn=True)
+                    heights.wants(each, owner)
+                    listed.append(each)
+                space = False
+                continue
+        if code in (9, 32, 0xA0):
+            if pdfium.FPDFText_IsGenerated(textpage, at):
+                space = True
+                continue
+            code = 32
+        elif code == _HYPHEN:
+            code = 45
+        elif 0xD800 <= code < 0xDC00:
+            high = code
+            continue
+        elif 0xDC00 <= code < 0xE000:
+            code = 0x10000 + ((high - 0xD800) << 10) + code - 0xDC00 if high else 0xFFFD
+            high = 0
+        if code != 32:
+            count += 1
+            if _means_nothing(code):
+                odd += 1
+        if not pdfium.FPDFText_GetLooseCharBox(textpage, at, holder):
+            continue
+        x0, y0, x1, y1 = box.left, box.bottom, box.right, box.top
+        if y1 <= y0 or x1 < x0 or x1 < 0 or x0 > width or y1 < 0 or y0 > height:
+            space = space or code == 32
+            continue
+        if replacements:
+            heights.learns(at, owner, y0, y1)
+        unknown = code < 32 or 0xFFFD <= code <= 0xFFFF
+        listed.append(Character("" if unknown else chr(code), x0, y0, x1, y1, at, space))
+        space = False
+    heights.give()
+    return Characters(listed, count, odd)
+
+
+def _means_nothing(code: int) -> bool:
+    return code in (0, 0xFFFD, 0xFFFE, 0xFFFF) or 0xE000 <= code < 0xF900 or code < 32 or 0x80 <= code < 0xA0
+
+
+def font_size(textpage: pdfium.FPDF_TEXTPAGE, at: int) -> float:
+    """The size of a character's font on the page, in points."""
+    matrix = pdfium.FS_MATRIX()
+    pdfium.FPDFText_GetMatrix(textpage, at, matrix)
+    return pdfium.FPDFText_GetFontSize(textpage, at) * math.hypot(matrix.b, matrix.d)
+
+
+class _Heights:
+    """Bottom and top of drawn glyphs as their font has them: where other characters of it are, these say it."""
+
+    def __init__(self, textpage: pdfium.FPDF_TEXTPAGE) -> None:
+        self.textpage = textpage
+        self.wanting: list[tuple[Character, int, float, float]] = []
+        self.fonts: dict[int, tuple[float, float]] = {}  # below and above the line, in sizes of the font
+        self.owners: dict[int, int] = {}
+
+    def _place(self, at: int) -> tuple[float, float]:
+        """Where a character's advance begins, and the height of its line."""
+        x, y = ctypes.c_double(), ctypes.c_double()
+        pdfium.FPDFText_GetCharOrigin(self.textpage, at, x, y)
+        return x.value, y.value
+
+    def _font(self, owner: pdfium.FPDF_PAGEOBJECT) -> int:
+        key = address(owner)
+        if key not in self.owners:
+            self.owners[key] = address(pdfium.FPDFTextObj_GetFont(owner)) if key else 0
+        return self.owners[key]
+
+    def wants(self, each: Character, owner: pdfium.FPDF_PAGEOBJECT) -> None:
+        (begin, line), size = self._place(each.at), font_size(self.textpage, each.at)
+        if abs(begin - each.left) < size:
+            each.left = begin
+        self.wanting.append((each, self._font(owner), line, size))
+
+    def learns(self, at: int, owner: pdfium.FPDF_PAGEOBJECT, bottom: float, top: float) -> None:
+        font = self._font(owner)
+        if font and font not in self.fonts:
+            (_, line), size = self._place(at), font_size(self.textpage, at)
+            if size > 0:
+                self.fonts[font] = (bottom - line) / size, (top - line) / size
+
+    def give(self) -> None:
+        for each, font, line, size in self.wanting:
+            below, above = self.fonts.get(font, (-0.25, 0.9))
+            each.bottom, each.top = min(each.bottom, line + below * size), max(each.top, line + above * size)
+            if font in self.fonts and size > 0:
+                each.bottom, each.top = line + below * size, line + above * size
