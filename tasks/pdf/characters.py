@@ -111,6 +111,13 @@ def font_size(textpage: pdfium.FPDF_TEXTPAGE, at: int) -> float:
     return pdfium.FPDFText_GetFontSize(textpage, at) * math.hypot(matrix.b, matrix.d)
 
 
+def origin(textpage: pdfium.FPDF_TEXTPAGE, at: int) -> tuple[float, float]:
+    """Where a character's advance begins, and the height of its line, in points."""
+    x, y = ctypes.c_double(), ctypes.c_double()
+    pdfium.FPDFText_GetCharOrigin(textpage, at, x, y)
+    return x.value, y.value
+
+
 class _Heights:
     """Bottom and top of drawn glyphs as their font has them: where other characters of it are, these say it."""
 
@@ -120,12 +127,6 @@ class _Heights:
         self.fonts: dict[int, tuple[float, float]] = {}  # below and above the line, in sizes of the font
         self.owners: dict[int, int] = {}
 
-    def _place(self, at: int) -> tuple[float, float]:
-        """Where a character's advance begins, and the height of its line."""
-        x, y = ctypes.c_double(), ctypes.c_double()
-        pdfium.FPDFText_GetCharOrigin(self.textpage, at, x, y)
-        return x.value, y.value
-
     def _font(self, owner: pdfium.FPDF_PAGEOBJECT) -> int:
         key = address(owner)
         if key not in self.owners:
@@ -133,7 +134,7 @@ class _Heights:
         return self.owners[key]
 
     def wants(self, each: Character, owner: pdfium.FPDF_PAGEOBJECT) -> None:
-        (begin, line), size = self._place(each.at), font_size(self.textpage, each.at)
+        (begin, line), size = origin(self.textpage, each.at), font_size(self.textpage, each.at)
         if abs(begin - each.left) < size:
             each.left = begin
         self.wanting.append((each, self._font(owner), line, size))
@@ -141,7 +142,7 @@ class _Heights:
     def learns(self, at: int, owner: pdfium.FPDF_PAGEOBJECT, bottom: float, top: float) -> None:
         font = self._font(owner)
         if font and font not in self.fonts:
-            (_, line), size = self._place(at), font_size(self.textpage, at)
+            (_, line), size = origin(self.textpage, at), font_size(self.textpage, at)
             if size > 0:
                 self.fonts[font] = (bottom - line) / size, (top - line) / size
 

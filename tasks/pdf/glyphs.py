@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
 
-from gristmill.tasks.pdf.characters import RTL, Character, characters, font_size
+from gristmill.tasks.pdf.characters import RTL, Character, characters, font_size, origin
 from gristmill.tasks.pdf.objects import Replacement
-from gristmill.tasks.pdf.right_to_left import logical, side_by_side
+from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
 # of two columns and the space between cells of a table are wider.
@@ -72,6 +72,7 @@ def glyphs(page: pdfium.FPDF_PAGE, replacements: dict[int, Replacement]) -> Glyp
             # the height of Arabic fonts is twice the size of their letters
             pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces])
             texts = logical(pieces)
+            found.odd += sloping(pieces, lambda at: origin(textpage, at)[1])
         else:
             texts = list(map(_text, pieces))
         segments = [_segment(textpage, *both) for both in zip(pieces, texts, strict=True) if both[1].strip()]

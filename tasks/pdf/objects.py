@@ -14,7 +14,7 @@ import pypdfium2.raw as pdfium
 MOST = 50_000  # objects of a page that are looked at
 _DEPTH = 4  # of forms inside of forms
 _ACTUAL_TEXT = b"ActualText"
-# How a text begins, and how it is encoded (7.9.2.2). What has no mark is in PDFDocEncoding, whose letters are Latin-1's.
+# How a text begins, and how it is encoded (7.9.2.2). PDFDocEncoding, which has no mark, has the letters of Latin-1.
 _ENCODINGS = ((b"\xfe\xff", "utf-16"), (b"\xff\xfe", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"), (b"", "latin-1"))
 _UNSEEN = "\u00ad\u200c\u200d"  # a hyphen at a line's end; what parts and joins letters
 _CHARACTERS = 10_000  # of such a text, at most
@@ -111,7 +111,7 @@ class _Marks:
         last = self.last
         if last and text == last.text and len(text) > 1:
             shared = min(last.right, box[2]) - max(last.left, box[0])
-            if 2 * shared >= min(last.right - last.left, box[2] - box[0]):
+            if 3 * shared >= min(last.right - last.left, box[2] - box[0]):
                 return last
         return Replacement(text, *box)
 

@@ -7,6 +7,7 @@ it each number, and what has Latin letters, to the right; or the other way round
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,7 +21,8 @@ _SHARED = 0.6  # of the lower of two heights, which pieces of one line share
 _SEPARATORS = re.compile(r"[.,:/\u060c\u066b\u066c]")  # inside of a number (class CS)
 _SIGNS = re.compile(r"[-+\u2212%$€£°]")  # of a number (classes ES and ET), where no Arabic letters are
 _ARABIC = re.compile("[\u0600-\u07bf\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufefc]")
-_BRACKETS = ("()", "[]", "{}", "«»")
+_SLOPE = 0.05  # of a letter's height, which it may stand above or below its line
+_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("«", "»"))
 
 
 @dataclass
@@ -36,7 +38,7 @@ class _Group:
 
 
 def side_by_side(pieces: Sequence[list[Character]], gaps: Sequence[float]) -> list[list[Character]]:
-    """The pieces, those on one line as one where they are closer to each other than the gap of one of them, in
+    """The pieces, those on one line as one where they are closer to each other than the smaller of their gaps, in
     points."""
     groups: list[_Group] = []
     open_: list[_Group] = []
@@ -49,7 +51,7 @@ def side_by_side(pieces: Sequence[list[Character]], gaps: Sequence[float]) -> li
         for g in open_:
             shared = min(one.top, g.top) - max(one.bottom, g.bottom)
             lower = min(one.top - one.bottom, g.top - g.bottom)
-            if shared >= max(_SHARED * lower, most) and one.left - g.right <= max(one.gap, g.gap):
+            if shared >= max(_SHARED * lower, most) and one.left - g.right <= min(one.gap, g.gap):
                 best, most = g, shared
         if best is None:
             best = replace(one, pieces=[])
@@ -80,6 +82,21 @@ def logical(pieces: Sequence[Sequence[Character]]) -> list[str]:
     kinds = [kind for units in mixed for _, kind in units]
     leftwards = kinds.count("R") >= kinds.count("L")
     return [in_order(units, leftwards) for units in visual]
+
+
+def sloping(pieces: Sequence[Sequence[Character]], line_of: Callable[[int], float]) -> int:
+    """How many letters stand above or below the line of most others, as in the words of Nastaliq, which go down from
+    the right to the left, one over the other: their places do not say in which order they are read."""
+    count = 0
+    for piece in pieces:
+        letters = [each for each in piece if RTL.match(each.text) and not unicodedata.combining(each.text[0])]
+        places = [line_of(each.at) for each in letters]
+        lines = Counter(round(2 * place) for place in places)
+        if lines:
+            line = max(lines, key=lambda y: (lines[y], y)) / 2
+            room = 0.5 + _SLOPE * max(each.top - each.bottom for each in letters)
+            count += sum(abs(place - line) > room for place in places)
+    return count
 
 
 def in_order(units: Sequence[tuple[str, str]], leftwards: bool) -> str:

@@ -78,6 +78,60 @@ def test_headings_lists_and_tables():
     assert text(page).startswith("Of mills\n\n")
 
 
+def marked(text, x, y, *letters):
+    """A mark with the text for letters that are drawn one by one, at places 8 points apart."""
+    drawn = b"".join(b"BT /F 10 Tf %d %d Td (%s) Tj ET " % (x + 8 * k, y, c.encode()) for k, c in enumerate(letters))
+    return b"\n/Span<</ActualText<FEFF%s>>>BDC %sEMC " % (text.encode("utf-16-be").hex().encode(), drawn)
+
+
+def plain(text, x, y):
+    return b"BT /F 10 Tf %d %d Td (%s) Tj ET " % (x, y, text.encode())
+
+
+def test_what_stands_for_drawn_glyphs_is_read_once_where_they_are():
+    # three syllables of three glyphs each, close together, then a gap of a word
+    word = b"".join(marked(syllable, x, 700, "m", "m", "m") for syllable, x in (("मा", 50), ("न्वी", 74), ("को", 98)))
+    found = read(pdf([[]], extra=word + plain("end", 126, 700)), False)
+    assert found["text"] == "मान्वीको end"
+    assert found["pdf_garbled"] == 0
+    # a syllable whose glyphs are marked one by one with the whole of it, as typst does
+    doubled = marked("লা", 50, 700, "m") + marked("লা", 51, 703, "i") + marked("লা", 58, 700, "m")
+    assert read(pdf([[]], extra=doubled), False)["text"] == "লালা"
+
+
+@pytest.mark.parametrize("drawn", ["to the left", "to the right", "by words"])
+def test_words_that_run_to_the_left_are_read_by_their_places(drawn):
+    # from the right: a word, a number, a word, Latin words; each letter 6 points wide, words 5 apart
+    words = ["שלום", "1948", "עולם", "see page 27"]
+    placed, right = [], 400
+    for word in words:
+        leftwards = word[0] > "\u0590"
+        placed.append([(c, right - 6 * (k + 1 if leftwards else len(word) - k)) for k, c in enumerate(word)])
+        right -= 6 * len(word) + 5
+    if drawn == "by words":
+        placed = placed[::-1]
+    letters = [each for word in placed for each in word]
+    if drawn == "to the right":
+        letters.sort(key=lambda each: each[1])
+    content = b"".join(marked(c, x, 700, "n") if c != " " else b"" for c, x in letters)
+    assert read(pdf([[]], extra=content), False)["text"] == " ".join(words)
+
+
+def test_letters_that_go_down_the_line_are_garbled():
+    slope = b"".join(marked("ב", 500 - 8 * k, 700 - 3 * (k % 4), "m") for k in range(40))
+    level = b"".join(marked("ב", 300 - 8 * k, 600, "m") for k in range(20))
+    assert read(pdf([[]], extra=slope + level), False)["pdf_garbled"] == 1
+    assert read(pdf([[]], extra=level * 2), False)["pdf_garbled"] == 0
+
+
+def test_headings_with_a_number_are_no_page_numbers():
+    pages = [[*lines([f"Article {number}"], top=770), *lines(STORY)] for number in (3, 5, 9)]
+    found = text(*pages)
+    assert [line for line in found.split("\n\n") if "Article" in line] == ["Article 3", "Article 5", "Article 9"]
+    feet = [[(60, 20, 9, f"Of mills, page {number}"), *lines(STORY)] for number in (12, 13, 14)]
+    assert "page" not in text(*feet)
+
+
 def test_what_the_document_says_of_itself():
     info = "/Title(Of mills)/Author(A. Miller)/Producer(by hand)/CreationDate(D:20240229120000Z)"
     found = read(pdf([lines(STORY)], info=info, catalog="/Lang(en-GB)"), False)
