@@ -56,8 +56,16 @@ class Line:
         return max(self.segments, key=lambda segment: len(segment.text)).size
 
     @property
+    def font(self) -> float:
+        return max(self.segments, key=lambda segment: len(segment.text)).font
+
+    @property
     def bold(self) -> bool:
         return all(segment.bold for segment in self.segments)
+
+    @property
+    def heading(self) -> int:
+        return self.segments[0].heading
 
     @property
     def mono(self) -> bool:

@@ -14,6 +14,7 @@ from gristmill.tasks.pdf.glyphs import Segment, glyphs
 from gristmill.tasks.pdf.objects import objects
 from gristmill.tasks.pdf.paragraphs import Words, blocks, rendered
 from gristmill.tasks.pdf.running import without_running
+from gristmill.tasks.pdf.structure import outline
 
 # Pages that are read; a file may say that it has any number of them.
 MOST_PAGES = 10_000
@@ -82,7 +83,7 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
             line.page = number
         kept += lines
     words = Words(kept)
-    parts = [rendered(block, words, markdown) for block in blocks(kept)]
+    parts = [rendered(block, words, markdown) for block in blocks(kept, outline(document))]
     text = "\n\n".join(part for part in parts if part.strip())
     text = text.replace("\x00", "").encode("utf-8", "replace").decode()
     if not text.strip():

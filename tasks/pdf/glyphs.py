@@ -11,6 +11,7 @@ import pypdfium2.raw as pdfium
 from gristmill.tasks.pdf.characters import RTL, Character, characters, font_size, origin
 from gristmill.tasks.pdf.objects import Replacement
 from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
+from gristmill.tasks.pdf.structure import heading_marks
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
 # of two columns and the space between cells of a table are wider.
@@ -25,7 +26,8 @@ _BOLD = re.compile(r"bold|black|heavy|semibold|cmbx", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Segment:
-    """Text at one place of a page. `size`: height of the font, in points."""
+    """Text at one place of a page. `size`: height of the font's letters, as far as it is known; `font`: its size, in
+    points; `heading`: the level that its tag says."""
 
     left: float
     bottom: float
@@ -33,8 +35,10 @@ class Segment:
     top: float
     text: str
     size: float
+    font: float
     bold: bool = False
     mono: bool = False
+    heading: int = 0
 
     @property
     def middle(self) -> float:
@@ -75,7 +79,8 @@ def glyphs(page: pdfium.FPDF_PAGE, replacements: dict[int, Replacement]) -> Glyp
             found.odd += sloping(pieces, lambda at: origin(textpage, at)[1])
         else:
             texts = list(map(_text, pieces))
-        segments = [_segment(textpage, *both) for both in zip(pieces, texts, strict=True) if both[1].strip()]
+        marks = heading_marks(page)
+        segments = [_segment(textpage, *both, marks) for both in zip(pieces, texts, strict=True) if both[1].strip()]
         return Glyphs(segments, found.count, found.odd)
     finally:
         pdfium.FPDFText_ClosePage(textpage)
@@ -135,20 +140,25 @@ def _text(piece: Iterable[Character]) -> str:
     return "".join(found)
 
 
-def _segment(textpage: pdfium.FPDF_TEXTPAGE, piece: list[Character], text: str) -> Segment:
+def _segment(textpage: pdfium.FPDF_TEXTPAGE, piece: list[Character], text: str, marks: dict[int, int]) -> Segment:
     piece = [each for each in piece if each.text != " "]
     tallest = max(piece, key=lambda each: each.top - each.bottom)
     # a word in bold letters at its beginning makes no heading of a line
     first, last = _style(textpage, piece[0].at), _style(textpage, piece[-1].at)
+    size, font = tallest.top - tallest.bottom, font_size(textpage, tallest.at)
+    owner = pdfium.FPDFText_GetTextObject(textpage, piece[0].at) if marks else None
     return Segment(
         left=min(each.left for each in piece),
         bottom=tallest.bottom,
         right=max(each.right for each in piece),
         top=tallest.top,
         text=unicodedata.normalize("NFKC", text) if _presents(text) else text,
-        size=tallest.top - tallest.bottom,
+        size=size,
+        # fonts of bitmaps (Type 3) have a scale of their own
+        font=font if 0.6 * font < size < 2.6 * font else size,
         bold=first[0] and last[0],
         mono=first[1] and last[1],
+        heading=marks.get(pdfium.FPDFPageObj_GetMarkedContentID(owner), 0) if owner else 0,
     )
 
 
