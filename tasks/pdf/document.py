@@ -11,6 +11,7 @@ import pypdfium2.raw as pdfium
 from gristmill.tasks.pdf.columns import Line, ordered
 from gristmill.tasks.pdf.ending import with_end
 from gristmill.tasks.pdf.glyphs import Segment, glyphs
+from gristmill.tasks.pdf.grids import with_tables
 from gristmill.tasks.pdf.objects import objects
 from gristmill.tasks.pdf.paragraphs import Words, blocks, rendered
 from gristmill.tasks.pdf.running import without_running
@@ -65,14 +66,14 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
             continue
         try:
             drawn = objects(page)
-            found = glyphs(page, drawn.replacements)
+            found = glyphs(page, drawn)
             scanned += found.characters < _SCANNED_BELOW and drawn.image
             height = pdfium.FPDF_GetPageHeightF(page)
         finally:
             pdfium.FPDF_ClosePage(page)
         garbled += found.odd > _GARBLED_ABOVE * found.characters
         characters += found.characters
-        pages.append(found.segments)
+        pages.append(with_tables(found.segments, drawn.rulings))
         heights.append(height)
     if not pages:
         return {"rule": "damaged_pdf", "detail": f"none of its {said} pages can be read"}

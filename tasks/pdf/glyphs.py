@@ -3,14 +3,15 @@
 import ctypes
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
 
 from gristmill.tasks.pdf.characters import RTL, Character, characters, font_size, origin
-from gristmill.tasks.pdf.objects import Replacement
+from gristmill.tasks.pdf.objects import Objects
 from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
+from gristmill.tasks.pdf.ruling import Ruling
 from gristmill.tasks.pdf.structure import heading_marks
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
@@ -27,7 +28,7 @@ _BOLD = re.compile(r"bold|black|heavy|semibold|cmbx", re.IGNORECASE)
 @dataclass(slots=True)
 class Segment:
     """Text at one place of a page. `size`: height of the font's letters, as far as it is known; `font`: its size, in
-    points; `heading`: the level that its tag says."""
+    points; `heading`: the level that its tag says; `rows`: of a table, the segments of its cells."""
 
     left: float
     bottom: float
@@ -39,6 +40,7 @@ class Segment:
     bold: bool = False
     mono: bool = False
     heading: int = 0
+    rows: "list[list[list[Segment]]] | None" = None
 
     @property
     def middle(self) -> float:
@@ -59,8 +61,8 @@ class Glyphs:
     odd: int
 
 
-def glyphs(page: pdfium.FPDF_PAGE, replacements: dict[int, Replacement]) -> Glyphs:
-    """The segments of a page that is loaded. `replacements` say which text stands for glyphs. Text that runs up or down
+def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
+    """The segments of a page that is loaded; no line that is drawn down parts one. Text that runs up or down
     is left out, as is what stands outside the page.
 
     Holds about 300 bytes for each character. Of a page over 400,000 characters the first are read.
@@ -70,8 +72,8 @@ def glyphs(page: pdfium.FPDF_PAGE, replacements: dict[int, Replacement]) -> Glyp
         return Glyphs([], 0, 0)
     try:
         sides = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
-        found = characters(textpage, sides, replacements)
-        pieces = _pieces(textpage, found.listed)
+        found = characters(textpage, sides, drawn.replacements)
+        pieces = _pieces(textpage, found.listed, drawn.rulings.down)
         if any(c is not None and RTL.search(c.text) for c in found.listed):
             # the height of Arabic fonts is twice the size of their letters
             pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces])
@@ -86,8 +88,10 @@ def glyphs(page: pdfium.FPDF_PAGE, replacements: dict[int, Replacement]) -> Glyp
         pdfium.FPDFText_ClosePage(textpage)
 
 
-def _pieces(textpage: pdfium.FPDF_TEXTPAGE, listed: Iterable[Character | None]) -> list[list[Character]]:
-    """Characters that follow each other on one line without a large gap."""
+def _pieces(
+    textpage: pdfium.FPDF_TEXTPAGE, listed: Iterable[Character | None], down: Sequence[Ruling]
+) -> list[list[Character]]:
+    """Characters that follow each other on one line without a large gap, or a line drawn down, between them."""
     found: list[list[Character]] = []
     piece: list[Character] = []
     left = bottom = right = top = 0.0
@@ -106,6 +110,8 @@ def _pieces(textpage: pdfium.FPDF_TEXTPAGE, listed: Iterable[Character | None]) 
             wide = GAP * max(height, size)
             if shared < 0.35 * min(height, size) or gap > wide or (each.right < left and gap > 0.4 * max(height, size)):
                 piece = []
+            elif gap > 0 and down and _parted(down, min(right, each.right), max(left, each.left), each):
+                piece = []
         if not piece:
             if abs(pdfium.FPDFText_GetCharAngle(textpage, each.at) % 3.14159265) > 0.3:
                 continue
@@ -116,6 +122,11 @@ def _pieces(textpage: pdfium.FPDF_TEXTPAGE, listed: Iterable[Character | None]) 
         if each.top - each.bottom > top - bottom:  # the line's own font, not that of its exponents
             bottom, top = each.bottom, each.top
     return found
+
+
+def _parted(down: Sequence[Ruling], begin: float, end: float, each: Character) -> bool:
+    middle = (each.bottom + each.top) / 2
+    return any(begin - 1 < r.at < end + 1 and r.begin < middle < r.end for r in down)
 
 
 def _text(piece: Iterable[Character]) -> str:

@@ -1,4 +1,4 @@
-"""What the objects of a page say beside its characters: which text stands for glyphs that have none of their own.
+"""What the objects of a page say beside its characters: its ruling lines, and which text stands for drawn glyphs.
 
 A program marks glyphs by `/Span <</ActualText ...>>` (ISO 32000-2, 14.9.4) where a glyph is no character: conjuncts and
 vowel signs of Indic scripts, forms of Arabic letters. pdfium gives that text at the place of the first object of the
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
 
+from gristmill.tasks.pdf.ruling import MOST as MOST_PATHS
+from gristmill.tasks.pdf.ruling import Matrix, Rulings, add_path
+
 MOST = 50_000  # objects of a page that are looked at
 _DEPTH = 4  # of forms inside of forms
 _ACTUAL_TEXT = b"ActualText"
@@ -20,7 +23,6 @@ _UNSEEN = "\u00ad\u200c\u200d"  # a hyphen at a line's end; what parts and joins
 _CHARACTERS = 10_000  # of such a text, at most
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
-Matrix = tuple[float, float, float, float, float, float]
 _SAME: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
@@ -42,6 +44,7 @@ class Objects:
     scanners put it."""
 
     replacements: dict[int, Replacement]
+    rulings: Rulings
     image: bool
 
 
@@ -49,12 +52,16 @@ def objects(page: pdfium.FPDF_PAGE) -> Objects:
     """The objects of a page that is loaded; of a page over 50,000 the first are looked at."""
     marks = _Marks()
     image = False
+    rulings, paths = Rulings([], []), 0
     for each, kind, matrix in _walked(page):
         if kind == pdfium.FPDF_PAGEOBJ_TEXT:
             marks.look(each, matrix)
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH and paths < MOST_PATHS:
+            paths += 1
+            add_path(each, matrix, rulings)
         elif kind in (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM):
             image = True
-    return Objects(marks.found, image)
+    return Objects(marks.found, rulings.joined(), image)
 
 
 def address(pointer: ctypes._Pointer) -> int:

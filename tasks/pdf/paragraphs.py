@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from gristmill.tasks.pdf.columns import Line
+from gristmill.tasks.pdf.columns import Line, lines_of
 from gristmill.tasks.pdf.headings import Heading, with_levels
 from gristmill.tasks.pdf.structure import Entry
 from gristmill.tasks.pdf.tables import is_row, table_end
@@ -45,6 +45,10 @@ def blocks(lines: Sequence[Line], outline: Sequence[Entry] = ()) -> list[Block]:
     found: list[Block] = []
     k = 0
     while k < len(lines):
+        if lines[k].segments[0].rows:
+            found.append(Block("table", [lines[k]]))
+            k += 1
+            continue
         if (end := table_end(lines, k)) > k:
             found.append(Block("table", list(lines[k:end])))
             k = end
@@ -198,7 +202,10 @@ class Words:
 def rendered(block: Block, words: Words, markdown: bool) -> str:
     """A block as text, or as Markdown. Cells and rows stand as those of HTML do."""
     if block.kind == "table":
-        rows = [[" ".join(cell.text.split()) for cell in line.segments] for line in block.lines if is_row(line)]
+        if cells := block.lines[0].segments[0].rows:
+            rows = [[words.joined(lines_of(cell)) if cell else "" for cell in row] for row in cells]
+        else:
+            rows = [[" ".join(cell.text.split()) for cell in line.segments] for line in block.lines if is_row(line)]
         written = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
         if markdown:
             written.insert(1, "|" + " --- |" * len(rows[0]))

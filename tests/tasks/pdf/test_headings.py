@@ -67,7 +67,7 @@ def test_an_outline_that_leads_back_to_itself_ends():
 def test_levels_by_tags():
     # two paragraphs of one size, of which the second is tagged as a heading of level 3
     texts = (("P", 0, 700, "A paragraph of the mill."), ("H3", 1, 660, "Of stones"), ("P", 2, 640, "It turns."))
-    drawn = "".join("\n/%s<</MCID %d>>BDC BT /F 10 Tf 60 %d Td (%s) Tj ET EMC" % each for each in texts)
+    drawn = "".join(f"\n/{tag}<</MCID {k}>>BDC BT /F 10 Tf 60 {y} Td ({t}) Tj ET EMC" for tag, k, y, t in texts)
     made = pdf([[]], catalog="/MarkInfo<</Marked true>>/StructTreeRoot 20 0 R", extra=drawn.encode())
     elements = [
         f"{21 + k} 0 obj<</Type/StructElem/S/{kind}/P 20 0 R/Pg 5 0 R/K {k}>>"
