@@ -11,7 +11,7 @@ import pypdfium2.raw as pdfium
 from gristmill.tasks.pdf.characters import RTL, Character, characters, font_size, origin
 from gristmill.tasks.pdf.objects import Objects
 from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
-from gristmill.tasks.pdf.ruling import Ruling
+from gristmill.tasks.pdf.ruling import Ruling, parted
 from gristmill.tasks.pdf.structure import heading_marks
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
@@ -76,7 +76,9 @@ def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
         pieces = _pieces(textpage, found.listed, drawn.rulings.down)
         if any(c is not None and RTL.search(c.text) for c in found.listed):
             # the height of Arabic fonts is twice the size of their letters
-            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces])
+            pieces = side_by_side(
+                pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces], drawn.rulings.down
+            )
             texts = logical(pieces)
             found.odd += sloping(pieces, lambda at: origin(textpage, at)[1])
         else:
@@ -110,7 +112,11 @@ def _pieces(
             wide = GAP * max(height, size)
             if shared < 0.35 * min(height, size) or gap > wide or (each.right < left and gap > 0.4 * max(height, size)):
                 piece = []
-            elif gap > 0 and down and _parted(down, min(right, each.right), max(left, each.left), each):
+            elif (
+                gap > 0
+                and down
+                and parted(down, min(right, each.right), max(left, each.left), (each.bottom + each.top) / 2)
+            ):
                 piece = []
         if not piece:
             if abs(pdfium.FPDFText_GetCharAngle(textpage, each.at) % 3.14159265) > 0.3:
@@ -122,11 +128,6 @@ def _pieces(
         if each.top - each.bottom > top - bottom:  # the line's own font, not that of its exponents
             bottom, top = each.bottom, each.top
     return found
-
-
-def _parted(down: Sequence[Ruling], begin: float, end: float, each: Character) -> bool:
-    middle = (each.bottom + each.top) / 2
-    return any(begin - 1 < r.at < end + 1 and r.begin < middle < r.end for r in down)
 
 
 def _text(piece: Iterable[Character]) -> str:

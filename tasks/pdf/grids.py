@@ -187,16 +187,14 @@ def _above(heights: Sequence[float], segments: Sequence[Segment], left: float, r
     if not above:
         return []
     size = median(s.size for s in above)
-    begin, top = heights[0], None
+    begin, top, several = heights[0], None, False
     for row in reversed(lines_of(above)):
         if row.bottom - begin > (_ABOVE if top is None else _LEADING) * size or row.left < left or row.right > right:
             break
         if any(s.rows or s.right - s.left > _PARAGRAPH * (right - left) for s in row.segments):
             break
-        if top is None and len(row.segments) < 2:
-            break
-        begin, top = row.bottom, row.top + 1
-    return [] if top is None else [top]
+        begin, top, several = row.top, row.top + 1, several or len(row.segments) > 1
+    return [top] if top is not None and several else []
 
 
 def _rows(inside: Sequence[Segment], heights: Sequence[float]) -> Cells:

@@ -14,6 +14,7 @@ from functools import cache
 from itertools import pairwise
 
 from gristmill.tasks.pdf.characters import RTL, Character
+from gristmill.tasks.pdf.ruling import Ruling, parted
 
 # Of the height of the letters: a wider gap is a space between words. Arabic letters that are not joined stand closer.
 _WORD_GAP = 0.1
@@ -37,9 +38,11 @@ class _Group:
     gap: float
 
 
-def side_by_side(pieces: Sequence[list[Character]], gaps: Sequence[float]) -> list[list[Character]]:
+def side_by_side(
+    pieces: Sequence[list[Character]], gaps: Sequence[float], down: Sequence[Ruling]
+) -> list[list[Character]]:
     """The pieces, those on one line as one where they are closer to each other than the smaller of their gaps, in
-    points."""
+    points, and no line that is drawn down parts them."""
     groups: list[_Group] = []
     open_: list[_Group] = []
     boxes = list(map(_box, pieces, gaps))
@@ -51,7 +54,9 @@ def side_by_side(pieces: Sequence[list[Character]], gaps: Sequence[float]) -> li
         for g in open_:
             shared = min(one.top, g.top) - max(one.bottom, g.bottom)
             lower = min(one.top - one.bottom, g.top - g.bottom)
-            if shared >= max(_SHARED * lower, most) and one.left - g.right <= min(one.gap, g.gap):
+            if shared < max(_SHARED * lower, most) or one.left - g.right > min(one.gap, g.gap):
+                continue
+            if not parted(down, g.right, one.left, (one.bottom + one.top) / 2):
                 best, most = g, shared
         if best is None:
             best = replace(one, pieces=[])

@@ -33,6 +33,11 @@ class Rulings:
         return Rulings(_joined(self.across), _joined(self.down))
 
 
+def parted(down: Iterable[Ruling], begin: float, end: float, height: float) -> bool:
+    """Whether one of the lines that run down is between two places at a height of the page."""
+    return any(begin - 1 < r.at < end + 1 and r.begin < height < r.end for r in down)
+
+
 def add_path(path: pdfium.FPDF_PAGEOBJECT, matrix: Matrix, found: Rulings) -> None:
     """Add the lines of a path; `matrix` leads from the coordinates of its form to the page's."""
     count = pdfium.FPDFPath_CountSegments(path)
