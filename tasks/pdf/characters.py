@@ -11,6 +11,8 @@ from gristmill.tasks.pdf.objects import Replacement, address
 
 # Characters of a page that are read; a page of a book has 3,000, of a newspaper 30,000.
 MOST = 400_000
+# Of the size of the font: a gap beside drawn glyphs that is a space between words. They end where their ink ends.
+DRAWN_GAP = 0.14
 _HYPHEN = 2  # what pdfium gives for a hyphen at the end of a line
 RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
@@ -28,7 +30,7 @@ class Character:
     top: float
     at: int
     space: bool = False
-    drawn: bool = False
+    drawn: float = 0.0
 
 
 @dataclass
@@ -63,7 +65,9 @@ def characters(
                     one.given = True
                     count += len(one.text)
                     odd += sum(_means_nothing(ord(c)) for c in one.text)
-                    each = Character(one.text, one.left, one.bottom, one.right, one.top, at, drawn=True)
+                    each = Character(
+                        one.text, one.left, one.bottom, one.right, one.top, at, drawn=font_size(textpage, at) or 1.0
+                    )
                     heights.wants(each, owner)
                     listed.append(each)
                 space = False
@@ -134,7 +138,7 @@ class _Heights:
         return self.owners[key]
 
     def wants(self, each: Character, owner: pdfium.FPDF_PAGEOBJECT) -> None:
-        (begin, line), size = origin(self.textpage, each.at), font_size(self.textpage, each.at)
+        (begin, line), size = origin(self.textpage, each.at), each.drawn
         if abs(begin - each.left) < size:
             each.left = begin
         self.wanting.append((each, self._font(owner), line, size))

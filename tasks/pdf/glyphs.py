@@ -5,10 +5,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pypdfium2.raw as pdfium
 
-from gristmill.tasks.pdf.characters import RTL, Character, characters, font_size, origin
+from gristmill.tasks.pdf.characters import DRAWN_GAP, RTL, Character, characters, font_size, origin
 from gristmill.tasks.pdf.objects import Objects
 from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
 from gristmill.tasks.pdf.ruling import Ruling, parted
@@ -19,8 +20,6 @@ from gristmill.tasks.pdf.structure import heading_marks
 GAP = 0.85
 # A gap wider than this is a space between words, though the file has none.
 _WORD_GAP = 0.14
-# The same beside drawn glyphs, of which pdfium does not know where they end.
-_DRAWN_GAP = 0.1
 _MONO = re.compile(r"mono|courier|consol|typewriter|cmtt|lmtt|code", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|semibold|cmbx", re.IGNORECASE)
 
@@ -130,10 +129,13 @@ def _pieces(
     return found
 
 
-def _text(piece: Iterable[Character]) -> str:
+def _text(piece: Sequence[Character]) -> str:
     """The text of characters that run to the right."""
+    if any(other.right <= one.left and (one.drawn or other.drawn) for one, other in pairwise(piece)):
+        # pdfium turns around what it takes for a script that runs to the left
+        piece = sorted(piece, key=lambda each: each.left)
     found: list[str] = []
-    space = drawn = False
+    space, drawn = False, 0.0
     right = height = 0.0
     for each in piece:
         if each.text == " ":
@@ -141,10 +143,11 @@ def _text(piece: Iterable[Character]) -> str:
             continue
         height = max(height, each.top - each.bottom)
         if found:
+            gap = each.left - right
             if drawn or each.drawn:
-                space = space or each.left - right > _DRAWN_GAP * height
+                space = space or gap > DRAWN_GAP * max(drawn, each.drawn)
             else:
-                space = space or each.space or each.left - right > _WORD_GAP * height
+                space = space or each.space or gap > _WORD_GAP * height
             if space:
                 found.append(" ")
         found.append(each.text)

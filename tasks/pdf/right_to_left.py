@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
-from gristmill.tasks.pdf.characters import RTL, Character
+from gristmill.tasks.pdf.characters import DRAWN_GAP, RTL, Character
 from gristmill.tasks.pdf.ruling import Ruling, parted
 
 # Of the height of the letters: a wider gap is a space between words. Arabic letters that are not joined stand closer.
@@ -214,7 +214,9 @@ def _units(piece: Sequence[Character]) -> list[tuple[str, str]]:
         one = bases[k][0]
         # pdfium's own spaces are not looked at: it finds them between what follows each other in the file
         if before >= 0 and one.text != " " and bases[before][0].text != " ":
-            if one.left - bases[before][0].right > _WORD_GAP * height:
+            other = bases[before][0]
+            drawn = max(one.drawn, other.drawn)
+            if one.left - other.right > (DRAWN_GAP * drawn if drawn else _WORD_GAP * height):
                 found.append((" ", "N"))
         text = _joined(bases[k]) + marks.get(k, "")
         if text != " " and _ARABIC.search(text):
