@@ -22,7 +22,10 @@ _MOST_PASSED_OVER = 10
 @app.command(rich_help_panel=MAKE)
 def init(
     paths: Annotated[
-        list[str], typer.Argument(metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, lines of JSON, or text")
+        list[str],
+        typer.Argument(
+            metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, lines of JSON, text, PDF, or archives of code"
+        ),
     ],
     out: Annotated[Path, typer.Option(help="the recipe to write; it must not be there")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="of the recipe; default: that of the first source")] = "",
@@ -72,7 +75,9 @@ def _lines(made: "FirstRecipe", out: Path) -> list[str]:
         lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
     counts = sampled(made.sources)
     languages = ", ".join(f"{code} {count}" for code, count in made.languages.items()) or "none recognised"
-    lines.append(f"sample: {counts['documents']:,} documents, {counts['pages']:,} of them HTML; languages: {languages}")
+    if counts["documents"]:
+        sample = f"{counts['documents']:,} documents, {counts['pages']:,} of them HTML"
+        lines.append(f"sample: {sample}; languages: {languages}")
     lines += [f"passed over: {path}: {reason}" for path, reason in made.passed_over[:_MOST_PASSED_OVER]]
     if (more := len(made.passed_over) - _MOST_PASSED_OVER) > 0:
         lines.append(f"passed over: {more:,} more files")
