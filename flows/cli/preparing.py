@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe.first_recipe import FirstRecipe
 
 _MOST_PASSED_OVER = 10
+_NAMES = {"pages": "PDF", "code": "code"}  # of kinds of files; others have the name of their key
 
 
 @app.command(rich_help_panel=MAKE)
@@ -70,7 +71,7 @@ def _lines(made: "FirstRecipe", out: Path) -> list[str]:
         entry = source.entry
         kind = next(key for key in KINDS if key in entry)
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
-        what = f"{source.files:,} {kind} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
+        what = f"{source.files:,} {_NAMES.get(kind, kind)} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
         others = f"; not taken: {', '.join(source.others)}" if source.others else ""
         lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
     counts = sampled(made.sources)

@@ -3,16 +3,19 @@
 import ctypes
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
 
-from gristmill.tasks.pdf.objects import Replacement, address
+from gristmill.tasks.pdf.objects import Box, Replacement, address
 
 # Characters of a page that are read; a page of a book has 3,000, of a newspaper 30,000.
 MOST = 400_000
 # Of the size of the font: a gap beside drawn glyphs that is a space between words. They end where their ink ends.
 DRAWN_GAP = 0.14
+ANGLE = 0.3  # radians between what has one direction
+_SAMPLE = 60
 _HYPHEN = 2  # what pdfium gives for a hyphen at the end of a line
 RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
@@ -36,11 +39,13 @@ class Character:
 @dataclass
 class Characters:
     """`listed`: with None where pdfium ends a line; spaces that are in the file are characters. `count`: of those that
-    are no spaces; `odd`: how many of these have no meaning."""
+    are no spaces; `odd`: how many of these have no meaning. `angle`: at which most of them stand on the page, in
+    radians, 0 where they are upright; places are those on the page that is turned so that they are."""
 
     listed: list[Character | None]
     count: int
     odd: int
+    angle: float = 0.0
 
 
 def characters(
@@ -100,8 +105,36 @@ def characters(
         unknown = code < 32 or 0xFFFD <= code <= 0xFFFF
         listed.append(Character("" if unknown else chr(code), x0, y0, x1, y1, at, space))
         space = False
-    heights.give()
-    return Characters(listed, count, odd)
+    angle = _angle(textpage, listed)
+    if angle:
+        for each in filter(None, listed):
+            each.left, each.bottom, each.right, each.top = turned(
+                (each.left, each.bottom, each.right, each.top), angle, sides
+            )
+    else:
+        heights.give()
+    return Characters(listed, count, odd, angle)
+
+
+def _angle(textpage: pdfium.FPDF_TEXTPAGE, listed: Sequence[Character | None]) -> float:
+    """A right angle at which most characters stand, by a sample; 0 for none: tables and slides may lie on their
+    side."""
+    shown = [each for each in listed if each is not None and each.text.strip()]
+    sample = shown[:: max(1, len(shown) // _SAMPLE)]
+    angles = [pdfium.FPDFText_GetCharAngle(textpage, each.at) for each in sample]
+    for right in (math.pi / 2, 3 * math.pi / 2):
+        if 2 * sum(abs(angle - right) < ANGLE for angle in angles) > len(angles):
+            return right
+    return 0.0
+
+
+def turned(box: Box, angle: float, sides: tuple[float, float]) -> Box:
+    """A box on the page that is turned by a right angle; `sides`: its width and height as it is. Text at an angle of a
+    quarter of a turn runs down the page."""
+    left, bottom, right, top = box
+    if angle < math.pi:
+        return sides[1] - top, left, sides[1] - bottom, right
+    return bottom, sides[0] - right, top, sides[0] - left
 
 
 def _means_nothing(code: int) -> bool:

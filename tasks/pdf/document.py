@@ -68,13 +68,12 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
             drawn = objects(page)
             found = glyphs(page, drawn)
             scanned += found.characters < _SCANNED_BELOW and drawn.image
-            height = pdfium.FPDF_GetPageHeightF(page)
         finally:
             pdfium.FPDF_ClosePage(page)
         garbled += found.odd > _GARBLED_ABOVE * found.characters
         characters += found.characters
-        pages.append(with_tables(found.segments, drawn.rulings))
-        heights.append(height)
+        pages.append(with_tables(found.segments, found.rulings))
+        heights.append(found.height)
     if not pages:
         return {"rule": "damaged_pdf", "detail": f"none of its {said} pages can be read"}
     kept: list[Line] = []

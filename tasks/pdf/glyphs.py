@@ -1,18 +1,28 @@
 """The characters of a page as segments: pieces of one line that stand close together, in logical order."""
 
 import ctypes
+import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import pypdfium2.raw as pdfium
 
-from gristmill.tasks.pdf.characters import DRAWN_GAP, RTL, Character, characters, font_size, origin
+from gristmill.tasks.pdf.characters import (
+    ANGLE,
+    DRAWN_GAP,
+    RTL,
+    Character,
+    Characters,
+    characters,
+    font_size,
+    origin,
+)
 from gristmill.tasks.pdf.objects import Objects
 from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
-from gristmill.tasks.pdf.ruling import Ruling, parted
+from gristmill.tasks.pdf.ruling import Ruling, Rulings, parted
 from gristmill.tasks.pdf.structure import heading_marks
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
@@ -53,50 +63,53 @@ class Segment:
 
 @dataclass
 class Glyphs:
-    """The segments of a page in the order of its content; its characters, and how many of them have no meaning."""
+    """The segments of a page in the order of its content; its characters, and how many of them have no meaning; its
+    ruling lines, and its height. Of a page whose text lies on its side places are those when it is turned."""
 
     segments: list[Segment]
     characters: int
     odd: int
+    rulings: Rulings
+    height: float
 
 
 def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
-    """The segments of a page that is loaded; no line that is drawn down parts one. Text that runs up or down
-    is left out, as is what stands outside the page.
+    """The segments of a page that is loaded; no line that is drawn down parts one. Text that runs another way than
+    most is left out, as is what stands outside the page.
 
     Holds about 300 bytes for each character. Of a page over 400,000 characters the first are read.
     """
     textpage = pdfium.FPDFText_LoadPage(page)
     if not textpage:
-        return Glyphs([], 0, 0)
+        return Glyphs([], 0, 0, drawn.rulings, pdfium.FPDF_GetPageHeightF(page))
     try:
-        sides = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
+        width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
+        # places are those of a page that is not rotated
+        sides = (height, width) if pdfium.FPDFPage_GetRotation(page) % 2 else (width, height)
         found = characters(textpage, sides, drawn.replacements)
-        pieces = _pieces(textpage, found.listed, drawn.rulings.down)
+        rulings = drawn.rulings.turned(found.angle, sides) if found.angle else drawn.rulings
+        pieces = _pieces(textpage, found, rulings.down)
         if any(c is not None and RTL.search(c.text) for c in found.listed):
             # the height of Arabic fonts is twice the size of their letters
-            pieces = side_by_side(
-                pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces], drawn.rulings.down
-            )
+            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces], rulings.down)
             texts = logical(pieces)
-            found.odd += sloping(pieces, lambda at: origin(textpage, at)[1])
+            if not found.angle:
+                found.odd += sloping(pieces, lambda at: origin(textpage, at)[1])
         else:
             texts = list(map(_text, pieces))
         marks = heading_marks(page)
         segments = [_segment(textpage, *both, marks) for both in zip(pieces, texts, strict=True) if both[1].strip()]
-        return Glyphs(segments, found.count, found.odd)
+        return Glyphs(segments, found.count, found.odd, rulings, sides[0] if found.angle else sides[1])
     finally:
         pdfium.FPDFText_ClosePage(textpage)
 
 
-def _pieces(
-    textpage: pdfium.FPDF_TEXTPAGE, listed: Iterable[Character | None], down: Sequence[Ruling]
-) -> list[list[Character]]:
+def _pieces(textpage: pdfium.FPDF_TEXTPAGE, characters: Characters, down: Sequence[Ruling]) -> list[list[Character]]:
     """Characters that follow each other on one line without a large gap, or a line drawn down, between them."""
     found: list[list[Character]] = []
     piece: list[Character] = []
     left = bottom = right = top = 0.0
-    for each in listed:
+    for each in characters.listed:
         if each is None:
             piece = []
             continue
@@ -118,7 +131,8 @@ def _pieces(
             ):
                 piece = []
         if not piece:
-            if abs(pdfium.FPDFText_GetCharAngle(textpage, each.at) % 3.14159265) > 0.3:
+            angle = (pdfium.FPDFText_GetCharAngle(textpage, each.at) - characters.angle) % math.pi
+            if min(angle, math.pi - angle) > ANGLE:
                 continue
             left, bottom, right, top = each.left, each.bottom, each.right, each.top
             found.append(piece)

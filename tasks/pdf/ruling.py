@@ -1,6 +1,7 @@
 """The ruling lines of a page: what is drawn straight across or straight down, as borders of tables are."""
 
 import ctypes
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -28,6 +29,15 @@ class Ruling:
 class Rulings:
     across: list[Ruling]
     down: list[Ruling]
+
+    def turned(self, angle: float, sides: tuple[float, float]) -> "Rulings":
+        """The lines of the page that is turned by a right angle, as `gristmill.tasks.pdf.characters.turned` has it."""
+        width, height = sides
+        if angle < math.pi:
+            across = [Ruling(r.at, height - r.end, height - r.begin) for r in self.down]
+            return Rulings(across, [Ruling(height - r.at, r.begin, r.end) for r in self.across])
+        down = [Ruling(r.at, width - r.end, width - r.begin) for r in self.across]
+        return Rulings([Ruling(width - r.at, r.begin, r.end) for r in self.down], down)
 
     def joined(self) -> "Rulings":
         return Rulings(_joined(self.across), _joined(self.down))

@@ -124,6 +124,27 @@ def test_letters_that_go_down_the_line_are_garbled():
     assert read(pdf([[]], extra=level * 2), False)["pdf_garbled"] == 0
 
 
+@pytest.mark.parametrize("matrix", ["0 1 -1 0", "0 -1 1 0"])
+@pytest.mark.parametrize("rotate", [0, 90, 270])
+def test_pages_whose_text_lies_on_its_side(matrix, rotate):
+    # lines run up from the right to the left, or down from the left to the right
+    up = matrix.startswith("0 1")
+    content = b"".join(
+        b"\nBT /F 10 Tf %s %d %d Tm (%s) Tj ET"
+        % (matrix.encode(), *((100 + 12 * k, 100) if up else (500 - 12 * k, 700)), line.encode())
+        for k, line in enumerate(STORY)
+    )
+    made = pdf([[(60, 40, 7, "an upright note")]], extra=content)
+    found = read(made.replace(b"/MediaBox", b"/Rotate %d/MediaBox" % rotate), False)["text"]
+    assert found == WHOLE
+
+
+@pytest.mark.parametrize("rotate", [90, 180, 270])
+def test_a_page_that_is_shown_rotated_is_read_whole(rotate):
+    made = pdf([lines(STORY, top=780) + lines(OTHER, top=100)])
+    assert read(made.replace(b"/MediaBox", b"/Rotate %d/MediaBox" % rotate), False)["text"] == read(made, False)["text"]
+
+
 def test_headings_with_a_number_are_no_page_numbers():
     pages = [[*lines([f"Article {number}"], top=770), *lines(STORY)] for number in (3, 5, 9)]
     found = text(*pages)
