@@ -129,7 +129,8 @@ def _as_text(block: Block, tagged: bool) -> Block:
     if block.kind == "heading" and len(text) > 300:
         return Block("text", block.lines)
     if block.kind == "text" and len(block.lines) <= 2 and all(line.bold for line in block.lines) and not tagged:
-        if len(text) < 120 and not text.endswith((".", ",", ";")) and re.search(r"\w{2}", text):
+        contents = len(block.lines[-1].segments) > 1 and block.lines[-1].segments[-1].text.isdecimal()
+        if len(text) < 120 and not contents and not text.endswith((".", ",", ";")) and re.search(r"\w{2}", text):
             return Block("heading", block.lines)
     return block
 

@@ -13,7 +13,7 @@ _PAGE_NUMBER = re.compile(
     r"\W*(?:(?:\w{1,8}\.? )?\d{1,4} ?(?:/|\w{1,4}) ?\d{1,4}|\d{1,4}|[ivxlc]{1,7})\W*", re.IGNORECASE
 )
 _EDGE = 6  # segments at the top and at the bottom of a page that may be running
-_BAND = 0.12  # of the page's height, in which they stand
+_HEAD, _FOOT = 0.12, 0.15  # of the page's height, in which they stand: LaTeX's numbers are at .12
 _COUNTED = 3  # numbers of a segment that may be the page's
 _SHARE = 0.25  # of the pages on which the same stands
 
@@ -46,8 +46,8 @@ def _edge(segments: Sequence[Segment], height: float, page: int) -> dict[int, se
     """Of the outermost segments of a page, by their place, the texts that they stand for, and the height in steps of 4
     points."""
     by_height = sorted(range(len(segments)), key=lambda k: -segments[k].top)
-    outer = [k for k in by_height[:_EDGE] if segments[k].bottom > (1 - _BAND) * height]
-    outer += [k for k in by_height[-_EDGE:] if segments[k].top < _BAND * height and k not in outer]
+    outer = [k for k in by_height[:_EDGE] if segments[k].bottom > (1 - _HEAD) * height]
+    outer += [k for k in by_height[-_EDGE:] if segments[k].top < _FOOT * height and k not in outer]
     return {k: {(text, round(segments[k].middle / 4)) for text in _texts(segments[k].text, page)} for k in outer}
 
 
@@ -68,6 +68,7 @@ def _is_number(segments: Sequence[Segment], k: int, height: float) -> bool:
     if not _PAGE_NUMBER.fullmatch(one.text.strip()) or not re.search(r"\d|^\W*[ivxlc]+\W*$", one.text):
         return False
     others = [other for at, other in enumerate(segments) if at != k]
-    below = one.top < 0.1 * height and all(other.bottom >= one.top for other in others)
-    above = one.bottom > 0.9 * height and all(other.top <= one.bottom for other in others)
+    room = one.top - one.bottom
+    below = one.top < _FOOT * height and all(other.bottom >= one.top + room for other in others)
+    above = one.bottom > (1 - _HEAD) * height and all(other.top <= one.bottom - room for other in others)
     return below or above

@@ -153,6 +153,25 @@ def test_headings_with_a_number_are_no_page_numbers():
     assert "page" not in text(*feet)
 
 
+def test_a_page_number_goes_also_where_margins_are_large_but_no_number_of_the_text():
+    page = [*lines(STORY), (300, 105, 10, "1")]
+    assert text(page) == WHOLE
+    close = [*lines([*STORY[:4], "into the book of the winter of the year"], top=150), (60, 90, 10, "1984")]
+    assert text(close).endswith("year 1984")
+
+
+def test_entries_of_a_table_of_contents_are_no_headings_and_no_table():
+    bold = [(60, 700 - 30 * k, 10, f"{k + 1} Of mills") for k in range(3)] + [
+        (500, 700 - 30 * k, 10, f"{3 * k + 2}") for k in range(3)
+    ]
+    contents = [(60, 500, 10, "1"), (90, 500, 10, "Wheels"), (500, 500, 10, "4")]
+    contents += [(60, 470, 10, "2"), (90, 470, 10, "Stones"), (500, 470, 10, "7")]
+    contents += [(60, 440, 10, "3"), (90, 440, 10, "Dams"), (500, 440, 10, "7")]
+    made = pdf([bold + contents]).replace(b"/Helvetica/", b"/Helvetica-Bold/")
+    found = read(made, True)["text"]
+    assert not [line for line in found.split("\n") if line.startswith(("#", "|"))]
+
+
 def test_what_the_document_says_of_itself():
     info = "/Title(Of mills)/Author(A. Miller)/Producer(by hand)/CreationDate(D:20240229120000Z)"
     found = read(pdf([lines(STORY)], info=info, catalog="/Lang(en-GB)"), False)
