@@ -1,5 +1,8 @@
 """What a PDF document becomes: files written by hand, whose text and places are known."""
 
+import re
+import zlib
+
 import pytest
 
 from gristmill.tasks.pdf.document import read
@@ -194,6 +197,33 @@ def test_pages_without_text_and_documents_that_are_cut():
     assert (cut["pdf_truncated"], cut["pdf_pages"]) == (True, left)
     assert cut["text"].startswith(WHOLE)
     assert read(b"%PDF-1.7 and nothing", False)["rule"] == "damaged_pdf"
+
+
+def packed(made: bytes) -> bytes:
+    """The file with the objects that have no stream in one that is compressed, ahead of all others."""
+    objects = re.findall(rb"(\d+) 0 obj\n(.*?)\nendobj", made, re.DOTALL)
+    inside = [(number, body) for number, body in objects if b"stream" not in body]
+    places, bodies = [], b""
+    for number, body in inside:
+        places.append(b"%s %d" % (number, len(bodies)))
+        bodies += body + b"\n"
+    head = b" ".join(places) + b"\n"
+    data = zlib.compress(head + bodies)
+    stream = b"90 0 obj\n<</Type/ObjStm/N %d/First %d/Length %d/Filter/FlateDecode>>stream\n%s\nendstream\nendobj\n"
+    stream %= (len(inside), len(head), len(data), data)
+    others = [b"%s 0 obj\n%s\nendobj\n" % each for each in objects if b"stream" in each[1]]
+    return b"%PDF-1.5\n" + stream + b"".join(others)
+
+
+def test_a_document_that_is_cut_whose_pages_are_in_a_compressed_stream():
+    whole = pdf([lines(STORY), lines(OTHER), lines(STORY)])
+    cut = read(packed(whole)[:-40], False)
+    assert (cut["pdf_truncated"], cut["pdf_pages"]) == (True, 3)
+    assert cut["text"].startswith(f"{WHOLE}\n\n{' '.join(OTHER)}")
+    # what is no stream of objects, and one that is not whole
+    damaged = packed(whole)
+    for wrong in (damaged.replace(b"/First ", b"/First 9"), damaged[:220]):
+        assert read(wrong, False)["rule"] == "damaged_pdf"
 
 
 def test_garbled_pages_are_counted():
