@@ -43,7 +43,8 @@ def with_tables(segments: Sequence[Segment], rulings: Rulings) -> list[Segment]:
 
 def _put(segments: list[Segment], inside: list[Segment], rows: Cells) -> list[Segment]:
     """The segments with a table in the place of the first that is in it, if it is one."""
-    rows = [row for row in rows if any(row)]
+    leftwards = 2 * sum(s.rtl for s in inside) > len(inside)
+    rows = [row[::-1] if leftwards else row for row in rows if any(row)]
     if not _is_table(rows):
         return segments
     taken = {id(s) for row in rows for cell in row for s in cell}

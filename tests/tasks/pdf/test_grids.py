@@ -77,6 +77,18 @@ def test_rows_between_lines_across():
     assert table(cells(), stroke(*ACROSS[1:])) == written(ROWS)
 
 
+def test_cells_of_a_table_that_runs_to_the_left_begin_at_the_right():
+    letters = [("אב", "גד", "הו"), ("זח", "טי", "כל")]
+    drawn = b"".join(
+        b"\n/Span<</ActualText<FEFF%s>>>BDC BT /F 10 Tf %d %d Td (nn) Tj ET EMC"
+        % (cell.encode("utf-16-be").hex().encode(), XS[2 - c] + 4, YS[r] - 14)
+        for r, row in enumerate(letters)
+        for c, cell in enumerate(row)
+    )
+    found = read(pdf([[]], extra=drawn + stroke(*ACROSS[:3], *DOWN)), False)["text"]
+    assert found.split("\n") == written(letters)
+
+
 def test_words_close_to_each_other_are_parted_by_a_line():
     placed = [(XS[0] + 4, YS[r] - 14, 10, "n" * 17) for r in range(3)] + [
         (XS[1] + 2, YS[r] - 14, 10, "right") for r in range(3)
