@@ -89,7 +89,7 @@ def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
         found = characters(textpage, sides, drawn.replacements)
         rulings = drawn.rulings.turned(found.angle, sides) if found.angle else drawn.rulings
         pieces = _pieces(textpage, found, rulings.down)
-        if any(c is not None and RTL.search(c.text) for c in found.listed):
+        if RTL.search("".join(c.text for c in found.listed if c is not None)):
             # the height of Arabic fonts is twice the size of their letters
             pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces], rulings.down)
             texts = logical(pieces)
@@ -117,35 +117,35 @@ def _pieces(textpage: pdfium.FPDF_TEXTPAGE, characters: Characters, down: Sequen
             if piece:
                 piece.append(each)
             continue
+        # written out: these lines are run for each character
+        x0, y0, x1, y1 = each.left, each.bottom, each.right, each.top
         if piece:
-            height, size = each.top - each.bottom, top - bottom
-            shared = min(each.top, top) - max(each.bottom, bottom)
-            gap = each.left - right if each.left >= left else left - each.right
-            wide = GAP * max(height, size)
-            if shared < 0.35 * min(height, size) or gap > wide or (each.right < left and gap > 0.4 * max(height, size)):
+            low, high = (y1 - y0, top - bottom) if y1 - y0 < top - bottom else (top - bottom, y1 - y0)
+            shared = (y1 if y1 < top else top) - (y0 if y0 > bottom else bottom)
+            gap = x0 - right if x0 >= left else left - x1
+            if shared < 0.35 * low or gap > GAP * high or (x1 < left and gap > 0.4 * high):
                 piece = []
-            elif (
-                gap > 0
-                and down
-                and parted(down, min(right, each.right), max(left, each.left), (each.bottom + each.top) / 2)
-            ):
+            elif gap > 0 and down and parted(down, min(right, x1), max(left, x0), (y0 + y1) / 2):
                 piece = []
         if not piece:
             angle = (pdfium.FPDFText_GetCharAngle(textpage, each.at) - characters.angle) % math.pi
             if min(angle, math.pi - angle) > ANGLE:
                 continue
-            left, bottom, right, top = each.left, each.bottom, each.right, each.top
+            left, bottom, right, top = x0, y0, x1, y1
             found.append(piece)
         piece.append(each)
-        left, right = min(left, each.left), max(right, each.right)
-        if each.top - each.bottom > top - bottom:  # the line's own font, not that of its exponents
-            bottom, top = each.bottom, each.top
+        if x0 < left:
+            left = x0
+        if x1 > right:
+            right = x1
+        if y1 - y0 > top - bottom:  # the line's own font, not that of its exponents
+            bottom, top = y0, y1
     return found
 
 
 def _text(piece: Sequence[Character]) -> str:
     """The text of characters that run to the right."""
-    if any(other.right <= one.left and (one.drawn or other.drawn) for one, other in pairwise(piece)):
+    if any(each.drawn for each in piece) and any(one.left >= other.right for one, other in pairwise(piece)):
         # pdfium turns around what it takes for a script that runs to the left
         piece = sorted(piece, key=lambda each: each.left)
     found: list[str] = []
@@ -155,7 +155,8 @@ def _text(piece: Sequence[Character]) -> str:
         if each.text == " ":
             space = True
             continue
-        height = max(height, each.top - each.bottom)
+        if each.top - each.bottom > height:
+            height = each.top - each.bottom
         if found:
             gap = each.left - right
             if drawn or each.drawn:
@@ -165,7 +166,9 @@ def _text(piece: Sequence[Character]) -> str:
             if space:
                 found.append(" ")
         found.append(each.text)
-        space, drawn, right = False, each.drawn, max(right, each.right)
+        space, drawn = False, each.drawn
+        if each.right > right:
+            right = each.right
     return "".join(found)
 
 

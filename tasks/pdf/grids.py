@@ -32,6 +32,8 @@ class _Area:
 def with_tables(segments: Sequence[Segment], rulings: Rulings) -> list[Segment]:
     """The segments of a page; those of a table with lines are one, whose `rows` are the cells."""
     rest = list(segments)
+    if max(len(rulings.across), len(rulings.down)) > 8 * _MOST:
+        return rest
     for area, xs, ys, across, down in _grids(rulings):
         inside = [s for s in rest if _within(s, area)]
         rest = _put(rest, inside, _cells(inside, xs, ys, across, down))
@@ -81,8 +83,6 @@ def _within(s: Segment, area: _Area) -> bool:
 def _grids(rulings: Rulings) -> list[tuple[_Area, list[float], list[float], list[Ruling], list[Ruling]]]:
     """Lines that meet each other: the area, the places of lines down and across, and the lines."""
     across, down = rulings.across, rulings.down
-    if len(across) > 20 * _MOST or len(down) > 20 * _MOST:
-        return []
     owner = list(range(len(across) + len(down)))
 
     def root(k: int) -> int:
