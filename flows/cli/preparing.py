@@ -71,7 +71,9 @@ def _lines(made: "FirstRecipe", out: Path) -> list[str]:
         entry = source.entry
         kind = next(key for key in KINDS if key in entry)
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
-        what = f"{source.files:,} {_NAMES.get(kind, kind)} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
+        what = (
+            f"{source.files:,} {_NAMES.get(kind, kind)} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
+        )
         others = f"; not taken: {', '.join(source.others)}" if source.others else ""
         lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
     counts = sampled(made.sources)
