@@ -80,6 +80,6 @@ def _levels(tree: pdfium.FPDF_STRUCTTREE) -> dict[int, int]:
             content = pdfium.FPDF_StructElement_GetChildMarkedContentID(element, k)
             if content >= 0 and level:
                 found[content] = level
-            elif content < 0:
+            elif content < 0 and len(waiting) < _MOST:
                 waiting.append((pdfium.FPDF_StructElement_GetChildAtIndex(element, k), level))
     return found
