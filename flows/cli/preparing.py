@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe.first_recipe import FirstRecipe
 
 _MOST_PASSED_OVER = 10
+_NAMES = {"pages": "PDF", "code": "code"}  # of kinds of files; others have the name of their key
 
 
 @app.command(rich_help_panel=MAKE)
 def init(
     paths: Annotated[
-        list[str], typer.Argument(metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, lines of JSON, or text")
+        list[str],
+        typer.Argument(
+            metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, lines of JSON, text, PDF, or archives of code"
+        ),
     ],
     out: Annotated[Path, typer.Option(help="the recipe to write; it must not be there")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="of the recipe; default: that of the first source")] = "",
@@ -67,12 +71,16 @@ def _lines(made: "FirstRecipe", out: Path) -> list[str]:
         entry = source.entry
         kind = next(key for key in KINDS if key in entry)
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
-        what = f"{source.files:,} {kind} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
+        what = (
+            f"{source.files:,} {_NAMES.get(kind, kind)} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
+        )
         others = f"; not taken: {', '.join(source.others)}" if source.others else ""
         lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
     counts = sampled(made.sources)
     languages = ", ".join(f"{code} {count}" for code, count in made.languages.items()) or "none recognised"
-    lines.append(f"sample: {counts['documents']:,} documents, {counts['pages']:,} of them HTML; languages: {languages}")
+    if counts["documents"]:
+        sample = f"{counts['documents']:,} documents, {counts['pages']:,} of them HTML"
+        lines.append(f"sample: {sample}; languages: {languages}")
     lines += [f"passed over: {path}: {reason}" for path, reason in made.passed_over[:_MOST_PASSED_OVER]]
     if (more := len(made.passed_over) - _MOST_PASSED_OVER) > 0:
         lines.append(f"passed over: {more:,} more files")

@@ -18,10 +18,14 @@ from gristmill.tasks.reading.sources import TAKEN, Columns
 
 # Of the files of a folder with one suffix so many are looked at; of all, if these differ.
 _LOOKS = 32
+_DOCUMENTS = 8  # of a folder of PDF documents, which are read
+_CHARACTERS = 2000  # of their texts
+_READABLE = "pdf_garbled is None or pdf_garbled < 0.2"
+_COMMAND = "gristmill init --out code.yaml"
 # A language with a smaller share of the sample is not kept.
 _LEAST_SHARE = 0.1
 # Keys that name the files of a source.
-KINDS = ("warc", "jsonl", "parquet", "text")
+KINDS = ("warc", "jsonl", "parquet", "text", "pages", "code")
 _COMPRESSED = (".gz", ".zst", ".lz4")
 
 
@@ -75,10 +79,20 @@ def first_recipe(given: Sequence[str], name: str = "", folder: str = "") -> Firs
             group = groups.setdefault((root, seen.kind, seen.columns), _Group(root, seen))
             group.paths.append(path)
             group.looks += [seen] if new else []
+    if code := [key for key in groups if key[1] == "code"] if len({key[1] == "code" for key in groups}) > 1 else []:
+        for key in code:
+            remedy = (
+                f"source code among other files: write a recipe for it alone, as `{_COMMAND} {groups[key].paths[0]}`"
+            )
+            passed_over += [(path, remedy) for path in groups.pop(key).paths]
+    for group in groups.values():
+        if group.look.kind == "pages":
+            group.looks = _read(group.paths)
     if not groups:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in passed_over[:3]) or "the folder holds no file"
         raise FileNotFoundError(
-            f"no WARC, ARC, WET, Parquet, text file or lines of JSON in {', '.join(given)} ({reasons})"
+            f"no WARC, ARC, WET, Parquet, text file, PDF document, archive of source code or lines of JSON in "
+            f"{', '.join(given)} ({reasons})"
         )
     sources = tuple(_sources([*groups.values()], given))
     ranked = languages([text for source in sources for look in source.looks for text in look.texts])
@@ -125,6 +139,20 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
         common = next(iter(seen.values()))
         for path in same:
             yield path, seen.get(path, common), path in seen
+
+
+def _read(paths: Sequence[str]) -> list[Look]:
+    """PDF documents of a sample, read as the recipe will read them: in a guarded process."""
+    from gristmill.tasks.extraction.extract import Extract
+    from gristmill.tasks.extraction.extract_work import page_guard
+
+    extract = Extract(types=("pdf",))
+    sample = paths[:: max(1, len(paths) // _DOCUMENTS)][:_DOCUMENTS]
+    payloads = (Path(path).read_bytes() for path in sample if os.path.getsize(path) <= extract.max_bytes)
+    calls = ((each, "application/pdf", None, "", extract.asked[0], "plain", extract.types) for each in payloads)
+    with page_guard(extract) as guard:
+        texts = [result["text"] for result in guard.map(calls) if "text" in result]
+    return [Look("pages", texts=tuple(text[:_CHARACTERS] for text in texts))]
 
 
 def _suffix(path: str) -> str:
@@ -185,18 +213,7 @@ def _absolute(paths: Iterable[str]) -> list[str]:
 
 
 def _written(name: str, sources: Sequence[FoundSource], found: dict[str, int]) -> str:
-    total = sum(found.values())
-    keep = [code for code, count in found.items() if count >= _LEAST_SHARE * total] or ["en"]
-    sampled = ", ".join(f"{code} {count}" for code, count in list(found.items())[:5]) or "none recognised"
-    pages = sum(look.pages for source in sources for look in source.looks)
-    quality = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})
-    steps: list[tuple[dict[str, Any], str]] = [
-        ({"step": "extract"}, "the main text of HTML pages" if pages else "texts are taken as they are"),
-        ({"step": "language", "keep": keep}, f"documents of a sample: {sampled}"),
-        ({"step": "gopher_repetition"}, "lines, paragraphs and phrases that repeat"),
-        (quality, "length, symbols, " + ("stop words" if keep == ["en"] else "no stop words: its own are English")),
-        ({"step": "minhash"}, "of near-duplicates one is kept"),
-    ]
+    steps = _steps_of_code() if "code" in sources[0].entry else _steps(sources, found)
     weights = _flow({source.entry["name"]: 1 for source in sources})
     lines = [
         "# A recipe to begin with, by `gristmill init`. `gristmill rules` lists what steps measure.",
@@ -209,6 +226,43 @@ def _written(name: str, sources: Sequence[FoundSource], found: dict[str, int]) -
         "",
     ]
     return "\n".join(lines)
+
+
+def _steps(sources: Sequence[FoundSource], found: dict[str, int]) -> list[tuple[dict[str, Any], str]]:
+    total = sum(found.values())
+    keep = [code for code, count in found.items() if count >= _LEAST_SHARE * total] or ["en"]
+    sampled = ", ".join(f"{code} {count}" for code, count in list(found.items())[:5]) or "none recognised"
+    pages = sum(look.pages for source in sources for look in source.looks)
+    quality = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})
+    documents = any("pages" in source.entry for source in sources)
+    first: list[tuple[dict[str, Any], str]] = [
+        ({"step": "extract"}, "the main text of HTML pages" if pages else "texts are taken as they are")
+    ]
+    if documents:
+        first = [
+            ({"step": "extract", "types": ["html", "text", "pdf"]}, "the text of PDF documents"),
+            ({"step": "where", "keep": _READABLE}, "no more than a fifth of the pages without a meaning"),
+        ]
+    return [
+        *first,
+        ({"step": "language", "keep": keep}, f"documents of a sample: {sampled}"),
+        ({"step": "gopher_repetition"}, "lines, paragraphs and phrases that repeat"),
+        (quality, "length, symbols, " + ("stop words" if keep == ["en"] else "no stop words: its own are English")),
+        ({"step": "minhash"}, "of near-duplicates one is kept"),
+    ]
+
+
+def _steps_of_code() -> list[tuple[dict[str, Any], str]]:
+    """Steps of the shipped recipe `code`, which says more of them."""
+    return [
+        ({"step": "code_language"}, "by names and extensions"),
+        ({"step": "code"}, "what the next step decides by"),
+        ({"step": "stack_v2"}, "generated, minified and data-like files go"),
+        ({"step": "where", "drop": "license_type == 'non_permissive'"}, "files without a licence stay"),
+        ({"step": "content_dedup"}, "of equal files one is kept"),
+        ({"step": "minhash"}, "of near-duplicates one is kept"),
+        ({"step": "pii", "kinds": ["email", "api_key"], "max_spans": None}, "secrets are masked"),
+    ]
 
 
 def _further(source: FoundSource) -> str:

@@ -56,8 +56,16 @@ class Line:
         return max(self.segments, key=lambda segment: len(segment.text)).size
 
     @property
+    def font(self) -> float:
+        return max(self.segments, key=lambda segment: len(segment.text)).font
+
+    @property
     def bold(self) -> bool:
         return all(segment.bold for segment in self.segments)
+
+    @property
+    def heading(self) -> int:
+        return self.segments[0].heading
 
     @property
     def mono(self) -> bool:
@@ -70,7 +78,7 @@ def ordered(segments: Sequence[Segment], depth: int = 0) -> list[Line]:
         return []
     best = _gutter(segments) if depth < _DEPTH and len(segments) >= 2 * _LINES else None
     if best is None:
-        return _lines(segments)
+        return lines_of(segments)
     found: list[Line] = []
     for strip in _strips(segments, best):
         sides = [s for s in strip if s.right <= best], [s for s in strip if s.left >= best]
@@ -78,7 +86,7 @@ def ordered(segments: Sequence[Segment], depth: int = 0) -> list[Line]:
             first, second = sides[::-1] if _right_to_left(strip) else sides
             found += ordered(first, depth + 1) + ordered(second, depth + 1)
         else:
-            found += _lines(strip)
+            found += lines_of(strip)
     return found
 
 
@@ -139,7 +147,7 @@ def _prose(side: Sequence[Segment]) -> bool:
     fill them."""
     if len(side) < _LINES:
         return False
-    lines = _lines(side)
+    lines = lines_of(side)
     width = lines[0].column[1] - lines[0].column[0]
     if len(lines) < _LINES or median(sum(s.right - s.left for s in line.segments) for line in lines) < _FILLED * width:
         return False
@@ -151,7 +159,7 @@ def _length(segment: Segment) -> float:
     return len(segment.text) * (_CHARACTERS / _WIDE_CHARACTERS if wide else 1)
 
 
-def _lines(segments: Sequence[Segment]) -> list[Line]:
+def lines_of(segments: Sequence[Segment]) -> list[Line]:
     """Segments as lines, from top to bottom; those whose middle is in another's height are one line."""
     column = min(s.left for s in segments), max(s.right for s in segments)
     rows: list[list[Segment]] = []

@@ -11,8 +11,11 @@ import pypdfium2.raw as pdfium
 from gristmill.tasks.pdf.columns import Line, ordered
 from gristmill.tasks.pdf.ending import with_end
 from gristmill.tasks.pdf.glyphs import Segment, glyphs
+from gristmill.tasks.pdf.grids import with_tables
+from gristmill.tasks.pdf.objects import objects
 from gristmill.tasks.pdf.paragraphs import Words, blocks, rendered
 from gristmill.tasks.pdf.running import without_running
+from gristmill.tasks.pdf.structure import outline
 
 # Pages that are read; a file may say that it has any number of them.
 MOST_PAGES = 10_000
@@ -20,7 +23,6 @@ MOST_PAGES = 10_000
 _SCANNED_BELOW = 20
 # A page with a larger share of characters without a meaning is garbled: fonts without a map to Unicode.
 _GARBLED_ABOVE = 0.1
-_OBJECTS = 2_000  # of a page that are looked at for an image
 _TITLE = 1000
 _END = 2048  # bytes at the file's end in which its mark stands; the standard's readers look at 1024
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?")
@@ -63,15 +65,15 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
         if not page:
             continue
         try:
-            found = glyphs(page)
-            scanned += found.characters < _SCANNED_BELOW and _has_image(page)
-            height = pdfium.FPDF_GetPageHeightF(page)
+            drawn = objects(page)
+            found = glyphs(page, drawn)
+            scanned += found.characters < _SCANNED_BELOW and drawn.image
         finally:
             pdfium.FPDF_ClosePage(page)
         garbled += found.odd > _GARBLED_ABOVE * found.characters
         characters += found.characters
-        pages.append(found.segments)
-        heights.append(height)
+        pages.append(with_tables(found.segments, found.rulings))
+        heights.append(found.height)
     if not pages:
         return {"rule": "damaged_pdf", "detail": f"none of its {said} pages can be read"}
     kept: list[Line] = []
@@ -81,7 +83,7 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
             line.page = number
         kept += lines
     words = Words(kept)
-    parts = [rendered(block, words, markdown) for block in blocks(kept)]
+    parts = [rendered(block, words, markdown) for block in blocks(kept, outline(document))]
     text = "\n\n".join(part for part in parts if part.strip())
     text = text.replace("\x00", "").encode("utf-8", "replace").decode()
     if not text.strip():
@@ -102,13 +104,6 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
         "pdf_producer": _said(document, "Producer"),
         "pdf_language": _language(document),
     }
-
-
-def _has_image(page: pdfium.FPDF_PAGE) -> bool:
-    count = min(pdfium.FPDFPage_CountObjects(page), _OBJECTS)
-    kinds = (pdfium.FPDFPageObj_GetType(pdfium.FPDFPage_GetObject(page, k)) for k in range(count))
-    # scanners put the image into a form
-    return any(kind in (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM) for kind in kinds)
 
 
 def _said(document: pdfium.FPDF_DOCUMENT, key: str) -> str | None:

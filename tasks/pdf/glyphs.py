@@ -1,28 +1,43 @@
 """The characters of a page as segments: pieces of one line that stand close together, in logical order."""
 
 import ctypes
+import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pypdfium2.raw as pdfium
+
+from gristmill.tasks.pdf.characters import (
+    ANGLE,
+    DRAWN_GAP,
+    RTL,
+    Character,
+    Characters,
+    characters,
+    font_size,
+    origin,
+)
+from gristmill.tasks.pdf.objects import Objects
+from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
+from gristmill.tasks.pdf.ruling import Ruling, Rulings, parted
+from gristmill.tasks.pdf.structure import heading_marks
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
 # of two columns and the space between cells of a table are wider.
 GAP = 0.85
 # A gap wider than this is a space between words, though the file has none.
 _WORD_GAP = 0.14
-# Characters of a page that are read; a page of a book has 3,000, of a newspaper 30,000.
-MOST = 400_000
-_HYPHEN = 2  # what pdfium gives for a hyphen at the end of a line
 _MONO = re.compile(r"mono|courier|consol|typewriter|cmtt|lmtt|code", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|semibold|cmbx", re.IGNORECASE)
-_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
 @dataclass(slots=True)
 class Segment:
-    """Text at one place of a page. `size`: height of the font, in points."""
+    """Text at one place of a page. `size`: height of the font's letters, as far as it is known; `font`: its size, in
+    points; `heading`: the level that its tag says; `rows`: of a table, the segments of its cells."""
 
     left: float
     bottom: float
@@ -30,8 +45,11 @@ class Segment:
     top: float
     text: str
     size: float
+    font: float
     bold: bool = False
     mono: bool = False
+    heading: int = 0
+    rows: "list[list[list[Segment]]] | None" = None
 
     @property
     def middle(self) -> float:
@@ -40,124 +58,140 @@ class Segment:
     @property
     def rtl(self) -> bool:
         """Whether it is written from right to left."""
-        return 2 * len(_RTL.findall(self.text)) > sum(map(str.isalpha, self.text))
+        return 2 * len(RTL.findall(self.text)) > sum(map(str.isalpha, self.text))
 
 
 @dataclass
 class Glyphs:
-    """The segments of a page in the order of its content; its characters, and how many of them have no meaning."""
+    """The segments of a page in the order of its content; its characters, and how many of them have no meaning; its
+    ruling lines, and its height. Of a page whose text lies on its side places are those when it is turned."""
 
     segments: list[Segment]
     characters: int
     odd: int
+    rulings: Rulings
+    height: float
 
 
-def glyphs(page: pdfium.FPDF_PAGE) -> Glyphs:
-    """The segments of a page that is loaded. Text that runs up or down is left out, as is what stands outside the page.
+def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
+    """The segments of a page that is loaded; no line that is drawn down parts one. Text that runs another way than
+    most is left out, as is what stands outside the page.
 
-    Holds about 1 kB for each line. Of a page over 400,000 characters the first are read.
+    Holds about 300 bytes for each character. Of a page over 400,000 characters the first are read.
     """
     textpage = pdfium.FPDFText_LoadPage(page)
     if not textpage:
-        return Glyphs([], 0, 0)
+        return Glyphs([], 0, 0, drawn.rulings, pdfium.FPDF_GetPageHeightF(page))
     try:
-        return _read(textpage, pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page))
+        width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
+        # places are those of a page that is not rotated
+        sides = (height, width) if pdfium.FPDFPage_GetRotation(page) % 2 else (width, height)
+        found = characters(textpage, sides, drawn.replacements)
+        rulings = drawn.rulings.turned(found.angle, sides) if found.angle else drawn.rulings
+        pieces = _pieces(textpage, found, rulings.down)
+        if RTL.search("".join(c.text for c in found.listed if c is not None)):
+            # the height of Arabic fonts is twice the size of their letters
+            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces], rulings.down)
+            texts = logical(pieces)
+            if not found.angle:
+                found.odd += sloping(pieces, lambda at: origin(textpage, at)[1])
+        else:
+            texts = list(map(_text, pieces))
+        marks = heading_marks(page)
+        segments = [_segment(textpage, *both, marks) for both in zip(pieces, texts, strict=True) if both[1].strip()]
+        return Glyphs(segments, found.count, found.odd, rulings, sides[0] if found.angle else sides[1])
     finally:
         pdfium.FPDFText_ClosePage(textpage)
 
 
-def _read(textpage: pdfium.FPDF_TEXTPAGE, width: float, height: float) -> Glyphs:
-    found: list[Segment] = []
-    characters = odd = 0
-    box, rect = pdfium.FS_RECTF(), ctypes.byref
-    holder = rect(box)
-    text: list[str] = []
-    places: list[float] = []  # of the characters of `text`, their left sides
+def _pieces(textpage: pdfium.FPDF_TEXTPAGE, characters: Characters, down: Sequence[Ruling]) -> list[list[Character]]:
+    """Characters that follow each other on one line without a large gap, or a line drawn down, between them."""
+    found: list[list[Character]] = []
+    piece: list[Character] = []
     left = bottom = right = top = 0.0
-    last = 0
-    last_left = last_right = 0.0
-    space = False
-    high = 0  # the first half of a surrogate pair
-    style = (False, False)
-
-    def end() -> None:
-        nonlocal space
-        if text:
-            _turn(text, places)
-            joined = "".join(text)
-            if joined.strip():
-                # a word in bold letters at its beginning makes no heading of a line
-                bold, mono = (one and other for one, other in zip(style, _style(textpage, last), strict=True))
-                found.append(Segment(left, bottom, right, top, joined, top - bottom, bold, mono))
-            text.clear()
-            places.clear()
-        space = False
-
-    for at in range(min(pdfium.FPDFText_CountChars(textpage), MOST)):
-        code = pdfium.FPDFText_GetUnicode(textpage, at)
-        if code in (10, 13):
-            end()
+    for each in characters.listed:
+        if each is None:
+            piece = []
             continue
-        if code == 32 or code == 0xA0 or code == 9:
-            space = True
+        if each.text == " ":
+            if piece:
+                piece.append(each)
             continue
-        if code == _HYPHEN:
-            code = 45
-        if 0xD800 <= code < 0xDC00:
-            high = code
-            continue
-        if 0xDC00 <= code < 0xE000:
-            code = 0x10000 + ((high - 0xD800) << 10) + code - 0xDC00 if high else 0xFFFD
-            high = 0
-        characters += 1
-        if code in (0, 0xFFFD, 0xFFFE, 0xFFFF) or 0xE000 <= code < 0xF900 or code < 32 or 0x80 <= code < 0xA0:
-            odd += 1
-            if code < 32 or code >= 0xFFFD:
-                continue
-        if not pdfium.FPDFText_GetLooseCharBox(textpage, at, holder):
-            continue
-        x0, y0, x1, y1 = box.left, box.bottom, box.right, box.top
-        if y1 <= y0 or x1 < x0 or x1 < 0 or x0 > width or y1 < 0 or y0 > height:
-            continue
-        if text:
-            size = max(y1 - y0, top - bottom)
-            shared = min(y1, top) - max(y0, bottom)
+        # written out: these lines are run for each character
+        x0, y0, x1, y1 = each.left, each.bottom, each.right, each.top
+        if piece:
+            low, high = (y1 - y0, top - bottom) if y1 - y0 < top - bottom else (top - bottom, y1 - y0)
+            shared = (y1 if y1 < top else top) - (y0 if y0 > bottom else bottom)
             gap = x0 - right if x0 >= left else left - x1
-            if shared < 0.35 * min(y1 - y0, top - bottom) or gap > GAP * size or (x1 < left and gap > 0.4 * size):
-                end()
-        if not text:
-            if abs(pdfium.FPDFText_GetCharAngle(textpage, at) % 3.14159265) > 0.3:
+            if shared < 0.35 * low or gap > GAP * high or (x1 < left and gap > 0.4 * high):
+                piece = []
+            elif gap > 0 and down and parted(down, min(right, x1), max(left, x0), (y0 + y1) / 2):
+                piece = []
+        if not piece:
+            angle = (pdfium.FPDFText_GetCharAngle(textpage, each.at) - characters.angle) % math.pi
+            if min(angle, math.pi - angle) > ANGLE:
                 continue
-            style = _style(textpage, at)
             left, bottom, right, top = x0, y0, x1, y1
-        elif space or (not _RTL.match(chr(code)) and x0 - right > _WORD_GAP * (top - bottom)):
-            _turn(text, places)
-            text.append(" ")
-            places.append(x0)
-        elif x0 == last_left and x1 == last_right and _RTL.match(chr(code)):
-            places.append(x0)
-            text.insert(-1, chr(code))  # of one glyph for two letters pdfium gives the last letter first
-            continue
-        space = False
-        text.append(chr(code))
-        places.append(x0)
-        last, last_left, last_right = at, x0, x1
-        left, right = min(left, x0), max(right, x1)
+            found.append(piece)
+        piece.append(each)
+        if x0 < left:
+            left = x0
+        if x1 > right:
+            right = x1
         if y1 - y0 > top - bottom:  # the line's own font, not that of its exponents
             bottom, top = y0, y1
-    end()
-    for segment in found:
-        segment.text = unicodedata.normalize("NFKC", segment.text) if _presents(segment.text) else segment.text
-    return Glyphs(found, characters, odd)
+    return found
 
 
-def _turn(text: list[str], places: list[float]) -> None:
-    """Turn the last word around if it is of a script that runs to the left and its characters run to the right: some
-    programs draw them so, and pdfium leaves them so."""
-    begin = len(text) - text[::-1].index(" ") if " " in text else 0
-    word = [c for c in text[begin:] if not unicodedata.combining(c)]
-    if len(word) > 1 and places[begin] < places[-1] and all(_RTL.match(c) for c in word):
-        text[begin:] = text[begin:][::-1]
+def _text(piece: Sequence[Character]) -> str:
+    """The text of characters that run to the right."""
+    if any(each.drawn for each in piece) and any(one.left >= other.right for one, other in pairwise(piece)):
+        # pdfium turns around what it takes for a script that runs to the left
+        piece = sorted(piece, key=lambda each: each.left)
+    found: list[str] = []
+    space, drawn = False, 0.0
+    right = height = 0.0
+    for each in piece:
+        if each.text == " ":
+            space = True
+            continue
+        if each.top - each.bottom > height:
+            height = each.top - each.bottom
+        if found:
+            gap = each.left - right
+            if drawn or each.drawn:
+                space = space or gap > DRAWN_GAP * max(drawn, each.drawn)
+            else:
+                space = space or each.space or gap > _WORD_GAP * height
+            if space:
+                found.append(" ")
+        found.append(each.text)
+        space, drawn = False, each.drawn
+        if each.right > right:
+            right = each.right
+    return "".join(found)
+
+
+def _segment(textpage: pdfium.FPDF_TEXTPAGE, piece: list[Character], text: str, marks: dict[int, int]) -> Segment:
+    piece = [each for each in piece if each.text != " "]
+    tallest = max(piece, key=lambda each: each.top - each.bottom)
+    # a word in bold letters at its beginning makes no heading of a line
+    first, last = _style(textpage, piece[0].at), _style(textpage, piece[-1].at)
+    size, font = tallest.top - tallest.bottom, font_size(textpage, tallest.at)
+    owner = pdfium.FPDFText_GetTextObject(textpage, piece[0].at) if marks else None
+    return Segment(
+        left=min(each.left for each in piece),
+        bottom=tallest.bottom,
+        right=max(each.right for each in piece),
+        top=tallest.top,
+        text=unicodedata.normalize("NFKC", text) if _presents(text) else text,
+        size=size,
+        # fonts of bitmaps (Type 3) have a scale of their own
+        font=font if 0.6 * font < size < 2.6 * font else size,
+        bold=first[0] and last[0],
+        mono=first[1] and last[1],
+        heading=marks.get(pdfium.FPDFPageObj_GetMarkedContentID(owner), 0) if owner else 0,
+    )
 
 
 def _presents(text: str) -> bool:

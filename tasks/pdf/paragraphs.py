@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from gristmill.tasks.pdf.columns import Line
+from gristmill.tasks.pdf.columns import Line, lines_of
+from gristmill.tasks.pdf.headings import Heading, with_levels
+from gristmill.tasks.pdf.structure import Entry
 from gristmill.tasks.pdf.tables import is_row, table_end
 
 _ITEM = re.compile(r"(?:[•‣◦▪●○■□–—*·\-\uf0b7\u2043]|\(?(?:\d{1,3}|[a-z]|[ivx]{1,4})[.)])\s+\S", re.IGNORECASE)
@@ -34,7 +36,7 @@ class Block:
     level: int = 0
 
 
-def blocks(lines: Sequence[Line]) -> list[Block]:
+def blocks(lines: Sequence[Line], outline: Sequence[Entry] = ()) -> list[Block]:
     """The lines of a document, in reading order, as blocks in the same order; notes stand behind the paragraph that
     they interrupt."""
     if not lines:
@@ -43,6 +45,10 @@ def blocks(lines: Sequence[Line]) -> list[Block]:
     found: list[Block] = []
     k = 0
     while k < len(lines):
+        if lines[k].segments[0].rows:
+            found.append(Block("table", [lines[k]]))
+            k += 1
+            continue
         if (end := table_end(lines, k)) > k:
             found.append(Block("table", list(lines[k:end])))
             k = end
@@ -55,26 +61,31 @@ def blocks(lines: Sequence[Line]) -> list[Block]:
         else:
             found.append(Block(kind, [line]))
         k += 1
-    found = [_as_text(block, body) for block in found]
-    _levels(found)
+    tagged = any(line.heading for line in lines)
+    found = [_as_text(block, tagged) for block in found]
+    heads = [block for block in found if block.kind == "heading"]
+    for block, level in zip(heads, with_levels([_heading(block) for block in heads], outline), strict=True):
+        block.level = level
     return _over_ends(found)
 
 
 def _body_size(lines: Sequence[Line]) -> float:
     counts: Counter[float] = Counter()
     for line in lines:
-        counts[round(line.size * 2) / 2] += len(line.text)
+        counts[round(line.font * 2) / 2] += len(line.text)
     return max(counts, key=lambda size: (counts[size], -size))
 
 
 def _kind(line: Line, body: float) -> Kind:
+    if line.heading:
+        return "heading"
     if line.mono:
         return "code"
-    if line.size > 1.13 * body and re.search(r"\w", line.text):
+    if line.font > 1.13 * body and re.search(r"\w", line.text):
         return "heading"
     if _ITEM.match(line.text):
         return "item"
-    return "note" if line.size < 0.88 * body else "text"
+    return "note" if line.font < 0.88 * body else "text"
 
 
 def _continues(block: Block, line: Line, kind: Kind) -> bool:
@@ -85,7 +96,7 @@ def _continues(block: Block, line: Line, kind: Kind) -> bool:
     if _LEADERS.search(last.text):
         return False  # an entry of a table of contents
     gap, size = last.bottom - line.top, max(last.size, line.size)
-    if gap > 0.75 * size or (kind != "code" and abs(last.size - line.size) > 0.1 * size):
+    if gap > 0.75 * size or (kind != "code" and abs(last.font - line.font) > 0.1 * line.font):
         return False
     if kind == "item" or (block.kind == "heading") != (kind == "heading") or (block.kind == "code") != (kind == "code"):
         return False
@@ -111,23 +122,23 @@ def _continues(block: Block, line: Line, kind: Kind) -> bool:
     return not (room > 0.3 * width and _ENDS.search(last.text))
 
 
-def _as_text(block: Block, body: float) -> Block:
-    """A paragraph of one short line in bold letters is a heading; so are not many lines in large letters, which are
-    a text of its own size."""
+def _as_text(block: Block, tagged: bool) -> Block:
+    """A paragraph of one short line in bold letters is a heading, where the document does not tag its own; many lines
+    in large letters are none, but a text of its own size."""
     text = " ".join(line.text for line in block.lines)
     if block.kind == "heading" and len(text) > 300:
         return Block("text", block.lines)
-    if block.kind == "text" and len(block.lines) <= 2 and all(line.bold for line in block.lines):
-        if len(text) < 120 and not text.endswith((".", ",", ";")) and re.search(r"\w{2}", text):
+    if block.kind == "text" and len(block.lines) <= 2 and all(line.bold for line in block.lines) and not tagged:
+        contents = len(block.lines[-1].segments) > 1 and block.lines[-1].segments[-1].text.isdecimal()
+        if len(text) < 120 and not contents and not text.endswith((".", ",", ";")) and re.search(r"\w{2}", text):
             return Block("heading", block.lines)
     return block
 
 
-def _levels(found: Sequence[Block]) -> None:
-    sizes = sorted({round(b.lines[0].size) for b in found if b.kind == "heading"}, reverse=True)
-    for block in found:
-        if block.kind == "heading":
-            block.level = min(1 + sizes.index(round(block.lines[0].size)), 6)
+def _heading(block: Block) -> Heading:
+    line = block.lines[0]
+    text = " ".join(line.text for line in block.lines)
+    return Heading(text, line.page, line.font, line.bold, line.heading)
 
 
 def _over_ends(found: Sequence[Block]) -> list[Block]:
@@ -146,7 +157,7 @@ def _over_ends(found: Sequence[Block]) -> list[Block]:
             and _place(last.lines[-1]) != _place(block.lines[0])
             and not _ENDS.search(last.lines[-1].text)
             and not block.lines[0].text[:1].isupper()
-            and abs(last.lines[-1].size - block.lines[0].size) < 0.1 * block.lines[0].size
+            and abs(last.lines[-1].font - block.lines[0].font) < 0.1 * block.lines[0].font
         )
         if goes_on and last is not None:
             last.lines += block.lines
@@ -192,7 +203,10 @@ class Words:
 def rendered(block: Block, words: Words, markdown: bool) -> str:
     """A block as text, or as Markdown. Cells and rows stand as those of HTML do."""
     if block.kind == "table":
-        rows = [[" ".join(cell.text.split()) for cell in line.segments] for line in block.lines if is_row(line)]
+        if cells := block.lines[0].segments[0].rows:
+            rows = [[words.joined(lines_of(cell)) if cell else "" for cell in row] for row in cells]
+        else:
+            rows = [[" ".join(cell.text.split()) for cell in line.segments] for line in block.lines if is_row(line)]
         written = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
         if markdown:
             written.insert(1, "|" + " --- |" * len(rows[0]))

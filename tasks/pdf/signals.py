@@ -7,7 +7,11 @@ SIGNALS = (
     Signal("pdf_pages", "int32", "pages", _PDF, "pages that could be read; null where the document is no PDF"),
     Signal("pdf_scanned", "float32", "share of pages", "own", "pages with an image and fewer than 20 characters"),
     Signal(
-        "pdf_garbled", "float32", "share of pages", "own", "pages of whose characters over 10% have no known meaning"
+        "pdf_garbled",
+        "float32",
+        "share of pages",
+        "own",
+        "pages, over 10% of whose characters have no known meaning or order",
     ),
     Signal("pdf_truncated", "bool", "", _PDF, "the file ends without its end mark, as where a crawler has cut it"),
     Signal("pdf_author", "string", "", _PDF, "as the document says itself"),

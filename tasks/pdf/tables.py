@@ -11,6 +11,8 @@ _LEADERS = re.compile(r"[. ·…]{3,}|.*(?:\. ?){4,}")
 # Of a line of a listing, of a section in a table of contents
 _NUMBER = re.compile(r"[\d.]{1,8}[A-Za-z]?|[ivxIVX]{1,6}")
 
+_SECTION = re.compile(r"(?:[\d.]{1,8}[A-Za-z]?|[ivxIVX]{1,6})(?:\s|$)")
+
 
 def is_row(line: Line) -> bool:
     """Whether a line may be a row: pieces apart, none of them long, and no dots that lead from one to the other."""
@@ -32,11 +34,20 @@ def table_end(lines: Sequence[Line], begin: int) -> int:
     rows = lines[begin:end]
     # numbers ahead of lines are those of a listing, or of sections
     numbered = len(rows[0].segments) == 2 and sum(map(_is_numbered, rows)) * 2 > len(rows)
-    return end if len(rows) >= _ROWS and not numbered else begin
+    return end if len(rows) >= _ROWS and not numbered and not _is_contents(rows) else begin
 
 
 def _is_numbered(row: Line) -> bool:
     return bool(_NUMBER.fullmatch(min(row.segments, key=lambda segment: segment.left).text))
+
+
+def _is_contents(rows: Sequence[Line]) -> bool:
+    """Whether rows are those of a table of contents: they begin with a section's number, and end with pages that do not
+    fall."""
+    last = [max(row.segments, key=lambda segment: segment.right).text for row in rows]
+    pages = [int(text[:9]) for text in last if text.isdecimal()]
+    begin = sum(bool(_SECTION.match(row.segments[0].text)) for row in rows)
+    return begin * 2 > len(rows) and len(pages) == len(rows) and pages == sorted(pages)
 
 
 def _below(row: Line, following: Line) -> bool:

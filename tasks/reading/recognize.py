@@ -15,15 +15,24 @@ from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.reading import archives, charset
 from gristmill.tasks.reading.headers import LINE, begins_record
 from gristmill.tasks.reading.members import open_content
+from gristmill.tasks.reading.repositories.archives import members
 from gristmill.tasks.reading.sources import Columns
+from gristmill.tasks.source_code.names import by_name
 
-Kind = Literal["warc", "jsonl", "parquet", "text"]
+Kind = Literal["warc", "jsonl", "parquet", "text", "pages", "code"]
 
 _HEAD = 1 << 20
 _RECORDS = 400
 _TEXTS = 40
 _CHARACTERS = 2000
 _MOST_BYTES = 1 << 20
+# Languages that archives without source code have, too; by the names that `by_name` gives.
+_TEXTS_AND_DATA = frozenset(
+    ("BibTeX", "CSS", "CSV", "Gettext Catalog", "HTML", "INI", "JSON", "Java Properties", "Markdown", "Roff", "SVG")
+) | {"TOML", "TSV", "TeX", "Text", "XML", "YAML", "reStructuredText"}
+_PACKED = (b"BZh", b"\xfd7zXZ")  # bzip2 and xz, which hold archives
+_FILES = 2000  # of an archive that are looked at
+_UNPACKED = 64 << 20  # bytes of an archive that are looked at
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _NO_TEXTS = {
     "csv": "a table of separated values: convert it to Parquet or lines of JSON",
@@ -64,7 +73,8 @@ _DATE = (
 @dataclass(frozen=True)
 class Look:
     """What a file is. `kind`: the key of a source that reads it, or None, and `trouble` is the reason; `columns`: of
-    tables, and `others` that there are; `texts`: the beginnings of some documents; `pages`: how many were HTML."""
+    tables, and `others` that there are; `texts`: the beginnings of some documents; `pages`: how many were HTML. A PDF
+    document has the kind `pages`; it is not read here, as that needs a guarded process."""
 
     kind: Kind | None
     columns: Columns = Columns()
@@ -90,14 +100,21 @@ def look(path: str) -> Look:
     if reason := _NO_TEXTS.get(_suffix(path)):
         return Look(None, trouble=reason)
     if head.startswith(b"%PDF-"):
-        return Look(
-            None, trouble="a PDF document: name it in a recipe, as `pages: [FILE]`, with `types: [pdf]` in extract"
-        )
-    if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar":
-        return Look(None, trouble="an archive of files: if they are source code, name it in a recipe as `code: [FILE]`")
+        return Look("pages")
+    if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar" or head.startswith(_PACKED):
+        return _repository(path)
     if _CONTROLS.search(head) and not head.startswith(codecs.BOM_UTF16):
         return Look(None, trouble="not WARC, ARC, Parquet, lines of JSON or text")
     return Look("text", texts=(charset.decode(head, charset.detect(head, None, False))[:_CHARACTERS],))
+
+
+def _repository(path: str) -> Look:
+    """Whether there is source code among the first files of an archive, by their names."""
+    found = islice(members(path, _UNPACKED, DEFAULT), _FILES)
+    names = [known for member in found if member.problem is None and (known := by_name(member.path))]
+    if any(language not in _TEXTS_AND_DATA for language, _ in names):
+        return Look("code")
+    return Look(None, trouble="an archive of files, among the first of which none is known as source code")
 
 
 def _suffix(path: str) -> str:

@@ -18,6 +18,8 @@ from gristmill.flows.recipe.first_recipe import first_recipe
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.tasks.reading.listing import shards_of
 from tests.conftest import FRENCH, page, write_warc
+from tests.tasks.pdf.writing import lines as placed
+from tests.tasks.pdf.writing import pdf
 
 ENGLISH = "The old mill stands by the river, and the farmers of the valley bring their grain to it every autumn. " * 8
 FRENCH_TEXT = " ".join(FRENCH)
@@ -156,14 +158,57 @@ def test_the_command_says_what_it_found_and_overwrites_nothing(folder):
         first_recipe(["nothing"])
 
 
-def test_archives_of_code_and_pdf_documents_are_named_with_the_source_that_reads_them(folder):
-    with tarfile.open(folder / "mill-1.0.tar.gz", "w:gz") as archive:
+@pytest.fixture
+def packed(folder):
+    """Two archives of code and one of pictures."""
+    (folder / "code").mkdir()
+    with tarfile.open(folder / "code" / "mill-1.0.tar.xz", "w:xz") as archive:
         archive.add(__file__, "mill/test.py")
-    with zipfile.ZipFile(folder / "wheel.whl", "w") as wheel:
+    with zipfile.ZipFile(folder / "code" / "wheel.whl", "w") as wheel:
         wheel.write(__file__, "mill/test.py")
-    (folder / "paper.pdf").write_bytes(b"%PDF-1.7\n")
-    with pytest.raises(FileNotFoundError) as nothing:
-        first_recipe([str(folder)])
-    remedies = {"mill-1.0.tar.gz": "`code: [FILE]`", "wheel.whl": "`code: [FILE]`", "paper.pdf": "`pages: [FILE]`"}
-    for name, remedy in remedies.items():
-        assert remedy in str(nothing.value).split(name)[1].split(";")[0]
+    with zipfile.ZipFile(folder / "code" / "pictures.zip", "w") as pictures:
+        pictures.writestr("a.jpeg", b"\xff\xd8")
+        pictures.writestr("README.md", "# Pictures of mills")
+    return folder
+
+
+def runs(folder, given: str) -> dict:
+    """The recipe that is written for what is given, of which `check` finds nothing wrong."""
+    out = str(folder / "recipe.yaml")
+    shown = CliRunner().invoke(app, ["init", given, "--out", out])
+    assert shown.exit_code == 0, shown.output
+    checked = CliRunner().invoke(app, ["check", out])
+    assert checked.exit_code == 0 and "nothing is wrong" in checked.output, checked.output
+    return yaml.safe_load((folder / "recipe.yaml").read_text())
+
+
+def test_a_folder_of_pdf_documents_is_read_in_the_language_that_they_have(folder):
+    (folder / "papers" / "deep").mkdir(parents=True)
+    for place in ("papers/a.pdf", "papers/deep/b.pdf"):
+        (folder / place).write_bytes(pdf([placed([FRENCH_TEXT[:90], FRENCH_TEXT[90:180]])]))
+    (folder / "papers" / "broken.pdf").write_bytes(b"%PDF-1.7\n")
+    recipe = runs(folder, "papers")
+    assert recipe["sources"] == [{"name": "papers", "pages": ["papers/**/*.pdf"]}]
+    steps = {step["step"]: step for step in recipe["steps"]}
+    assert "pdf" in steps["extract"]["types"] and "pdf_garbled" in steps["where"]["keep"]
+    assert steps["language"]["keep"] == ["fr"]
+
+
+def test_archives_of_code_get_the_steps_of_code(packed):
+    recipe = runs(packed, "code")
+    assert recipe["sources"] == [{"name": "code", "code": ["code/mill-1.0.tar.xz", "code/wheel.whl"]}]
+    assert [step["step"] for step in recipe["steps"]][:3] == ["code_language", "code", "stack_v2"]
+    assert "pictures.zip" in str(first_recipe(["code"]).passed_over)
+
+
+def test_archives_of_code_among_other_files_are_passed_over_with_the_command_for_them(packed):
+    (packed / "a.txt").write_text(ENGLISH)
+    made = first_recipe([str(packed)])
+    assert sources(made.text)[0]["text"]
+    reasons = dict(made.passed_over)
+    path = str(packed / "code" / "wheel.whl")
+    command = reasons[path].split("`")[1].split()
+    assert command[0] == "gristmill"
+    done = CliRunner().invoke(app, [*command[1:-1], path])
+    assert done.exit_code == 0, done.output
+    assert yaml.safe_load((packed / "code.yaml").read_text())["sources"][0]["code"]

@@ -1,5 +1,8 @@
 """What a PDF document becomes: files written by hand, whose text and places are known."""
 
+import re
+import zlib
+
 import pytest
 
 from gristmill.tasks.pdf.document import read
@@ -78,6 +81,100 @@ def test_headings_lists_and_tables():
     assert text(page).startswith("Of mills\n\n")
 
 
+def marked(text, x, y, *letters):
+    """A mark with the text for letters that are drawn one by one, at places 8 points apart."""
+    drawn = b"".join(b"BT /F 10 Tf %d %d Td (%s) Tj ET " % (x + 8 * k, y, c.encode()) for k, c in enumerate(letters))
+    return b"\n/Span<</ActualText<FEFF%s>>>BDC %sEMC " % (text.encode("utf-16-be").hex().encode(), drawn)
+
+
+def plain(text, x, y):
+    return b"BT /F 10 Tf %d %d Td (%s) Tj ET " % (x, y, text.encode())
+
+
+def test_what_stands_for_drawn_glyphs_is_read_once_where_they_are():
+    # three syllables of three glyphs each, close together, then a gap of a word
+    word = b"".join(marked(syllable, x, 700, "m", "m", "m") for syllable, x in (("मा", 50), ("न्वी", 74), ("को", 98)))
+    found = read(pdf([[]], extra=word + plain("end", 126, 700)), False)
+    assert found["text"] == "मान्वीको end"
+    assert found["pdf_garbled"] == 0
+    # a syllable whose glyphs are marked one by one with the whole of it, as typst does
+    doubled = marked("লা", 50, 700, "m") + marked("লা", 51, 703, "i") + marked("লা", 58, 700, "m")
+    assert read(pdf([[]], extra=doubled), False)["text"] == "লালা"
+
+
+@pytest.mark.parametrize("drawn", ["to the left", "to the right", "by words"])
+def test_words_that_run_to_the_left_are_read_by_their_places(drawn):
+    # from the right: a word, a number, a word, Latin words; each letter 6 points wide, words 5 apart
+    words = ["שלום", "1948", "עולם", "see page 27"]
+    placed, right = [], 400
+    for word in words:
+        leftwards = word[0] > "\u0590"
+        placed.append([(c, right - 6 * (k + 1 if leftwards else len(word) - k)) for k, c in enumerate(word)])
+        right -= 6 * len(word) + 5
+    if drawn == "by words":
+        placed = placed[::-1]
+    letters = [each for word in placed for each in word]
+    if drawn == "to the right":
+        letters.sort(key=lambda each: each[1])
+    content = b"".join(marked(c, x, 700, "n") if c != " " else b"" for c, x in letters)
+    assert read(pdf([[]], extra=content), False)["text"] == " ".join(words)
+
+
+def test_letters_that_go_down_the_line_are_garbled():
+    slope = b"".join(marked("ב", 500 - 8 * k, 700 - 3 * (k % 4), "m") for k in range(40))
+    level = b"".join(marked("ב", 300 - 8 * k, 600, "m") for k in range(20))
+    assert read(pdf([[]], extra=slope + level), False)["pdf_garbled"] == 1
+    assert read(pdf([[]], extra=level * 2), False)["pdf_garbled"] == 0
+
+
+@pytest.mark.parametrize("matrix", ["0 1 -1 0", "0 -1 1 0"])
+@pytest.mark.parametrize("rotate", [0, 90, 270])
+def test_pages_whose_text_lies_on_its_side(matrix, rotate):
+    # lines run up from the right to the left, or down from the left to the right
+    up = matrix.startswith("0 1")
+    content = b"".join(
+        b"\nBT /F 10 Tf %s %d %d Tm (%s) Tj ET"
+        % (matrix.encode(), *((100 + 12 * k, 100) if up else (500 - 12 * k, 700)), line.encode())
+        for k, line in enumerate(STORY)
+    )
+    made = pdf([[(60, 40, 7, "an upright note")]], extra=content)
+    found = read(made.replace(b"/MediaBox", b"/Rotate %d/MediaBox" % rotate), False)["text"]
+    assert found == WHOLE
+
+
+@pytest.mark.parametrize("rotate", [90, 180, 270])
+def test_a_page_that_is_shown_rotated_is_read_whole(rotate):
+    made = pdf([lines(STORY, top=780) + lines(OTHER, top=100)])
+    assert read(made.replace(b"/MediaBox", b"/Rotate %d/MediaBox" % rotate), False)["text"] == read(made, False)["text"]
+
+
+def test_headings_with_a_number_are_no_page_numbers():
+    pages = [[*lines([f"Article {number}"], top=770), *lines(STORY)] for number in (3, 5, 9)]
+    found = text(*pages)
+    assert [line for line in found.split("\n\n") if "Article" in line] == ["Article 3", "Article 5", "Article 9"]
+    feet = [[(60, 20, 9, f"Of mills, page {number}"), *lines(STORY)] for number in (12, 13, 14)]
+    assert "page" not in text(*feet)
+
+
+def test_a_page_number_goes_also_where_margins_are_large_but_no_number_of_the_text():
+    page = [*lines(STORY), (300, 105, 10, "1")]
+    assert text(page) == WHOLE
+    close = [*lines([*STORY[:4], "into the book of the winter of the year"], top=150), (60, 90, 10, "1984")]
+    assert text(close).endswith("year 1984")
+
+
+def test_entries_of_a_table_of_contents_are_no_headings_and_no_table():
+    bold = [(60, 700 - 30 * k, 10, f"{k + 1} Of mills") for k in range(3)] + [
+        (500, 700 - 30 * k, 10, f"{3 * k + 2}") for k in range(3)
+    ]
+    contents = [(60, 500, 10, "1"), (90, 500, 10, "Wheels"), (500, 500, 10, "4")]
+    contents += [(60, 470, 10, "2"), (90, 470, 10, "Stones"), (500, 470, 10, "7")]
+    contents += [(60, 440, 10, "3"), (90, 440, 10, "Dams"), (500, 440, 10, "7")]
+    made = pdf([bold + contents]).replace(b"/Helvetica/", b"/Helvetica-Bold/")
+    found = read(made, True)["text"]
+    assert not [line for line in found.split("\n") if line.startswith(("#", "|"))]
+
+
 def test_what_the_document_says_of_itself():
     info = "/Title(Of mills)/Author(A. Miller)/Producer(by hand)/CreationDate(D:20240229120000Z)"
     found = read(pdf([lines(STORY)], info=info, catalog="/Lang(en-GB)"), False)
@@ -100,6 +197,33 @@ def test_pages_without_text_and_documents_that_are_cut():
     assert (cut["pdf_truncated"], cut["pdf_pages"]) == (True, left)
     assert cut["text"].startswith(WHOLE)
     assert read(b"%PDF-1.7 and nothing", False)["rule"] == "damaged_pdf"
+
+
+def packed(made: bytes) -> bytes:
+    """The file with the objects that have no stream in one that is compressed, ahead of all others."""
+    objects = re.findall(rb"(\d+) 0 obj\n(.*?)\nendobj", made, re.DOTALL)
+    inside = [(number, body) for number, body in objects if b"stream" not in body]
+    places, bodies = [], b""
+    for number, body in inside:
+        places.append(b"%s %d" % (number, len(bodies)))
+        bodies += body + b"\n"
+    head = b" ".join(places) + b"\n"
+    data = zlib.compress(head + bodies)
+    stream = b"90 0 obj\n<</Type/ObjStm/N %d/First %d/Length %d/Filter/FlateDecode>>stream\n%s\nendstream\nendobj\n"
+    stream %= (len(inside), len(head), len(data), data)
+    others = [b"%s 0 obj\n%s\nendobj\n" % each for each in objects if b"stream" in each[1]]
+    return b"%PDF-1.5\n" + stream + b"".join(others)
+
+
+def test_a_document_that_is_cut_whose_pages_are_in_a_compressed_stream():
+    whole = pdf([lines(STORY), lines(OTHER), lines(STORY)])
+    cut = read(packed(whole)[:-40], False)
+    assert (cut["pdf_truncated"], cut["pdf_pages"]) == (True, 3)
+    assert cut["text"].startswith(f"{WHOLE}\n\n{' '.join(OTHER)}")
+    # what is no stream of objects, and one that is not whole
+    damaged = packed(whole)
+    for wrong in (damaged.replace(b"/First ", b"/First 9"), damaged[:220]):
+        assert read(wrong, False)["rule"] == "damaged_pdf"
 
 
 def test_garbled_pages_are_counted():
