@@ -20,9 +20,7 @@ SAID = "import json; print(json.dumps([cost.cpu_seconds, cost.start_seconds]))"
 def measured(folder, work, before=""):
     """CPU seconds of some lines as a job of a fresh process, which ran others before, and of these those of its
     start."""
-    program = (
-        f"from gristmill.tasks.engine.job_costs import measured\nwith measured() as found:\n{work}\ncost = found.cost"
-    )
+    program = f"{before}\n{HEAD}\n{work}\ncost = found.cost\n{SAID}"
     found = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "NUMBA_CACHE_DIR": str(folder)},
