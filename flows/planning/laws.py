@@ -17,9 +17,9 @@ SIX = TokenCost(6.0, 1.0)  # Hoffmann et al. 2022, appendix F: C = 6 N D
 TOKENS_A_PARAMETER = 20.0  # Hoffmann et al. 2022: Chinchilla is 70 billion parameters on 1.4 trillion tokens
 PF_DAY = 1e15 * 86_400
 
-# Hoffmann et al. 2022 (arXiv 2203.15556), approach 3: E, A and B of equation 10. The exponents are those that Sardana et
-# al. 2024 (arXiv 2401.00448) print and use: of the compute in the paper's Table A3 they give its parameters within 4%.
-# Those of the paper's TeX source, .3392 and .2849, are up to 8% off, the .34 and .28 of its text up to 30%.
+# Hoffmann et al. 2022 (arXiv 2203.15556), approach 3: E, A and B of equation 10. The exponents are those that Sardana
+# et al. 2024 (arXiv 2401.00448) print and use: of the compute in the paper's Table A3 they give its parameters within
+# 4%. Those of the paper's TeX source, .3392 and .2849, are up to 8% off, the .34 and .28 of its text up to 30%.
 HOFFMANN = ScalingLaw(E=1.69, A=406.4, alpha=0.336, B=410.7, beta=0.283)
 # Besiroglu et al. 2024 (arXiv 2404.10102), Table 1: the same law, fitted anew to the points of Hoffmann's Figure 4.
 BESIROGLU = ScalingLaw(E=1.8172, A=482.01, alpha=0.3478, B=2085.43, beta=0.3658)
