@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -70,9 +71,11 @@ class _Imports(MetaPathFinder):
         finally:
             _end()
         loader = None if spec is None else spec.loader
-        # a loader that is a class, as of builtin modules, is that of many modules: it takes no time
-        if loader is not None and not isinstance(loader, type) and hasattr(loader, "__dict__"):
-            loader.exec_module = _Counted(name, loader.exec_module)
+        # a loader that is a class, as of builtin modules, takes no time; another may load many modules, and is counted
+        load = getattr(loader, "exec_module", None)
+        if load is not None and not isinstance(loader, type) and not isinstance(load, _Counted):
+            with suppress(AttributeError):  # one that takes no attributes is not counted
+                loader.exec_module = _Counted(load)  # type: ignore[union-attr]
         return spec
 
     def _others(self) -> list[Any]:
@@ -82,8 +85,8 @@ class _Imports(MetaPathFinder):
 class _Counted:
     """The loading of a module, counted."""
 
-    def __init__(self, name: str, load: Any) -> None:
-        self.name, self.load = name, load
+    def __init__(self, load: Any) -> None:
+        self.load = load
 
     def __call__(self, module: ModuleType) -> None:
         _begin()
@@ -91,7 +94,7 @@ class _Counted:
             self.load(module)
         finally:
             _end()
-        if self.name == "numba":
+        if module.__name__ == "numba":
             _watch_kernels()
 
 

@@ -81,6 +81,27 @@ assert importlib.reload(planted).one() == 1
     measured(tmp_path, indented(work))
 
 
+def test_a_loader_of_many_modules_is_counted_once(tmp_path):
+    """As those that find and load what they themselves make: pytest's, and six's."""
+    work = """
+import sys
+from importlib.machinery import ModuleSpec
+
+class Maker:
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name.startswith("made_") else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        module.depth = len(__import__("inspect").stack())
+
+sys.meta_path.append(Maker())
+depths = [__import__(f"made_{number}").depth for number in range(1500)]
+assert len(set(depths)) == 1, (min(depths), max(depths))
+"""
+    measured(tmp_path, indented(work))
+
+
 def test_the_start_of_a_guard_counts_with_that_of_its_child(tmp_path):
     (tmp_path / "guarded_planted.py").write_text(BURN.format(seconds=0.4) + "def double(n):\n    return {'n': 2 * n}\n")
     work = """
