@@ -17,8 +17,9 @@ SIX = TokenCost(6.0, 1.0)  # Hoffmann et al. 2022, appendix F: C = 6 N D
 TOKENS_A_PARAMETER = 20.0  # Hoffmann et al. 2022: Chinchilla is 70 billion parameters on 1.4 trillion tokens
 PF_DAY = 1e15 * 86_400
 
-# Hoffmann et al. 2022 (arXiv 2203.15556), approach 3. The exponents are those that Sardana et al. 2024 (arXiv
-# 2401.00448) print and use: they give the paper's Table A3, which the .34 and .28 of its text do not.
+# Hoffmann et al. 2022 (arXiv 2203.15556), approach 3: E, A and B of equation 10. The exponents are those that Sardana
+# et al. 2024 (arXiv 2401.00448) print and use: of the compute in the paper's Table A3 they give its parameters within
+# 4%. Those of the paper's TeX source, .3392 and .2849, are up to 8% off, the .34 and .28 of its text up to 30%.
 HOFFMANN = ScalingLaw(E=1.69, A=406.4, alpha=0.336, B=410.7, beta=0.283)
 # Besiroglu et al. 2024 (arXiv 2404.10102), Table 1: the same law, fitted anew to the points of Hoffmann's Figure 4.
 BESIROGLU = ScalingLaw(E=1.8172, A=482.01, alpha=0.3478, B=2085.43, beta=0.3658)
@@ -43,7 +44,7 @@ class Power:
 # Least squares of the logarithms in Hoffmann's Table 3 (approach 1) and Table A3 (2, 3): within 1% of all rows but that
 # of 67 billion, which lie up to 4% from them.
 APPROACHES = (Power(0.09916, 0.49810), Power(0.14488, 0.48994), Power(0.53462, 0.45866))
-# Kaplan et al. 2020 (arXiv 2001.08361), appendix A, of PF-days; without embeddings.
+# Kaplan et al. 2020 (arXiv 2001.08361), Table 6 (appendix A): N_opt = N_e C_min^.73, of PF-days; without embeddings.
 KAPLAN = Power(1.3e9 / PF_DAY**0.73, 0.73)
 
 

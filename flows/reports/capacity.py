@@ -1,5 +1,8 @@
 """What a whole crawl would take, by what the jobs of a finished run took and by how each phase says that it grows.
 
+The CPU time of a phase has three parts. What a process takes to start is taken once by each worker of the crawl. What
+the cheapest job of the run took, which holds next to nothing, is taken by each job. The rest grows with the corpus.
+
 The work of a phase with many jobs is divided among all cores. What a phase does in one job takes as long as that job,
 and the memory that it needs: where that grows with the corpus it is what limits a crawl.
 """
@@ -20,6 +23,8 @@ SHARD_PAGES = SNAPSHOT_PAGES // 90_000  # of each of its WARC files
 SECONDS_A_JOB = 0.002
 # Bytes that a worker holds before its first job.
 WORKER = 300 << 20
+# CPU seconds of a phase below which it is the noise of a processor and not what a phase does that was measured.
+SHORTEST = 0.05
 # A file is opened by two requests, of its end and of what is wanted, and written by one.
 REQUESTS_A_READ = 2
 
@@ -45,7 +50,9 @@ class Prices:
 @dataclass(frozen=True)
 class PhaseCapacity:
     """What one phase takes. `hours`: until its last job has ended; `alone`: whether it is one job, whatever the crawl;
-    `memory`: bytes of a job with its worker, None where it was not measured; `workers`: that run at the same time."""
+    `memory`: bytes of a job with its worker, None where it was not measured; `workers`: that run at the same time;
+    `starting`, `each`: core hours of its processes' starts, and of what each job takes whatever it holds; `growing`:
+    seconds that the run took of the rest, by which the crawl's hours were reckoned."""
 
     stage: str
     phase: str
@@ -56,6 +63,9 @@ class PhaseCapacity:
     memory: int | None
     workers: int
     requests: int
+    starting: float
+    each: float
+    growing: float
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,16 @@ class Capacity:
     @cached_property
     def core_hours(self) -> float:
         return sum(phase.core_hours for phase in self.phases)
+
+    @property
+    def fixed(self) -> float:
+        """Core hours of the starts of processes, and of what jobs take whatever they hold."""
+        return sum(phase.starting + phase.each for phase in self.phases)
+
+    @property
+    def short(self) -> tuple[str, ...]:
+        """The phases whose growing part was too short in the run to be told."""
+        return tuple(f"{each.phase} of {each.stage}" for each in self.phases if each.growing < SHORTEST)
 
     @property
     def jobs(self) -> int:
@@ -171,10 +191,14 @@ def capacity(
     factor = documents / measured
     stages = report.data.stages if report.data else report.corpus.stages
     tokens = None if report.tokens is None else round(report.tokens * factor)
-    crawl = _Crawl(factor, len(report.corpus.sources), max(1, -(-documents // shard_pages)), machines)
     if report.group_losses is not None:
         stages = (*stages, report.group_losses)
-    rows = tuple(_row(stage, crawl) for stage in _distinct(stages))
+    found = [*_distinct(stages)]
+    costs = [cost for stage in found for cost in (stage.costs or {}).values() if cost.jobs]
+    cheapest = min((cost.shortest for cost in costs), default=0.0)
+    shards = max(1, -(-documents // shard_pages))
+    crawl = _Crawl(factor, len(report.corpus.sources), shards, machines, cheapest)
+    rows = tuple(_row(stage, crawl) for stage in found)
     return Capacity(documents, measured, tokens, rows, machines, prices)
 
 
@@ -184,12 +208,14 @@ def _distinct(stages: Iterable[StageResult]) -> Iterable[StageResult]:
 
 @dataclass(frozen=True)
 class _Crawl:
-    """`factor`: how many times as large as the run; `had`, `shards`: files of the run, and of the crawl."""
+    """`factor`: how many times as large as the run; `had`, `shards`: files of the run, and of the crawl; `cheapest`:
+    CPU seconds of the job of the run that took least."""
 
     factor: float
     had: int
     shards: int
     machines: Machines
+    cheapest: float = 0.0
 
 
 def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
@@ -207,20 +233,26 @@ def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
 
 
 def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapacity:
-    factor = {"documents": crawl.factor, "documents^1.5": crawl.factor**1.5, "constant": 1.0}[cost.grows]
+    constant = min(crawl.factor, cost.full)
+    factor = {"documents": crawl.factor, "documents^1.5": crawl.factor**1.5, "constant": constant}[cost.grows]
     jobs = cost.jobs
     if cost.grows != "constant" and not cost.once:
         # partitions of a small run hold little: a crawl has never more of them than shards
         divided = min(round(cost.jobs * crawl.factor), max(cost.jobs, crawl.shards))
         jobs = crawl.shards if cost.jobs == crawl.had else divided
-    held = crawl.factor if cost.once and cost.grows != "constant" else 1.0
+    held = min(factor, crawl.factor) if cost.once else 1.0
     memory = None if cost.memory is None else WORKER + round(cost.memory * held)
     machines, fitting = crawl.machines, crawl.machines.cores
     if machines.memory is not None and memory:
         fitting = min(machines.cores, machines.memory // memory)
     workers = max(1, min(jobs, fitting * machines.number))
-    seconds = cost.cpu_seconds * factor
-    hours = (seconds if cost.once else max(seconds / workers, cost.longest)) / 3600
+    beside = max(0.0, cost.cpu_seconds - cost.starting)
+    growing = max(0.0, beside - crawl.cheapest * cost.jobs)
+    starting = workers * cost.starting / max(1, cost.processes)
+    each = (beside - growing) / max(1, cost.jobs) * jobs
+    seconds = starting + each + growing * factor
+    hours = (seconds if cost.once else max(seconds / workers, cost.longest + starting / workers)) / 3600
     files = (cost.reads * REQUESTS_A_READ + cost.writes) / max(cost.jobs, 1)
     requests = round(files * (held if cost.once else jobs))
-    return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, cost.once, memory, workers, requests)
+    parts = starting / 3600, each / 3600, growing
+    return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, cost.once, memory, workers, requests, *parts)

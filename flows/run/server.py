@@ -210,6 +210,7 @@ def _serve(number: int, ready: int) -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
+    gc.freeze()  # Prefect looks for cycles when its application is made, in all that was imported
     app = create_app(ephemeral=True, final=True)
     # a client that is ending keeps its connections open, and asks nothing more
     config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)

@@ -117,6 +117,13 @@ def held_out(recipe: Recipe, corpus: Corpus) -> Heldout:
     return Heldout(fractions=fractions)
 
 
+def heldout_full(recipe: Recipe, corpus: Corpus) -> int:
+    """How many times as large the sources may become until no more of their documents are held out, about."""
+    records = {name: counts["records"] for name, counts in corpus.extracted.result["sources"].items()}
+    drawn = sum(share * records[name] for name, share in held_out(recipe, corpus).fractions.items())
+    return max(1, round(recipe.heldout_documents * len(records) / max(1.0, drawn)))
+
+
 def pinned(context: RunContext, steps: tuple[S, ...]) -> tuple[S, ...]:
     """The steps, those that name files tied to the content that these have now."""
 

@@ -6,11 +6,11 @@ Records that a source selects by Common Crawl's columnar index are put into shar
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +36,8 @@ from gristmill.tasks.reading import index
 from gristmill.tasks.reading.first_records import FILES, look
 from gristmill.tasks.reading.listing import Shard, listed, tables_of
 from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
-from gristmill.tasks.reading.ranges import Range, RangeRead, corrected
+from gristmill.tasks.reading.ranges.lines import LineCount, count_lines, divide
+from gristmill.tasks.reading.ranges.plan import Range, RangeRead, corrected
 from gristmill.tasks.reading.repositories.reading import LIBRARIES
 from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection
 
@@ -165,17 +166,18 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
     looks = {number: {"source": source, "shards": read} for number, (source, read) in enumerate(first.items())}
     given = {"max_bytes": record.extract.max_bytes}
     phases.map("look", look, looks, temporary=True, common=given, grows="constant")
-    columns, own = _own_columns(phases, record, places, sources)
-    jobs = _reading(phases.folder, record, places, columns)
+    divided = _divided(phases, record, places)
+    columns, own = _own_columns(phases, record, places, sources, divided)
+    jobs = _reading(phases.folder, record, places, columns, divided)
     sized = all(shard.bytes is not None for shard in places)
     made = phases.map(
         "extract",
         extract_shard,
         Each(range(len(places)), jobs),
         common=common | {"own": own},
-        size=(lambda number: places[number].bytes or 0) if sized else None,
+        size=partial(_bytes, places) if sized else None,
     )
-    parts = _misread(places, made)
+    parts = _misread(record, places, made)
     again: Mapping[int, dict] = {}
     if parts:
         phases.message(f"documents: {len(parts)} ranges of files are read again: their first records lay in others")
@@ -189,13 +191,39 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
     return {"sources": counts, "own": own.names}
 
 
-def _misread(places: Sequence[ShardFiles], made: Mapping[int, dict]) -> dict[int, Range]:
-    """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
-    file would be. Holds the records of one file's ranges."""
+def _divided(phases: PhaseRunner, record: Record, places: Sequence[ShardFiles]) -> dict[int, Range]:
+    """By the numbers of their shards the ranges of files of lines as they are read, whose first lines are known. Holds
+    the counts of one file's ranges."""
+    files_there = [*_ranged(record, places, "jsonl")]
+    if not files_there:
+        return {}
+    columns = {name: known.columns for name, known in record.formats.items()}
+    counting = Each([*chain(*files_there)], _reading(phases.folder, record, places, columns, {}))
+    counted = phases.map("count", count_lines, counting, temporary=True, size=partial(_bytes, places))
     found: dict[int, Range] = {}
+    for numbers in files_there:
+        given = [(part, LineCount(**counted[i])) for i in numbers if (part := places[i].part)]
+        found |= zip(numbers, divide(given), strict=True)
+    return found
+
+
+def _bytes(places: Sequence[ShardFiles], number: int) -> int:
+    return places[number].bytes or 0
+
+
+def _ranged(record: Record, places: Sequence[ShardFiles], format: str) -> Iterator[list[int]]:
+    """The numbers of the ranges of each file of a format that is read in ranges."""
     ranged = (number for number, shard in enumerate(places) if shard.part is not None)
-    for _, of in groupby(ranged, lambda number: (places[number].source, places[number].files)):
-        numbers = [*of]
+    for (source, _), of in groupby(ranged, lambda number: (places[number].source, places[number].files)):
+        if record.formats[source].format == format:
+            yield [*of]
+
+
+def _misread(record: Record, places: Sequence[ShardFiles], made: Mapping[int, dict]) -> dict[int, Range]:
+    """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
+    archive would be. Holds the records of one file's ranges."""
+    found: dict[int, Range] = {}
+    for numbers in _ranged(record, places, "archive"):
         read = [(part, _RANGE_READ.validate_python(made[i]["range"])) for i in numbers if (part := places[i].part)]
         found |= {number: part for number, part in zip(numbers, corrected(read), strict=True) if part is not None}
     return found
@@ -213,20 +241,31 @@ def _lists(folder: str) -> str:
 
 
 def _reading(
-    folder: str, record: Record, places: Sequence[ShardFiles], columns: Mapping[str, Columns]
+    folder: str,
+    record: Record,
+    places: Sequence[ShardFiles],
+    columns: Mapping[str, Columns],
+    divided: Mapping[int, Range],
 ) -> Callable[[int], dict[str, Any]]:
-    """The source and the files of a shard, as the arguments of its job; `columns`: those of each source."""
+    """The source and the files of a shard, as the arguments of its job. `columns`: those of each source; `divided`:
+    ranges that are read in the place of those of the shards."""
 
     def arguments(number: int) -> dict[str, Any]:
         shard = places[number]
         read = shard.shards(record.formats[shard.source].model_copy(update={"columns": columns[shard.source]}))
+        if number in divided:
+            read = [replace(file, part=divided[number]) for file in read]
         return {"source": shard.source, "source_files": listed(layout.part(_lists(folder), number), read)}
 
     return arguments
 
 
 def _own_columns(
-    phases: PhaseRunner, record: Record, places: Sequence[ShardFiles], sources: Names
+    phases: PhaseRunner,
+    record: Record,
+    places: Sequence[ShardFiles],
+    sources: Names,
+    divided: Mapping[int, Range],
 ) -> tuple[dict[str, Columns], pa.Schema]:
     """The columns of each source, those of its own by name; and those of all sources together."""
     columns = {name: known.columns for name, known in record.formats.items()}
@@ -234,7 +273,7 @@ def _own_columns(
     asked = sources.shards(carrying)
     if not asked:
         return columns, pa.schema([])
-    given = Each(asked, _reading(phases.folder, record, places, columns))
+    given = Each(asked, _reading(phases.folder, record, places, columns, divided))
     limits = {"max_bytes": record.extract.max_bytes}
     found = phases.map("columns", find_types, given, temporary=True, common=limits)
     schemas: dict[str, pa.Schema] = {}

@@ -1,4 +1,4 @@
-"""Which shards the sources of a recipe have: small files together, large archives in ranges, and what their content is
+"""Which shards the sources of a recipe have: small files together, large ones in ranges, and what their content is
 known by. It is a function of names, sizes and digests of the files.
 """
 
@@ -13,9 +13,9 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import digest
 from gristmill.tasks.reading.listing import Shard, shards_of, together
-from gristmill.tasks.reading.ranges import Range, ranges_of
+from gristmill.tasks.reading.ranges.plan import Range, ranges_of
 from gristmill.tasks.reading.repositories.reading import Repositories
-from gristmill.tasks.reading.sources import Archives, Columns, Files, Selection, Snapshot, Source
+from gristmill.tasks.reading.sources import Columns, Files, Ranged, Selection, Snapshot, Source
 
 # Files of a snapshot that are asked for their sizes: of more, each is a shard.
 _FEW = 256
@@ -78,7 +78,7 @@ def find_shards(
         shard = [read[at] for at in run]
         named = tuple((file.path, file.name) for file in shard)
         size = _sum(sizes[at] for at in run)
-        most = source.range_bytes if isinstance(source, Archives | Snapshot) and len(run) == 1 else None
+        most = source.range_bytes if isinstance(source, Ranged) and len(run) == 1 else None
         for part in [None] if most is None else ranges_of(size, most):
             of = ShardFiles(source.name, named, shard[0].base, part, _bytes(part, size))
             found.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))

@@ -133,7 +133,8 @@ def _train(phases: PhaseRunner, record: Record, places: SamplePlaces) -> dict:
     for i in range(len(sources)):
         taken.update(sampled[i]["bytes"])
     given = {"shards": range(len(sources)), "settings": record.tokenizer}
-    made = phases.once("train", train_tokenizer, given)
+    full = record.tokenizer.sample_bytes / max(1, taken.total())
+    made = phases.once("train", train_tokenizer, given, full=full)
     files.remove(sample_folder(phases.folder))
     return {"tokenizer": made | {"sample_bytes": dict(sorted(taken.items()))}}
 

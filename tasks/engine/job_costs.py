@@ -1,5 +1,8 @@
 """What jobs take: CPU time, memory and requests, of one job and of all jobs of a phase; and how a phase grows."""
 
+import os
+import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -9,22 +12,26 @@ from typing import Any, Literal
 import psutil
 
 from gristmill.storage import files
+from gristmill.tasks.engine import process_start
 
 Grows = Literal["documents", "documents^1.5", "constant"]
 """How CPU time, jobs and files of a phase grow: with the documents of the corpus, the time with these times their root,
-or not at all, as what is made of a sample. The memory of a job stays the same where a phase has many jobs, and grows
-with what a phase does in one."""
+or not at all, as what is made of a sample that is full. The memory of a job stays the same where a phase has many jobs,
+and grows with what a phase does in one."""
 
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
 class JobCost:
-    """`cpu_seconds`: of the worker and of all that it started; `memory`: bytes that the worker held at the most beyond
-    what it held before, None where the system does not tell; `reads`: files that were opened; `writes`: files that were
-    written, the mark of the job among them."""
+    """`cpu_seconds`: of the worker and of all that it started; `start_seconds`: of these what a process takes once,
+    whatever its jobs hold (see `process_start`); `first`: of its phase in its process; `memory`: bytes that the worker
+    held at the most beyond what it held before, None where the system does not tell; `reads`: files that were opened;
+    `writes`: files that were written, the mark of the job among them."""
 
     cpu_seconds: float = 0.0
+    start_seconds: float = 0.0
+    first: bool = False
     memory: int | None = None
     reads: int = 0
     writes: int = 0
@@ -32,14 +39,23 @@ class JobCost:
 
 @dataclass
 class PhaseCost:
-    """All jobs of a phase: sums, and of `longest` (CPU seconds of a job) and `memory` the largest. `once`: the phase is
-    one job, however large the corpus; `bytes`: of the files that it leaves."""
+    """All jobs of a phase: sums, of `longest` and `memory` the largest, of `shortest` the smallest. `once`: the phase
+    is one job, however large the corpus; `full`: where a phase is `constant`, how many times as large a corpus fills
+    the sample that it works on: so far it grows with the documents; `processes`: that jobs ran in; `start_seconds`:
+    what was counted of their starts; `first_seconds`: what the first job of each took beside that; `longest`,
+    `shortest`: CPU seconds of a job beside what was counted of its process's start; `bytes`: of the files that the
+    phase leaves."""
 
     grows: Grows
     once: bool = False
+    full: float = 1.0
     jobs: int = 0
     cpu_seconds: float = 0.0
+    processes: int = 0
+    start_seconds: float = 0.0
+    first_seconds: float = 0.0
     longest: float = 0.0
+    shortest: float = 0.0
     memory: int | None = None
     reads: int = 0
     writes: int = 0
@@ -47,14 +63,30 @@ class PhaseCost:
 
     def add(self, cost: JobCost, left: int) -> None:
         """`left`: bytes of the files that the job leaves."""
+        beside = max(0.0, round(cost.cpu_seconds - cost.start_seconds, 6))
+        self.longest = max(self.longest, beside)
+        self.shortest = min(self.shortest, beside) if self.jobs else beside
         self.jobs += 1
-        self.cpu_seconds = round(self.cpu_seconds + cost.cpu_seconds, 3)
-        self.longest = max(self.longest, cost.cpu_seconds)
+        self.cpu_seconds = round(self.cpu_seconds + cost.cpu_seconds, 6)
+        self.start_seconds = round(self.start_seconds + cost.start_seconds, 6)
+        if cost.first:
+            self.processes += 1
+            self.first_seconds = round(self.first_seconds + beside, 6)
         if cost.memory is not None:
             self.memory = max(self.memory or 0, cost.memory)
         self.reads += cost.reads
         self.writes += cost.writes
         self.bytes += left
+
+    @property
+    def starting(self) -> float:
+        """CPU seconds of the starts of processes: what was counted, and where processes had further jobs, by how much
+        the first ones took longer than these. Tables that a process makes once are among that."""
+        further = self.jobs - self.processes
+        if not further:
+            return self.start_seconds
+        usual = (self.cpu_seconds - self.start_seconds - self.first_seconds) / further
+        return self.start_seconds + max(0.0, self.first_seconds - self.processes * usual)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,29 +104,38 @@ def measured() -> Iterator[Measuring]:
     """Measures a block. Of jobs in threads of one process each counts what the others take meanwhile; where a process
     does one job at a time, as Dask's workers do, each counts its own."""
     found = Measuring()
-    began, opened, held = cpu_seconds(), files.opened(), _begin_peak()
+    process_start.watch()
+    started, opened, held = process_start.seconds(), files.opened(), _begin_peak()
+    began = cpu_seconds()
     yield found
+    # a guard's worker that is replaced meanwhile ends with what its parent never counts
+    taken = max(0.0, round(cpu_seconds() - began, 6))
     peak = None if held is None else _memory("VmHWM")
     found.cost = JobCost(
-        # a guard's worker that is replaced meanwhile ends with what its parent never counts
-        max(0.0, round(cpu_seconds() - began, 3)),
-        None if peak is None or held is None else max(0, peak - held),
-        files.opened() - opened,
+        taken,
+        # of what a child of a process counts in hundredths a part may be missing
+        min(taken, round(process_start.seconds() - started, 6)),
+        memory=None if peak is None or held is None else max(0, peak - held),
+        reads=files.opened() - opened,
     )
 
 
 def cpu_seconds() -> float:
     """Of this process and of all that it started, those that have ended included, since each began."""
-    here = psutil.Process()
-    total = 0.0
-    for process in (here, *here.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.Error:  # it ended just now, and its parent counts it
-            continue
-        total += times.user + times.system
-        total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-    return total
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = time.process_time() + ended.ru_utime + ended.ru_stime
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # there are none, which is known at once; to look for them takes a millisecond
+        return total
+    return total + sum(map(_taken, psutil.Process().children(recursive=True)))
+
+
+def _taken(process: psutil.Process) -> float:
+    try:
+        return sum(process.cpu_times()[:4])  # its own and those of its children that have ended, by user and system
+    except psutil.Error:  # it ended just now, and its parent counts it
+        return 0.0
 
 
 def _begin_peak() -> int | None:

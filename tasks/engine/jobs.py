@@ -87,8 +87,14 @@ def _found(phase: Phase, number: int) -> JobResult | None:
     return JobResult(done["record"], done["files"], found=True, cost=JobCost(**done.get("cost", {})))
 
 
+# (folder, phase) of the jobs that this process has done
+_begun: set[tuple[str, str]] = set()
+
+
 def _run(phase: Phase, job: Job) -> JobResult:
     check_code(phase.code)
+    first = (phase.folder, phase.name) not in _begun
+    _begun.add((phase.folder, phase.name))
     try:
         with measured() as measuring, files.recording(phase.folder) as written:
             record = phase.work(phase.folder, job.number, **phase.common, **job.arguments)
@@ -97,7 +103,7 @@ def _run(phase: Phase, job: Job) -> JobResult:
     except Exception as error:
         error.add_note(f"job {job.number} of phase {phase.name} of {phase.folder}")
         raise
-    cost = replace(measuring.cost, writes=len(written) + 1)
+    cost = replace(measuring.cost, first=first, writes=len(written) + 1)
     done = {"record": record, "files": written, "cost": asdict(cost)}
     layout.mark_done(phase.folder, phase.name, job.number, done)
     return JobResult(record, written, found=False, cost=cost)

@@ -167,10 +167,12 @@ class PhaseRunner:
         arguments: Mapping[str, Any],
         temporary: bool = False,
         grows: Grows = "constant",
+        full: float = 1.0,
     ) -> dict[str, Any]:
-        """A phase that is one job, whose time and memory do not grow with the corpus unless `grows` says so."""
+        """A phase that is one job, whose time and memory do not grow with the corpus unless `grows` says so. `full`: of
+        a job on a sample, how many times as large a corpus fills it; as much it grows."""
         made = self.map(phase, work, {0: arguments}, temporary=temporary, grows=grows)[0]
-        self.costs[phase].once = True
+        self.costs[phase].once, self.costs[phase].full = True, max(1.0, full)
         return made
 
     def message(self, line: str) -> None:

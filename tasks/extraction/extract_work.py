@@ -36,7 +36,7 @@ from gristmill.tasks.extraction.union import chosen, united
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
-from gristmill.tasks.reading.ranges import RangeRead, Reading
+from gristmill.tasks.reading.ranges.plan import RangeRead, Reading
 from gristmill.tasks.reading.record import PAGES, Record
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.url.step import Url

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from gristmill.tasks.engine import process_start
 from gristmill.tasks.guard import child
 from gristmill.tasks.guard.frames import CALL, RESULT, framed, pack, unpack
 from gristmill.tasks.guard.limits import Limits
@@ -299,6 +300,7 @@ class _Zygote:
         if said["error"] is not None:
             self.close()
             raise RuntimeError(f"the guarded process cannot import {work}: {said['error']}")
+        process_start.count_child(self.process.pid)
 
     def fork(self, limits: Limits, ring: Ring) -> _Worker:
         """A new worker. Raises ConnectionError if the zygote has left or dies over it."""

@@ -36,14 +36,23 @@ def classify(character: str) -> int:
     return SPACE if character.isspace() else _BY_CATEGORY[unicodedata.category(character)[0]]
 
 
+# Code points that may be something else than OTHER, or have a lower case: planes 0 to 3 and 14 hold all that Unicode
+# has assigned, and 15 and 16 are private use (Unicode, 2.8 and 23.5). A test compares the tables with all code points.
+_ASSIGNED = (range(0x40000), range(0xE0000, 0xF0000))
+_CASED = range(0x20000)
+
+
 @cache
 def classes() -> np.ndarray:
     """Class of every code point: uint8, shape (0x110000,), 1.1 MB, made once per process (see `classify`)."""
-    general = map(unicodedata.category, map(chr, range(CODE_POINTS)))
     by_category = {category: _BY_CATEGORY[category[0]] for category in _CATEGORIES}
-    table = np.fromiter(map(by_category.__getitem__, general), np.uint8, CODE_POINTS)
-    spaces = np.fromiter(map(str.isspace, map(chr, range(CODE_POINTS))), np.bool_, CODE_POINTS)
-    table[spaces] = SPACE
+    table = np.full(CODE_POINTS, OTHER, np.uint8)
+    for points in _ASSIGNED:
+        characters = "".join(map(chr, points))
+        general = map(unicodedata.category, characters)
+        found = np.fromiter(map(by_category.__getitem__, general), np.uint8, len(points))
+        found[np.fromiter(map(str.isspace, characters), np.bool_, len(points))] = SPACE
+        table[points.start : points.stop] = found
     return table
 
 
@@ -51,10 +60,8 @@ def classes() -> np.ndarray:
 def lowercase() -> np.ndarray:
     """Lower case of every code point if that is a single code point, else itself: uint32, (0x110000,)."""
     table = np.arange(CODE_POINTS, dtype=np.uint32)
-    for c in range(CODE_POINTS):
-        lower = chr(c).lower()
-        if len(lower) == 1:
-            table[c] = ord(lower)
+    lower = list(map(str.lower, map(chr, _CASED)))
+    table[: len(_CASED)] = [ord(one) if len(one) == 1 else c for c, one in enumerate(lower)]
     return table
 
 

@@ -13,7 +13,7 @@ from gristmill.storage import files
 from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.url_secrets import check_no_name
-from gristmill.tasks.reading.ranges import Range
+from gristmill.tasks.reading.ranges.plan import Range
 from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.sources import (
     SNAPSHOT,

@@ -185,8 +185,9 @@ class Content:
                 return piece
         return b""
 
-    def pieces(self) -> Iterator[bytes]:
-        """All content from here on, of whatever kind, without the zeros and blanks between and behind the members.
+    def pieces(self, end: int | None = None) -> Iterator[bytes]:
+        """All content from here on, of whatever kind, without the zeros and blanks between and behind the members. It
+        ends ahead of a member that begins at the byte `end` of the file, or behind it.
 
         Raises OSError where a member is damaged, the file ends inside it or none begins, once what came before is
         given: before damage, but for what the last 64 KiB of the file and two blocks held. Holds these, at most
@@ -194,6 +195,8 @@ class Content:
         """
         if not self.open():
             self._begin("plain")
+        if end is not None and self.member >= end:
+            return
         self.salvage = 0
         held: deque[tuple[int, bytes]] = deque()
         size = 0
@@ -217,6 +220,8 @@ class Content:
             self.data = rest
             if not self.open():
                 raise OSError(f"no compressed member begins at byte {self.stored_offset}")
+            if end is not None and self.member >= end:
+                return
 
     def _begin(self, kind: str) -> None:
         self.kind, self.member, self.delivered = kind, self.stored_offset, 0

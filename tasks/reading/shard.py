@@ -14,7 +14,7 @@ from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
 from gristmill.tasks.reading import archives, tables
 from gristmill.tasks.reading.listing import Shard
-from gristmill.tasks.reading.ranges import Reading
+from gristmill.tasks.reading.ranges.plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.repositories import records as repositories
 from gristmill.tasks.reading.repositories.reading import Repositories
@@ -111,7 +111,8 @@ def read(
             for record in _by_own_reader(shard, max_bytes, remote_io):
                 yield shard.name, record
         case _:
-            for record in tables.records(shard.path, shard.format, shard.columns, max_bytes, remote_io, reading):
+            of = shard.path, shard.format, shard.columns
+            for record in tables.records(*of, max_bytes, remote_io, reading, shard.part):
                 yield shard.name, record
 
 

@@ -103,8 +103,9 @@ RangeBytes = Annotated[
     int,
     Field(
         gt=0,
-        description="a file of more bytes, as it is stored, is read in ranges of one size, each a shard; one without "
-        "records of their own in it, as a single gzip stream, is read whole by the first",
+        description="a file of more bytes, as it is stored, is read in ranges of one size, each a shard, which are "
+        "divided where records, lines, compressed members or row groups begin; a single gzip stream, or row group, is "
+        "read whole by one job",
     ),
 ]
 
@@ -168,6 +169,7 @@ class Lines(_Columned):
     """Files of JSON objects, one a line: plain, gzip or zstd, known by their content."""
 
     jsonl: Paths
+    range_bytes: RangeBytes = RANGE_BYTES
 
 
 class Tables(_Columned):
@@ -177,6 +179,7 @@ class Tables(_Columned):
     payload_column: str | None = Field(
         None, description="column of the bytes of pages (HTML, PDF), in place of texts; `extract` reads them"
     )
+    range_bytes: RangeBytes = RANGE_BYTES
 
     @model_validator(mode="after")
     def _texts_or_pages(self) -> "Tables":
@@ -325,6 +328,9 @@ class Selection(IndexFilters, _Indexed):
 
     base: Address = Field(COMMON_CRAWL, description="where the archives lie that the index names, and its snapshots")
 
+
+# Sources whose large files are read in ranges.
+Ranged = Archives | Lines | Tables | Snapshot
 
 _KINDS = {
     "warc": Archives,

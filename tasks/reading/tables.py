@@ -3,8 +3,6 @@
 import codecs
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -13,8 +11,9 @@ import pyarrow.parquet as pq
 
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
-from gristmill.tasks.reading.members import PIECE, Content, Stored, open_at
-from gristmill.tasks.reading.ranges import Reading
+from gristmill.tasks.reading.members import PIECE
+from gristmill.tasks.reading.ranges.lines import open_lines
+from gristmill.tasks.reading.ranges.plan import EMPTY, LineStart, Range, Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import Columns
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 BATCH = 256
 _DETAIL = 200
-# small, as what it holds is lost where a file is damaged
-_BLOCK = 1 << 13
 _DAMAGE = (OSError, EOFError, pa.ArrowException)
 
 
@@ -35,8 +32,12 @@ def records(
     max_bytes: int,
     remote_io: RemoteIOConfig = DEFAULT,
     reading: Reading | None = None,
+    part: Range | None = None,
 ) -> Iterator[Record]:
     """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
+
+    `part`: the rows of a range alone: lines that begin in it, as `ranges.lines.divide` gave it, or row groups of a
+    Parquet file, which are divided by their numbers, so that each is in one range, whatever the footer says.
 
     `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` or `page` (a file is a document, of text or a
     page). A row without a text, or with something else in its place, has the problem `no_text`, one over
@@ -47,7 +48,7 @@ def records(
     Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
     RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
     """
-    return _READERS[format](path, columns, max_bytes, remote_io, reading or Reading())
+    return _READERS[format](path, columns, max_bytes, remote_io, reading or Reading(), part)
 
 
 def read_row(
@@ -61,16 +62,27 @@ def read_row(
 
 
 def _lines(
-    path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading
+    path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading, part: Range | None
 ) -> Iterator[Record]:
-    number = begin = 0
-    with closing(Stored(partial(open_at, path, remote_io), block=_BLOCK)) as stored:
+    if part == EMPTY:
+        return
+    start = part.lines if part and part.lines else LineStart()
+    number, begin = start.number, start.base
+    with open_lines(path, remote_io, part) as (stored, pieces):
         try:
-            content = _unpacked(stored)
-            while line := content.readline(max_bytes + 2):
+            content, first = io.BufferedReader(_Pieces(pieces), PIECE), stored.at
+            while start.within and (rest := content.readline(PIECE)):
+                begin += len(rest)
+                if rest.endswith(b"\n"):
+                    number += 1
+                    break
+        except _DAMAGE:
+            return  # what the range that has this line tells of
+        try:
+            while (start.stop is None or begin < start.stop) and (line := content.readline(max_bytes + 2)):
                 where = f"line {number + 1}, at byte {begin}"
                 begin += len(line)
-                reading.bytes = stored.at
+                reading.bytes = stored.at - first
                 if not line.endswith(b"\n") and len(line) > max_bytes:
                     while (rest := content.readline(1 << 20)) and not rest.endswith(b"\n"):
                         begin += len(rest)
@@ -100,9 +112,10 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
 
 
 def _parquet(
-    path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading
+    path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading, part: Range | None
 ) -> Iterator[Record]:
     number = 0
+    begin, behind = (part.begin, part.end) if part else (0, None)
     with streams.open_ranges(path, remote_io) as f:
         try:
             # pages are read as they are needed: a file may be one group of rows
@@ -110,21 +123,26 @@ def _parquet(
                 f, pre_buffer=False, buffer_size=remote_io.block_bytes, page_checksum_verification=True
             )
         except _DAMAGE as error:
-            yield lost(0, "damaged_record", f"no Parquet file: {error}")
+            if begin == 0:
+                yield lost(0, "damaged_record", f"no Parquet file: {error}")
             return
         names = [*columns.named]
         own = columns.own_of(file.schema_arrow.names)
         if missing := sorted(set(names) - set(file.schema_arrow.names)):
             has = ", ".join(file.schema_arrow.names)
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
-        size = f.seek(0, io.SEEK_END)
-        for group in range(file.num_row_groups):
+        size, groups = f.seek(0, io.SEEK_END), file.num_row_groups
+        for group in range(groups):
             end = number + file.metadata.row_group(group).num_rows
+            place = size * group // groups
+            if place < begin or (behind is not None and place >= behind):
+                number = end
+                continue
             try:
                 for batch in file.iter_batches(BATCH, row_groups=[group], columns=[*names, *(n for _, n in own)]):
                     yield from _rows(number, batch, columns, own, max_bytes)
                     number += len(batch)
-                    reading.bytes = size * number // file.metadata.num_rows
+                    reading.bytes = size * number // file.metadata.num_rows - begin
             except _DAMAGE as error:
                 # more rows than the file has bytes are a lie of its footer, and no reason to write as many
                 rows = range(number, end) if end - number <= size else [number]
@@ -210,10 +228,12 @@ def _is_string(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading) -> Iterator[Record]:
-    with closing(Stored(partial(open_at, path, remote_io), block=_BLOCK)) as stored:
+def _text(
+    path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading, part: Range | None
+) -> Iterator[Record]:
+    with open_lines(path, remote_io, None) as (stored, pieces):
         try:
-            text = _unpacked(stored).read(max_bytes + 1)
+            text = io.BufferedReader(_Pieces(pieces), PIECE).read(max_bytes + 1)
             reading.bytes = stored.at
         except _DAMAGE as error:
             yield lost(0, "damaged_record", str(error))
@@ -222,10 +242,6 @@ def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig
         yield lost(0, "too_large", f"more than {max_bytes} bytes")
     else:
         yield (_page if columns.pages else _row)(0, text, "", "", "")
-
-
-def _unpacked(stored: Stored) -> io.BufferedReader:
-    return io.BufferedReader(_Pieces(Content(stored).pieces()), PIECE)
 
 
 class _Pieces(io.RawIOBase):
@@ -287,7 +303,7 @@ def lost(number: int, rule: str, detail: str) -> Record:
     return Record("row", number, None, content_type="text/plain", problem=(rule, detail[:_DETAIL]))
 
 
-_READERS: dict[str, Callable[[str, Columns, int, RemoteIOConfig, Reading], Iterator[Record]]] = {
+_READERS: dict[str, Callable[[str, Columns, int, RemoteIOConfig, Reading, Range | None], Iterator[Record]]] = {
     "jsonl": _lines,
     "parquet": _parquet,
     "text": _text,

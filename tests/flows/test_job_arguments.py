@@ -87,7 +87,7 @@ class Sizes:
         self.numbers[phase] = len(jobs)
         return Records(list(jobs), self.records.get(phase, {}))
 
-    def once(self, phase, work, arguments, temporary=False, grows="constant"):
+    def once(self, phase, work, arguments, temporary=False, grows="constant", full=1.0):
         return self.map(phase, work, {0: arguments}, temporary)[0]
 
 

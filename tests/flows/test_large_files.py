@@ -1,11 +1,15 @@
-"""Large archives are read in ranges, by jobs of their own, with the documents, drops and lineage of the whole files."""
+"""Large files are read in ranges, by jobs of their own, with the documents, drops and lineage of the whole files."""
 
 import gzip
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from backports import zstd
 
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
@@ -92,6 +96,58 @@ def test_the_key_holds_the_ranges(tmp_path, crawl):
     again, other, found, _ = extracted(home, source | {"range_bytes": 6000})
     assert not again.documents.reused and found == rows
     assert first.documents.key != again.documents.key and stage.folder != other.folder
+
+
+def rows_of(draw: random.Random) -> list[dict]:
+    return [{"text": f"{n} {draw.randbytes(30).hex()}", "n": n, "url": f"https://mill.example/{n}"} for n in range(90)]
+
+
+def lines_of(draw: random.Random) -> dict[str, bytes]:
+    """Files of lines, with a line that is no JSON and blank ones among them, and what they are written as."""
+    lines = [json.dumps(row).encode() for row in rows_of(draw)]
+    lines[17], lines[40:40] = b"no JSON", [b"", b""]
+    content = b"\n".join(lines) + b"\n"
+    parts = [content[at : at + 700] for at in range(0, len(content), 700)]
+    damaged = [gzip.compress(part, mtime=0) for part in parts]
+    damaged[6] = damaged[6][:100] + b"damage" + damaged[6][106:]
+    return {
+        "damaged.jsonl.gz": b"".join(damaged),
+        "frames.jsonl.zst": b"".join(map(zstd.compress, parts)),
+        "members.jsonl.gz": b"".join(gzip.compress(part, mtime=0) for part in parts),
+        "plain.jsonl": content,
+        "stream.jsonl.gz": gzip.compress(content, mtime=0),
+    }
+
+
+def test_lines_and_rows_are_read_in_ranges_too(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for name, data in lines_of(random.Random(2)).items():
+        (folder / name).write_bytes(data)
+    pq.write_table(pa.Table.from_pylist(rows_of(random.Random(3))), folder / "some.parquet", row_group_size=7)
+    pq.write_table(pa.Table.from_pylist(rows_of(random.Random(4))), folder / "one.parquet")
+    kept = {"url_column": "url", "columns": "*", "shard_bytes": 1}
+    for key, files_there in (("jsonl", 5), ("parquet", 2)):
+        source = {"name": "rows", key: [f"{folder}/*.{key}*"], **kept}
+        whole, stage, rows, drops = extracted(str(tmp_path / f"{key}-whole"), source)
+        assert len(whole.sources) == files_there and len(rows) > 90 * (files_there - 1)
+        assert key == "parquet" or {drop["rule"] for drop in drops} == {"damaged_record"}
+        for size, workers in ((900, None), (2001, Threads(3, None))):
+            home = str(tmp_path / f"{key}-{size}")
+            made, ranged, found, dropped = extracted(home, source | {"range_bytes": size}, workers)
+            assert len(made.sources) > 2 * files_there
+            assert (found, dropped) == (rows, drops)
+            assert ranged.step_counts == stage.step_counts and ranged.result == stage.result
+            for row in (found[0], found[len(found) // 2], found[-1]):
+                [led] = trace(home, row["id"], DEFAULT)
+                assert led.record is not None and not led.trouble and led.record.payload.decode() == row["text"]
+            busy = [part for part in ranged.part_records if part["rows_in"]]
+            named = {part["files"][0]["name"]: 0 for part in busy}
+            for part in busy:
+                named[part["files"][0]["name"]] += 1
+            assert named.pop("stream.jsonl.gz", 1) == named.pop("one.parquet", 1) == 1
+            named.pop("damaged.jsonl.gz", None)  # from its damage on it is read by one
+            assert named and all(jobs > 1 for jobs in named.values())
 
 
 class Interrupted(Threads):

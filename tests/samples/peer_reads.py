@@ -1,8 +1,9 @@
 """Exported tokens as the trainers' own readers give them, in those trainers' environment: tests/samples/test_peers.py.
 
-    PYTHON peer_reads.py mosaic|litgpt|megatron|olmo-core FOLDER ROW
+    PYTHON peer_reads.py mosaic|litgpt|megatron|megatron-blend|olmo-core FOLDER ROW
 
-Writes FOLDER.npy: the samples in the order of the reader, or of megatron the tokens of all documents.
+Writes FOLDER.npy: the samples in the order of the reader, or of megatron the tokens of all documents; of megatron-blend
+the number of the dataset that each sample is of, and FOLDER-samples.npy the samples.
 """
 
 import json
@@ -39,6 +40,31 @@ def megatron(folder: Path, row: int):
     return np.concatenate([data[at] for data in read for at in range(len(data))])
 
 
+def megatron_blend(folder: Path, row: int):
+    """The training set as pretrain_gpt.py builds it of the file of arguments, in Megatron's own order."""
+    from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+    from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+
+    given = dict(line.split(" ", 1) for line in (folder / "megatron.args").read_text().splitlines())
+    words, samples = given["--train-data-path"].split(), int(given["--train-samples"])
+    blend = [str(folder / prefix) for prefix in words[1::2]], [float(weight) for weight in words[::2]]
+    # the index of samples asks for the vocabulary's size, the samples for the end of text, and nothing for texts
+    named = types.SimpleNamespace(vocab_size=500, eod=2, pad=None, unique_identifiers={"class": "ids"})
+    config = GPTDatasetConfig(
+        random_seed=int(given["--seed"]),
+        sequence_length=int(given["--seq-length"]),
+        blend_per_split=[blend, None, None],
+        tokenizer=named,
+        reset_position_ids=False,
+        reset_attention_mask=False,
+        eod_mask_loss=False,
+        create_attention_mask=False,
+    )
+    made, _, _ = BlendedMegatronDatasetBuilder(GPTDataset, [samples, 0, 0], lambda: True, config).build()
+    np.save(f"{folder}-samples.npy", np.stack([made[at]["tokens"].numpy() for at in range(0, samples, 10)]))
+    return made.dataset_index[:samples]
+
+
 def olmo_core(folder: Path, row: int):
     from olmo_core.config import Config
 
@@ -52,4 +78,5 @@ def olmo_core(folder: Path, row: int):
 if __name__ == "__main__":
     kind, folder, row = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     readers = {"mosaic": mosaic, "litgpt": litgpt, "megatron": megatron, "olmo-core": olmo_core}
+    readers["megatron-blend"] = megatron_blend
     np.save(folder.with_suffix(".npy"), readers[kind](folder, row))

@@ -131,6 +131,43 @@ def test_exported_tokens_are_read_by_the_trainers_own_readers(tmp_path, trainer,
     print(f"\n{trainer}, {manifest}: {len(read)} read as written")
 
 
+@pytest.mark.bench
+def test_megatrons_own_blend_has_the_shares(tmp_path):
+    """Megatron's builder, given the exported arguments, draws samples of each source in its share; what it reads of a
+    source are that source's tokens."""
+    if not has("megatron.core"):
+        pytest.skip("GRISTMILL_PEERS names no Python that has megatron.core")
+    written = write(tmp_path, phases=False, steps=EXPORTED)
+    source = SampleSource(written, SEQ_LEN, BATCH, SEED)
+    export = TokenExport("peers", "0123456789abcdef", "", source, load_training_manifest(written))
+    folder = tmp_path / "out"
+    write_export(export, "megatron", str(folder))
+    command = [PEERS, str(Path(__file__).with_name("peer_reads.py")), "megatron-blend", str(folder), str(SEQ_LEN + 1)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    of = np.load(folder.with_suffix(".npy"))
+    assert len(of) == EXPORTED * BATCH
+    far = 0.0
+    for number, each in enumerate(export.data.sources):
+        far = max(far, abs((of == number).mean() - each.share))
+    assert far <= 1e-3
+    ids = [{*np.concatenate([pairs_of(shard.path) for shard in each.shards])} for each in export.data.sources]
+    for number, window in zip(of[::10], np.load(f"{folder}-samples.npy"), strict=True):
+        # documents are shuffled: within one, ids follow each other as in the source
+        inner = [pair for pair, first in zip(pairs(window), window[:-1], strict=True) if first != END]
+        assert all(pair in ids[number] for pair in inner)
+    print(f"\nmegatron's blend: {len(of):,} samples, shares within {far:.1e}")
+
+
+def pairs(ids: np.ndarray) -> np.ndarray:
+    """Each id with the one behind it, as one number."""
+    return ids[:-1].astype(np.int64) << 32 | ids[1:].astype(np.int64)
+
+
+def pairs_of(path: str) -> np.ndarray:
+    return pairs(np.fromfile(path, "<u2"))
+
+
 def owner(window: np.ndarray, export: TokenExport) -> str:
     """The source whose tokens hold a window, from the start of one of its shards on at a stride of SEQ_LEN."""
     for each in export.data.sources:

@@ -283,6 +283,15 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
         )
     if capacity.unmeasured:
         lines.append(f"without the time of {', '.join(capacity.unmeasured)}, which was not measured")
+    lines.append(
+        f"of the core hours {capacity.fixed:,.2f} are fixed: by process, for imports, kernels and tables, and by job, "
+        "as much as the cheapest job of the run took; the rest grows with the pages"
+    )
+    if capacity.short:
+        lines.append(
+            f"too short in the run to say how they grow: {', '.join(capacity.short)}; for these run the recipe over "
+            "more files"
+        )
     return [*lines, f"by a run over {capacity.measured:,} pages; without the training"]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import unfiltered
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, heldout_full
 from gristmill.flows.stages.documents import documents
 from gristmill.flows.stages.evaluation.documents import CHARACTERS
 from gristmill.flows.stages.evaluation.removal import without_evaluation
@@ -45,12 +45,14 @@ class Record(Settings):
 @dataclass(frozen=True)
 class HeldoutPlaces:
     """`extracted`: the parts with the documents as they were extracted, by shard; `drawn`: those with the held-out
-    documents among others, as the sources have them; `rows`: how many documents arrive."""
+    documents among others, as the sources have them; `rows`: how many documents arrive; `full`: how many
+    times as many may arrive until no more are held out."""
 
     corpus: CorpusPlaces
     extracted: Parts
     drawn: Parts
     rows: int
+    full: int
 
     def forms(self, i: int) -> tuple[str, ...]:
         """The parts that have texts of a shard's documents."""
@@ -82,7 +84,8 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
     record = Record(heldout=chosen, characters=CHARACTERS, shingling=Shingling(), threshold=THRESHOLD)
     inputs = corpus.inputs() | {"extracted": extracted.key, "drawn": drawn.key}
     shards = corpus.places.shards()
-    places = HeldoutPlaces(corpus.places, Parts(extracted.folder, shards), Parts(drawn.folder, shards), corpus.rows)
+    parts = Parts(extracted.folder, shards), Parts(drawn.folder, shards)
+    places = HeldoutPlaces(corpus.places, *parts, rows=corpus.rows, full=heldout_full(recipe, corpus))
     made = context.build(StageSpec("heldout", _split, record, inputs, places))
     train = corpus.then(made)
     if (named := named_texts(context, recipe)) is not None:
@@ -104,7 +107,8 @@ def _split(phases: PhaseRunner, record: Record, places: HeldoutPlaces) -> dict:
     forms = Each(shards, lambda i: {"forms": tuple(dict.fromkeys((places.drawn[i], *places.forms(i))))})
     drawing = {"heldout": record.heldout, "characters": record.characters}
     phases.map("draw", draw_shard, forms, temporary=True, common=drawing)
-    collected = phases.once("collect", collect_texts, {"shingling": record.shingling}, temporary=True)
+    collecting = {"shingling": record.shingling}
+    collected = phases.once("collect", collect_texts, collecting, temporary=True, full=places.full)
     if not collected["texts"]:
         raise ValueError(nothing_held_out(record.heldout, f"none of {places.rows:,} documents"))
     jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})

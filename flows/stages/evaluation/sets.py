@@ -12,7 +12,7 @@ from typing import Any
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import texts_alone
-from gristmill.flows.stages.corpus import Corpus, held_out
+from gristmill.flows.stages.corpus import Corpus, held_out, heldout_full
 from gristmill.flows.stages.evaluation.documents import CHARACTERS, SAMPLED, below, extracted, shards_of_sets
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage import files
@@ -48,11 +48,13 @@ class Record(Settings):
 @dataclass(frozen=True)
 class Places:
     """By shard the set, the part with its candidates among others, and that which names what the recipe keeps, if
-    survivors are a set of their own, else an empty address."""
+    survivors are a set of their own, else an empty address; `full`: how many times as large the sources may become
+    until no more of their documents are candidates."""
 
     sets: tuple[str, ...]
     documents: Sequence[str]
     kept: Sequence[str]
+    full: int = 1
 
 
 def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn: StageResult) -> StageResult:
@@ -66,7 +68,9 @@ def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn
     shares = chosen.fractions if drawn.name == "documents" else dict.fromkeys(chosen.fractions, 1.0)
     counts = {name: shares[name] * of["documents"] for name, of in drawn.result["sources"].items()}
     sets = tuple(f"heldout/{source}" for source in corpus.sources)
-    places = Places(sets, tuple(drawn.part(i) for i in corpus.places.shards()), corpus.places.kept)
+    places = Places(
+        sets, tuple(drawn.part(i) for i in corpus.places.shards()), corpus.places.kept, heldout_full(recipe, corpus)
+    )
     record = _record(recipe, {f"heldout/{name}": count for name, count in counts.items()})
     record = record.model_copy(update={"heldout": chosen, "takedowns": takedown_lists(context, recipe)})
     inputs = {"drawn": drawn.key, "kept": corpus.kept.key}
@@ -119,6 +123,7 @@ def _choose(phases: PhaseRunner, record: Record, places: Places) -> dict:
 
     shards_there = range(len(places.sets))
     sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=given)
+    full = SAMPLED * record.most * len(record.below) / max(1, sum(counts["sampled"] for counts in sampled.values()))
     sets = {}
     for name, shards in shards_of_sets(places.sets).items():
         if any(sampled[i]["sampled"] for i in shards):
@@ -141,6 +146,7 @@ def _choose(phases: PhaseRunner, record: Record, places: Places) -> dict:
             "most_bytes": record.most_bytes,
             "survivors": {name: name.replace("heldout/", "survivors/", 1) for name in sets if any(places.kept)},
         },
+        full=min(full, places.full),
     )
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}

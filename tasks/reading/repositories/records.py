@@ -10,7 +10,7 @@ import xxhash
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading import tables
-from gristmill.tasks.reading.ranges import Reading
+from gristmill.tasks.reading.ranges.plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.repositories.archives import Member, members
 from gristmill.tasks.reading.repositories.decoding import decoded

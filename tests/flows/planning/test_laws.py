@@ -26,12 +26,19 @@ def test_each_approach_gives_the_rows_of_its_table(power, table, printed):
 
 
 def test_the_parametric_law_gives_the_table_of_the_third_approach():
-    for parameters, compute, _ in published.CHINCHILLA_3:
-        assert optimum(laws.HOFFMANN, laws.SIX, compute).parameters == pytest.approx(parameters, rel=0.04)
-    # the exponents of the text do not: they are why the others are taken
-    rounded = laws.ScalingLaw(1.69, 406.4, 0.34, 410.7, 0.28)
-    parameters, compute, _ = published.CHINCHILLA_3[2]
-    assert optimum(rounded, laws.SIX, compute).parameters < 0.9 * parameters
+    def off(law: laws.ScalingLaw) -> float:
+        """The largest relative distance from a row's parameters."""
+        found = ((optimum(law, laws.SIX, compute).parameters, n) for n, compute, _ in published.CHINCHILLA_3)
+        return max(abs(parameters / n - 1) for parameters, n in found)
+
+    taken, source, text = (
+        laws.ScalingLaw(*numbers)
+        for numbers in (published.SARDANA_LAW, published.CHINCHILLA_SOURCE, published.CHINCHILLA_LAW)
+    )
+    assert taken == laws.HOFFMANN
+    assert off(taken) < 0.04 < off(source) < 0.08 < 0.25 < off(text)
+    for parameters, compute, tokens in published.CHINCHILLA_3:
+        assert compute == pytest.approx(6 * parameters * tokens, rel=0.05)
 
 
 def test_twenty_tokens_a_parameter_are_chinchilla():
@@ -65,7 +72,8 @@ def test_sardanas_table(parameters, served, smaller, more, saved):
         assert found.tokens / tokens == pytest.approx(more, abs=0.005)
     whole = 6 * parameters * tokens + 2 * parameters * served
     less = whole - 6 * found.parameters * found.tokens - 2 * found.parameters * served
-    assert less / whole == pytest.approx(saved, abs=0.005)
+    if saved is not None:
+        assert less / whole == pytest.approx(saved, abs=0.005)
     if parameters == 13e9:
         assert less == pytest.approx(published.SARDANA_SAVED, rel=0.005)
 

@@ -328,13 +328,13 @@ def test_tables_hold_what_python_says_of_every_code_point():
     for name, number in (("L", characters.LETTER), ("M", characters.MARK), ("N", characters.DIGIT)):
         assert np.array_equal(classes == number, general == name)
     assert np.array_equal(classes == characters.SPACE, space | (general == "Z"))
+    assert np.array_equal(classes == characters.OTHER, (general == "C") & ~space)
 
 
 def test_lower_case_is_that_of_python():
     table = characters.lowercase()
-    for c in [*range(0x3100), *range(0xA640, 0xAC00), *range(0x10400, 0x11900), 0x130, 0x1E900]:
-        lower = chr(c).lower()
-        assert table[c] == (ord(lower) if len(lower) == 1 else c), hex(c)
+    lower = map(str.lower, map(chr, range(characters.CODE_POINTS)))
+    assert table.tolist() == [ord(one) if len(one) == 1 else c for c, one in enumerate(lower)]
 
 
 def test_every_layout_of_a_string_column_has_the_same_documents():

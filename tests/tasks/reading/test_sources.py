@@ -18,7 +18,7 @@ from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading import archives, listing
 from gristmill.tasks.reading.headers import LINE
 from gristmill.tasks.reading.listing import Shard, expand, shards_of, tables_of
-from gristmill.tasks.reading.ranges import Reading, corrected, ranges_of
+from gristmill.tasks.reading.ranges.plan import Reading, corrected, ranges_of
 from gristmill.tasks.reading.sources import Columns, Source
 from tests.crawl_server import Fault, seeded
 

@@ -1,8 +1,9 @@
-"""Ranges of a large archive, each read by a job of its own, and whether they were read as the whole file would be.
+"""Ranges of a large file, each read by a job of its own, and whether those of an archive were read as the whole file
+would be.
 
-A range has the records that begin in it, the last one to its end. Where the first one begins is looked for, and what
-looks like a member may lie within another. So each job says where it began and where the next range has to, and only if
-all of that fits is what the ranges gave, one after the other, what the whole file gives.
+A range of an archive has the records that begin in it, the last one to its end. Where the first one begins is looked
+for, and what looks like a member may lie within another. So each job says where it began and where the next range has
+to, and only if all of that fits is what the ranges gave, one after the other, what the whole file gives.
 """
 
 from collections.abc import Sequence
@@ -28,13 +29,27 @@ class Resume:
 
 
 @dataclass(frozen=True)
+class LineStart:
+    """Where the lines of a range begin in the file's content: `base`, bytes ahead of it, and `number`, ends of lines in
+    these; `within`: it begins within a line, which is another range's; `stop`: lines that begin from this byte of the
+    content on are not the range's, None if all that follow are."""
+
+    base: int = 0
+    number: int = 0
+    within: bool = False
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
 class Range:
     """A part of a file: the records that begin in it. `begin`, `end`: bytes of the file as it is stored; `end` is None
-    for all that follows. `resume`: how its reading begins where that is known; else the first record is looked for."""
+    for all that follows. `resume`: how the reading of an archive's begins where that is known; else the first record is
+    looked for. `lines`: of a file of lines, where the first one begins."""
 
     begin: int
     end: int | None
     resume: Resume | None = None
+    lines: LineStart | None = None
 
 
 # A range without a byte has no record.

@@ -9,7 +9,7 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.reading.decoders import SKIPPABLE, kind_of
 from gristmill.tasks.reading.headers import CONTROLS, HEAD, LINE, WARC_FOUND, arc_line, begins_record, head_end
 from gristmill.tasks.reading.members import SALVAGE, Content, open_content
-from gristmill.tasks.reading.ranges import EMPTY, Range, RangeRead, Resume
+from gristmill.tasks.reading.ranges.plan import EMPTY, Range, RangeRead, Resume
 from gristmill.tasks.reading.record_buffer import REWINDS, RecordBuffer, find_member
 
 _FIRST = Resume(0, 0, False, None, REWINDS, SALVAGE)
@@ -27,17 +27,17 @@ def open_range(path: str, remote_io: RemoteIOConfig, part: Range) -> Iterator[tu
         yield None
     elif resume := part.resume or (None if part.begin else _FIRST):
         with open_content(path, remote_io, resume.at) as content:
-            _set_dictionary(path, remote_io, content, resume.dictionary)
+            set_dictionary(path, remote_io, content, resume.dictionary)
             buffer = RecordBuffer(content)
             content.salvage, buffer.rewinds = resume.salvage, resume.rewinds
             buffer.base, buffer.warc = resume.base, resume.warc
             yield buffer, resume
     else:
-        compressed, dictionary = _known_of(path, remote_io)
+        compressed, dictionary = known_of(path, remote_io)
         # an ARC line is found by its end
         with open_content(path, remote_io, part.begin if compressed else max(0, part.begin - LINE)) as content:
             content.compressed = compressed
-            _set_dictionary(path, remote_io, content, dictionary)
+            set_dictionary(path, remote_io, content, dictionary)
             if not _find(content, part):
                 yield None
                 return
@@ -58,7 +58,7 @@ def ended(buffer: RecordBuffer, part: Range, first: Resume, complete: bool) -> R
     return RangeRead(first, _resume(buffer) if behind else None, complete, *used)
 
 
-def _known_of(path: str, remote_io: RemoteIOConfig) -> tuple[bool, int | None]:
+def known_of(path: str, remote_io: RemoteIOConfig) -> tuple[bool, int | None]:
     """Whether the file begins with a compressed member, and where the dictionary of its members is."""
     head = streams.fetch(path, 0, LINE, remote_io)
     if not SKIPPABLE.match(head):
@@ -68,7 +68,8 @@ def _known_of(path: str, remote_io: RemoteIOConfig) -> tuple[bool, int | None]:
         return content.compressed, content.dictionary_at
 
 
-def _set_dictionary(path: str, remote_io: RemoteIOConfig, content: Content, at: int | None) -> None:
+def set_dictionary(path: str, remote_io: RemoteIOConfig, content: Content, at: int | None) -> None:
+    """Have the content's zstd members decoded by the dictionary in the frame that begins at this place of the file."""
     if at is not None:
         with open_content(path, remote_io, at) as whole:
             whole.open()
