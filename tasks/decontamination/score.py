@@ -8,6 +8,7 @@ where half of its 3-grams are left.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,6 +24,10 @@ _CONFIDENT = 20
 # Words around the question among which the answer is looked for, and the passage: at least, and times its own.
 _ANSWER_WINDOW, _PASSAGE_WINDOW, _TIMES = 20, 100, 2
 _WHOLE = 1 - 1e-9
+# Different words, no numbers and no single letters, that must be there of an item of which a part is missing. Six in a
+# row stand in texts by chance: "find the greatest common divisor of", "must be performed immediately after"; of a
+# formula that repeats its commands (\\begin, \\end, \\sin) three. Chosen on pages of manuals (docs/decontamination.md).
+_LEAST_DIFFERENT = 7
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,24 @@ def item_score(
                 last = behind[2] if behind[0] >= before[0] else stop
                 best = Found(start, max(stop, last), reached, question, share, of_passage)
     return best if not np.isnan(best.answer) else Found(start, stop, best.score, question, of_answer, of_passage)
+
+
+def stands_out(index: Index, item: int, words: np.ndarray, found: Found) -> bool:
+    """Whether what was found of an item is more than a phrase of many texts: all of it, or enough different words."""
+    return found.score >= _WHOLE or different_words(index, item, words, found) >= _LEAST_DIFFERENT
+
+
+def different_words(index: Index, item: int, words: np.ndarray, found: Found) -> int:
+    """How many different words of an item's question and answers, no numbers and no single letters, stand in the place
+    that was found beside a neighbour that they have in the item. `words`: of the batch."""
+    pairs = {*pairwise(words[found.start : found.stop].tolist())}
+    different: set[int] = set()
+    for text, _ in (*index.texts(item, QUESTION), *index.texts(item, ANSWER)):
+        own, symbols = index.words[text].tolist(), index.symbols[text].tolist()
+        there = [pair in pairs for pair in pairwise(own)]
+        beside = zip([False, *there], [*there, False], own, symbols, strict=True)
+        different |= {word for before, behind, word, symbol in beside if (before or behind) and not symbol}
+    return len(different)
 
 
 def _mean(question: float, answer: float, passage: float, length: int, size: int) -> float:
