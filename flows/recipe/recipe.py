@@ -14,6 +14,7 @@ from gristmill.flows.recipe.errors import Path as KeyPath
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.url_secrets import check_no_secrets
+from gristmill.tasks.dedup.semantic.settings import Clustered
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize
@@ -184,8 +185,8 @@ class Recipe(Settings):
                         yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             if isinstance(step, DocumentStep):
                 yield from self._of_reads(at, step, known)
-            if step.step == "semantic_dedup" and "embedding" not in steps[:at]:
-                yield ("steps", at), "`semantic_dedup` compares the vectors of the step `embedding`: put that before it"
+            if isinstance(step, Clustered) and "embedding" not in steps[:at]:
+                yield ("steps", at), f"`{step.step}` compares the vectors of the step `embedding`: put that before it"
             if isinstance(step, Where):
                 yield from self._of_expression(at, step, known)
             best = getattr(step, "best", None)

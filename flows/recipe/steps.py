@@ -23,7 +23,7 @@ from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from gristmill.tasks.dedup.semantic.settings import SemanticDedup
+from gristmill.tasks.dedup.semantic.settings import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
@@ -102,6 +102,7 @@ TABLE = (
     TableRow(AdultContent, _LEARNED),
     TableRow(Embedding, "gristmill.flows.stages.embedding:embedding"),
     TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_dedup"),
+    TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:diversify"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}
