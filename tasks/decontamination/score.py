@@ -110,16 +110,20 @@ def stands_out(index: Index, item: int, words: np.ndarray, found: Found) -> bool
 
 
 def different_words(index: Index, item: int, words: np.ndarray, found: Found) -> int:
-    """How many different words of an item's question and answers, no numbers and no single letters, stand in the place
-    that was found beside a neighbour that they have in the item. `words`: of the batch."""
+    """How many different words of an item's question and of one of its answers, no numbers and no single letters, stand
+    in the place that was found beside a neighbour that they have there; of the answer with which they are most.
+    `words`: of the batch."""
     pairs = {*pairwise(words[found.start : found.stop].tolist())}
-    different: set[int] = set()
-    for text, _ in (*index.texts(item, QUESTION), *index.texts(item, ANSWER)):
+
+    def there(text: slice) -> set[int]:
         own, symbols = index.words[text].tolist(), index.symbols[text].tolist()
-        there = [pair in pairs for pair in pairwise(own)]
-        beside = zip([False, *there], [*there, False], own, symbols, strict=True)
-        different |= {word for before, behind, word, symbol in beside if (before or behind) and not symbol}
-    return len(different)
+        stands = [pair in pairs for pair in pairwise(own)]
+        beside = zip([False, *stands], [*stands, False], own, symbols, strict=True)
+        return {word for before, behind, word, symbol in beside if (before or behind) and not symbol}
+
+    [question] = [there(text) for text, _ in index.texts(item, QUESTION)]
+    answers = [there(text) for text, _ in index.texts(item, ANSWER)]
+    return max(len(question | answer) for answer in answers or [set()])
 
 
 def _mean(question: float, answer: float, passage: float, length: int, size: int) -> float:
