@@ -16,7 +16,8 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages import export
-from gristmill.flows.stages.group_losses import group_losses
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.group_losses import LostGroupError, group_losses
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
 from gristmill.flows.stages.word_index import word_index
@@ -24,12 +25,15 @@ from gristmill.flows.stages.word_index import word_index
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
 def corpus(recipe: RecipeLike) -> Report:
-    """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass. Then a look
-    at groups that lost far more than their like, and their export, if the recipe names one."""
+    """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass, and a look
+    at groups that lost far more than their like. Then their export, if the recipe names one."""
     with run_context(recipe) as context:
         export.check_target(context, recipe)
-        *_, last = curate(context, recipe)
-        group_losses(context, recipe, last.left)
+        for last in curate(context, recipe):
+            if recipe.group_losses.then == "stop":  # ahead of the next step, which may be a costly one
+                _stop_at_losses(context, recipe, last.left)
+        if recipe.group_losses.then == "warn":
+            group_losses(context, recipe, last.left)
         if recipe.word_index:
             context.build(word_index(context, recipe, last.left))
         exported = export.export(context, recipe, last.left)
@@ -75,6 +79,17 @@ def pipeline(recipe: RecipeLike) -> Report:
         report = pretrain(recipe)
         publish(report)
         return report
+
+
+def _stop_at_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> None:
+    """Look at what groups have lost so far. Raises LostGroupError, which names the page of the steps that were done."""
+    try:
+        group_losses(context, recipe, corpus)
+    except LostGroupError as error:
+        from gristmill.flows.reports.run_page import write_page  # whose libraries a run needs here alone
+
+        page = write_page(Report(recipe, context.settings, corpus))
+        raise LostGroupError(f"{error}\nthe steps that were done, and what each dropped: {page}") from None
 
 
 def _finished(context: RunContext, flow_name: str, made: Report) -> Report:

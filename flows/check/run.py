@@ -20,6 +20,7 @@ from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
+from gristmill.tasks.documents.where.where import is_where
 from gristmill.tasks.reading.sources import Source
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
@@ -97,7 +98,7 @@ def _own_steps(data: Any) -> dict[int, str]:
     return {
         at: name
         for at, name in names.items()
-        if isinstance(name, str) and name not in BUILT_IN and own_steps.may_be_known(name)
+        if isinstance(name, str) and name not in BUILT_IN and not is_where(name) and own_steps.may_be_known(name)
     }
 
 

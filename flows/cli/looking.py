@@ -74,7 +74,7 @@ def show(
         typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
     ] = "",
     where: Annotated[
-        str, typer.Option(metavar="EXPR", help="kept ones for which this is true, as `gristmill columns` names columns")
+        str, typer.Option(metavar="EXPR", help="those for which this is true, as `gristmill columns` names columns")
     ] = "",
 ) -> None:
     """Some documents that a stage kept. As `documents` the curated ones, of each recipe that has run; what was
@@ -82,18 +82,20 @@ def show(
     some that were dropped: why, and the text that the rule met, with the offending part in ⟦brackets⟧. As `edits`,
     what was cut out of texts. With --where those for which an expression is true, with the columns that it names:
 
-    gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20"""
+    gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20
+
+    gristmill show dropped --where "rule == 'min_words' and host == 'a.example'"   what was known of it then"""
     from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports import dropped
     from gristmill.flows.reports.status import show as kept_documents
 
     home = settings().home
-    if where and (rule or stage in ("edits", "dropped")):
-        raise typer.BadParameter("--where chooses among documents that a stage kept, not among dropped ones or edits")
+    if where and stage == "edits":
+        raise typer.BadParameter("--where chooses among documents, not among edits: take `dropped`, or a stage")
     if stage == "edits":
         print_texts(render.edit(one) for one in dropped.edits(home, rule, n))
     elif rule or stage == "dropped":
-        print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n))
+        print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n, where))
     else:
         print_texts(line for kept in kept_documents(home, stage, n, where) for line in render.kept(kept, SHOWN))
 

@@ -8,7 +8,8 @@ since a loss changes fastest where a source is nearly absent.
 
 Mixtures that are drawn lie all over the simplex, few near its optimum, which then is a prediction of what no run has
 seen. So the last quarter of the mixtures is chosen by a regression over the others: its optimum, and those of resampled
-runs, which lie where the optimum may be (Thompson sampling with a bootstrap, arXiv 1410.4009).
+runs, which lie where the optimum may be (Thompson sampling with a bootstrap, arXiv 1410.4009). What is taken in the end
+is the mixture with the least upper bound of its loss: the least prediction may lie where no run is.
 """
 
 import warnings
@@ -36,6 +37,8 @@ LEVEL = 0.9
 # Below it less than a quarter of the order of the losses is known from the other runs, and an optimum is one of noise.
 LEAST_CORRELATION = 0.5
 _ONE_SIDED = 1.645  # standard deviations: a gain of chance alone is larger in one case of twenty
+# Standard deviations that are added to a predicted loss: the mixture that is taken is the one whose loss is surely low.
+CAUTION = _ONE_SIDED
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def chosen_of(mixtures: int, sources: int) -> int:
 def chosen(shares: np.ndarray, losses: np.ndarray, count: int, seed: int) -> np.ndarray:
     """The mixtures to train on next, float64 (count, sources), rows sum to 1: the optimum of the runs that there are,
     and those of resampled runs. Raises as `optimum`."""
-    best = optimum(shares, losses, seed, resamples=count - 1)
+    best = optimum(shares, losses, seed, resamples=count - 1, caution=0)
     mixtures = np.vstack([best.shares, *best.resampled])
     mixtures[mixtures < LEAST_SHARE] = 0
     return mixtures / mixtures.sum(1, keepdims=True)
@@ -99,10 +102,17 @@ def chosen(shares: np.ndarray, losses: np.ndarray, count: int, seed: int) -> np.
 
 @threadpool_limits.wrap(limits=1)  # matrices are small, and the number of threads would change rounding
 def optimum(
-    shares: np.ndarray, losses: np.ndarray, seed: int, resamples: int = RESAMPLES, known: np.ndarray | None = None
+    shares: np.ndarray,
+    losses: np.ndarray,
+    seed: int,
+    resamples: int = RESAMPLES,
+    known: np.ndarray | None = None,
+    caution: float = CAUTION,
 ) -> Optimum:
     """The best mixture by a regression over runs. `shares`: float64 (runs, sources), rows sum to 1; `losses`: (runs,);
-    `known`: mixtures (n, sources) whose predicted losses the best one's is compared with.
+    `known`: mixtures (n, sources) whose predicted losses the best one's is compared with; `caution`: standard
+    deviations of the regression that are added to a predicted loss. A mixture far from all runs may be predicted to
+    lose least, and be the least known: what is taken is to be known as good, what is tried next need not be (0).
 
     The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted anew.
     Raises ValueError for fewer runs than twice the sources.
@@ -113,11 +123,11 @@ def optimum(
     draw = np.random.default_rng(seed)
     candidates = np.concatenate([draw.dirichlet(np.full(sources, 0.5), CANDIDATES), np.eye(sources), shares])
     whole = fitted(shares, losses)
-    best = lowest(whole, candidates)
+    best = lowest(whole, candidates, caution)
     found = []
     for _ in range(resamples):
         chosen = draw.integers(runs, size=runs)
-        found.append(lowest(fitted(shares[chosen], losses[chosen], whole), candidates))
+        found.append(lowest(fitted(shares[chosen], losses[chosen], whole), candidates, caution))
     low, high = np.quantile(found, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0) if found else (best, best)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -158,15 +168,25 @@ def predicted(process: GaussianProcessRegressor, shares: np.ndarray) -> np.ndarr
     return process.predict(np.sqrt(np.clip(shares, 0, 1)))
 
 
-def lowest(process: GaussianProcessRegressor, candidates: np.ndarray) -> np.ndarray:
-    """The mixture with the lowest predicted loss: the best candidates, and downhill from them on the simplex."""
-    losses = predicted(process, candidates)
+def cautious(process: GaussianProcessRegressor, roots: np.ndarray, caution: float) -> np.ndarray:
+    """Predicted losses and so many of their standard deviations: float64 (mixtures,) for the square roots of shares,
+    (mixtures, sources)."""
+    if not caution:
+        return process.predict(roots)
+    mean, deviation = process.predict(roots, return_std=True)
+    return mean + caution * deviation
+
+
+def lowest(process: GaussianProcessRegressor, candidates: np.ndarray, caution: float = 0.0) -> np.ndarray:
+    """The mixture with the lowest predicted loss and so many of its standard deviations: the best candidates, and
+    downhill from them on the simplex."""
+    losses = cautious(process, np.sqrt(candidates), caution)
     scale = 1 / max(float(np.ptp(losses)), 1e-12)  # the search stops at differences that are small beside 1
     ends = []
     for start in np.sqrt(candidates[np.argsort(losses, kind="stable")[:STARTS]]):
 
         def loss(root: np.ndarray, start: np.ndarray = start) -> float:
-            return float(process.predict(_on_sphere(root, start)[None])[0]) * scale
+            return float(cautious(process, _on_sphere(root, start)[None], caution)[0]) * scale
 
         end = minimize(loss, start, method="L-BFGS-B", bounds=[(0, 1)] * candidates.shape[1])
         ends.append((end.fun, _on_sphere(end.x, start)))

@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from gristmill.tasks.documents.where.where import is_where
+
 Path = tuple[int | str, ...]
 _SHOWN = 60  # characters of a value
 
@@ -100,7 +102,7 @@ def _path(loc: Path, data: Any) -> Path:
     """A location without the names of the classes that pydantic puts behind the number of a step or source."""
     if len(loc) > 2 and loc[0] in ("steps", "sources") and isinstance(loc[2], str):
         entry = _below(_below(data, loc[0]), loc[1])
-        if loc[0] == "sources" or (isinstance(entry, Mapping) and entry.get("step") == loc[2]):
+        if loc[0] == "sources" or (isinstance(entry, Mapping) and _is_step(entry.get("step"), loc[2])):
             return (*loc[:2], *loc[3:])
     return loc
 
@@ -224,8 +226,13 @@ def _named(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
     """Whether the entry of a list is meant for a model: by its step, or by the files that a source must have."""
     step = model.model_fields.get("step")
     if step is not None:
-        return step.default == data.get("step")
+        return _is_step(data.get("step"), step.default)
     return all(name in data for name, field in model.model_fields.items() if field.is_required() and name != "name")
+
+
+def _is_step(name: Any, kind: Any) -> bool:
+    """Whether a recipe's name of a step is that of a kind, of which `where` may have names of its own."""
+    return name == kind or (is_where(name) and is_where(kind))
 
 
 def _within(annotation: Any) -> list[type[BaseModel]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
+from gristmill.tasks.documents.where.where import is_where
 from gristmill.tasks.models.filter import LearnedFilter
 
 GROUP = "gristmill.steps"
@@ -114,7 +115,7 @@ def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
     name = _name(kind)
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise StepError(f'{where} has no name: write step: Literal["my_step"] = "my_step", in lower case')
-    if name in built_in:
+    if name in built_in or is_where(name):
         raise StepError(f"{where} is called {name}, as a step of gristmill's own: choose another name")
     if entry_point and entry_point != name:
         raise StepError(f"the entry point {entry_point} of {GROUP} names {where}, which is called {name}: use one name")

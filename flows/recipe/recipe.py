@@ -14,12 +14,13 @@ from gristmill.flows.recipe.errors import Path as KeyPath
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.url_secrets import check_no_secrets
+from gristmill.tasks.dedup.semantic.settings import Clustered
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
-from gristmill.tasks.documents.where.where import Where
+from gristmill.tasks.documents.where.where import Where, is_where
 from gristmill.tasks.extraction.extract import UNION, Extract
 from gristmill.tasks.reading.sources import Code, Columns, Lines, Source, Tables, Texts
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
@@ -58,8 +59,7 @@ RECIPES = Path(__file__).with_name("recipes")
 _REMEDY = {
     "sources": "give each source a name of its own",
     "steps": "a step may stand in a recipe once",
-    "where": "write the later one alone, as `keep: (...) and (...)`: the ledger counts what stands between two `and`, "
-    "or two `or` of `drop`, part by part",
+    "where": "give the later one a name of its own, as `step: where_short`",
 }
 
 
@@ -149,7 +149,11 @@ class Recipe(Settings):
         for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
             for at, name in enumerate(names):
                 if name in names[:at]:
-                    yield (key, at), f"`{name}` is named more than once; " + _REMEDY.get(name, _REMEDY[key])
+                    yield (
+                        (key, at),
+                        f"`{name}` is named more than once; "
+                        + _REMEDY["where" if key == "steps" and is_where(name) else key],
+                    )
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
             texts = [source for source in self.sources if isinstance(source, Lines | Tables | Texts | Code)]
@@ -182,8 +186,8 @@ class Recipe(Settings):
                         yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             if isinstance(step, DocumentStep):
                 yield from self._of_reads(at, step, known)
-            if step.step == "semantic_dedup" and "embedding" not in steps[:at]:
-                yield ("steps", at), "`semantic_dedup` compares the vectors of the step `embedding`: put that before it"
+            if isinstance(step, Clustered) and "embedding" not in steps[:at]:
+                yield ("steps", at), f"`{step.step}` compares the vectors of the step `embedding`: put that before it"
             if isinstance(step, Where):
                 yield from self._of_expression(at, step, known)
             best = getattr(step, "best", None)

@@ -61,11 +61,9 @@ def schema() -> dict[str, Any]:
             "required": ["step"],
         }
     )
-    del steps["discriminator"]  # whose mapping has the steps that ship alone
-    for name, kind in BUILT_IN.items():
+    for kind in BUILT_IN.values():
         of = made["$defs"][kind.__name__]
         of["required"] = sorted({*of.get("required", ()), "step"})
-        assert of["properties"]["step"]["const"] == name
     del made["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may write a name in place of the address
     for name, given in examples().items():
         properties = (made if name == Recipe.__name__ else made["$defs"][name])["properties"]
@@ -91,7 +89,8 @@ def page() -> str:
         parts += _section(f"`{_key(defs[name])}`", defs[name])
     parts.append("## Steps\n")
     for name in _named(whole["properties"]["steps"]["items"]["oneOf"]):
-        parts += _section(f"`{defs[name]['properties']['step']['const']}`", defs[name])
+        step = defs[name]["properties"]["step"]
+        parts += _section(f"`{step.get('const', step.get('default'))}`", defs[name])
         described.add(name)
     parts.append("## Tokenizer, mixture, model, training and what stands inside\n")
     inside = {"Tokenizer": "tokenizer", "Mixture": "mixture", "ModelConfig": "model", "TrainingConfig": "training"}

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, WrapSerializer, WrapValidator
+from pydantic import (
+    Discriminator,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    Tag,
+    WrapSerializer,
+    WrapValidator,
+)
 
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import did_you_mean
@@ -16,11 +23,11 @@ from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from gristmill.tasks.dedup.semantic.settings import SemanticDedup
+from gristmill.tasks.dedup.semantic.settings import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
-from gristmill.tasks.documents.where.where import Where
+from gristmill.tasks.documents.where.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
@@ -95,9 +102,11 @@ TABLE = (
     TableRow(AdultContent, _LEARNED),
     TableRow(Embedding, "gristmill.flows.stages.embedding:embedding"),
     TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_dedup"),
+    TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:diversify"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}
+_WHERE = Where.model_fields["step"].default
 _STAGES = {row.settings: row.stages for row in TABLE}
 
 
@@ -109,12 +118,18 @@ def _read(given: Any, built_in: Callable[[Any], Step]) -> Step:
     name = given.get("step") if isinstance(given, dict) else None
     if name == "extract":
         return built_in(_with_engines(given))
-    if not isinstance(name, str) or name in BUILT_IN:
+    if not isinstance(name, str) or _built_in_name(given) in BUILT_IN:
         return built_in(given)
     kind = own_steps.find(name, BUILT_IN)
     if kind is None:
         return built_in(given)  # whose error names all steps that there are
     return kind.model_validate({key: value for key, value in given.items() if key != "step"})
+
+
+def _built_in_name(given: Any) -> Any:
+    """By which of its names the table knows a step; None for what has none."""
+    name = given.get("step") if isinstance(given, Mapping) else getattr(given, "step", None)
+    return _WHERE if is_where(name) else name
 
 
 def _with_engines(given: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +169,7 @@ def read_source(given: Any) -> Any:
 
 def _write(step: Step, built_in: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
     """A step so that `_read` finds its class again."""
-    if BUILT_IN.get(step.step) is type(step):
+    if type(step) in BUILT_IN.values():
         return built_in(step)
     return step.model_dump(mode=info.mode) | {"step": own_steps.address(type(step))}
 
@@ -163,8 +178,8 @@ if TYPE_CHECKING:
     AnyStep = Step  # a type checker cannot follow a union made of a table
 else:
     AnyStep = Annotated[
-        Union[tuple(BUILT_IN.values())],  # noqa: UP007  (the table's classes, not written out)
-        Field(discriminator="step"),
+        Union[tuple(Annotated[kind, Tag(name)] for name, kind in BUILT_IN.items())],  # noqa: UP007  (the table's)
+        Discriminator(_built_in_name),
         WrapValidator(_read),
         WrapSerializer(_write),
     ]

@@ -11,7 +11,7 @@ import yaml
 
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
 from gristmill.flows.recipe.recipe import Recipe, validated
-from gristmill.tasks.documents.where.where import EXPRESSIONS, Where
+from gristmill.tasks.documents.where.where import EXPRESSIONS, is_where
 
 _JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
 
@@ -224,7 +224,7 @@ def replaced(name: str, value: Any) -> tuple[str, ...]:
 
 def _is_expression(name: str) -> bool:
     step, _, setting = name.strip().removeprefix("steps.").rpartition(".")
-    return step == Where.model_fields["step"].default and setting in EXPRESSIONS
+    return is_where(step) and setting in EXPRESSIONS
 
 
 def _below(given_at: Any, at: Any, key: str, path: str, setting: str) -> tuple[Any, Any]:

@@ -11,11 +11,13 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from gristmill.flows.recipe.steps import AnyStep
+from gristmill.flows.reports.columns.choosing import check_names, missing, parts_of_dropped
 from gristmill.flows.reports.marking import Marked, Marks, before_edits, marks, spans
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.documents.where.matching import matching
 from gristmill.tasks.rules.rule import RuleStep
 
 _STEP = TypeAdapter(AnyStep)
@@ -46,27 +48,34 @@ class Edit(NamedTuple):
     row: dict[str, Any]
 
 
-def dropped(home: str, stage: str, rule: str, n: int) -> Iterator[Dropped]:
+def dropped(home: str, stage: str, rule: str, n: int, where: str = "") -> Iterator[Dropped]:
     """As `dropped_by`, of the stages of a home; `stage`: a name or a label, `dropped` stands for all."""
-    return dropped_by(Home(home).stages(None if stage == "dropped" else stage), rule, n)
+    return dropped_by(Home(home).stages(None if stage == "dropped" else stage), rule, n, where)
 
 
-def dropped_by(stages: Iterable[FinishedStage], rule: str, n: int) -> Iterator[Dropped]:
+def dropped_by(stages: Iterable[FinishedStage], rule: str, n: int, where: str = "") -> Iterator[Dropped]:
     """Up to `n` documents of each stage that a rule dropped.
 
-    `rule`: `step.rule`, or a step; of a step's name the beginning suffices (`gopher.stop_words`). "": any. Holds a
-    ledger part, and of the documents' part the rows that are shown. Raises LookupError, naming what there is.
+    `rule`: `step.rule`, or a step; of a step's name the beginning suffices (`gopher.stop_words`). "": any. `where`: an
+    expression over the columns that documents had as they reached the stage, and those of its ledger; those are given
+    for which it is true, with the columns that it names, and none of a stage whose documents have no such column.
+    Holds a ledger part with these columns, and of the documents' part the rows that are shown. Raises LookupError,
+    naming what there is, and ExpressionError for an expression that has no meaning.
     """
     found = 0
     known: set[str] = set()
+    columns: dict[str, None] = {}  # of documents that lack one that the expression names
     for each in stages:
         if each.counts_documents:
-            for one in islice(_in_stage(each, rule, known), n):
+            for one in islice(_in_stage(each, rule, known, where, columns), n):
                 found += 1
                 yield one
     if not found:
+        if where and columns:
+            check_names(where, columns)
         there = ", ".join(sorted(known)) or "none"
-        raise LookupError(f"no document was dropped by {rule or 'any rule'}; rules that dropped some: {there}")
+        true = f", with {where}" if where else ""
+        raise LookupError(f"no document was dropped by {rule or 'any rule'}{true}; rules that dropped some: {there}")
 
 
 def samples(stage: FinishedStage, sources: Sequence[str], each: int) -> dict[tuple[str, str], list[Dropped]]:
@@ -151,15 +160,29 @@ def _edits_of(stage: FinishedStage, rule: str, known: set[str]) -> Iterator[Edit
             yield from (Edit(stage.label, row) for row in rows if matches(row["step"], row["rule"], rule))
 
 
-def _in_stage(stage: FinishedStage, wanted: str, known: set[str]) -> Iterator[Dropped]:
+def _in_stage(
+    stage: FinishedStage, wanted: str, known: set[str], where: str, columns: dict[str, None]
+) -> Iterator[Dropped]:
     texts = _texts_of(stage)
     for shard, record in enumerate(stage.part_records):
         ledger = parquet.read_table(stage.ledger(shard))
         pairs = list(zip(ledger["step"].to_pylist(), ledger["rule"].to_pylist(), strict=True))
         known |= {f"{step}.{rule}" for step, rule in pairs}
         chosen = [at for at, (step, rule) in enumerate(pairs) if matches(step, rule, wanted)]
+        if not chosen:
+            continue
+        named: dict[str, dict[str, Any]] = {}
+        if where:
+            parts = parts_of_dropped(stage, shard)
+            there = [name for path in parts for name in parquet.columns(path)]
+            if missing(where, there):
+                columns |= dict.fromkeys(there)
+                continue
+            named = {row["id"]: row for row in matching(parts, stage.ledger(shard), where).to_pylist()}
         for row in ledger.take(pa.array(chosen, pa.int64())).to_pylist():
-            yield _marked(stage, texts, shard, record, row)
+            if not where or row["id"] in named:
+                one = _marked(stage, texts, shard, record, row)
+                yield replace(one, row=one.row | named.get(row["id"], {}))
 
 
 def _marked(

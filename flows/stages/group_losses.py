@@ -49,8 +49,8 @@ class Places:
 
 
 def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> dict[str, Any] | None:
-    """What was found of a curated corpus; None where nothing was looked for. A line in the log names each group; raises
-    LostGroupError where the recipe says that the run stops."""
+    """What was found of a corpus, curated as far as it is; None where nothing was looked for. A line in the log names
+    each group; raises LostGroupError where the recipe says that the run stops."""
     spec = losses_spec(recipe, corpus)
     if spec is None:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill.tasks.decontamination.index import Index
-from gristmill.tasks.decontamination.score import PAIR, Found, item_score, least_questions
+from gristmill.tasks.decontamination.score import PAIR, Found, item_score, least_questions, stands_out
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.ngrams import covered_shares, ngram_hashes, possible_members, word_hashes
 
@@ -125,7 +125,7 @@ def _overlaps(index: Index, words: Words) -> Hits:
         document, item = int(found.document[cluster]), int(found.item[cluster])
         bounds = int(words.ends[document]), int(words.ends[document + 1])
         each = item_score(index, item, words.hashes, bounds, share, first, last)
-        if each.score >= index.settings.threshold - 1e-12:
+        if each.score >= index.settings.threshold - 1e-12 and stands_out(index, item, words.hashes, each):
             rows[document, item, each.start - bounds[0]] = each  # two clusters may lie in one piece of the document
     keys = np.array(list(rows), np.int64).reshape(-1, 3)
     shares = np.array([(row.score, row.question, row.answer, row.passage) for row in rows.values()]).reshape(-1, 4)

@@ -42,7 +42,7 @@ ITEMS = pa.schema(
     ]
 )
 TEXTS = pa.schema([(name, pa.int64()) for name in ("item", "kind", "start", "stop", "length")])
-WORDS = pa.schema([("hash", pa.uint64()), ("weight", pa.float64())])
+WORDS = pa.schema([("hash", pa.uint64()), ("weight", pa.float64()), ("symbol", pa.bool_())])
 NGRAMS = pa.schema([("hash", pa.uint64()), ("stop", pa.int64())])
 POSTINGS = pa.schema([("item", pa.int64()), ("place", pa.int64())])
 
@@ -50,9 +50,9 @@ POSTINGS = pa.schema([("item", pa.int64()), ("place", pa.int64())])
 @dataclass(frozen=True, eq=False)
 class Index:
     """`benchmark`, `id`: of each of I items; `first`: the first text of each item, [I + 1]; `item`, `kind`, `start`,
-    `stop`: of each text, with its place in `words` (hashes) and `weights`; `length`: of each
-    text (`_lengths`); `ngrams`: sorted, of n words; those of ngrams[i] are in the postings from stops[i - 1] to
-    stops[i], by item and place: that of a word in the question."""
+    `stop`: of each text, with its place in `words` (hashes), `weights` and `symbols` (whether it is a number or one
+    letter); `length`: of each text (`_lengths`); `ngrams`: sorted, of n words; those of ngrams[i] are in the postings
+    from stops[i - 1] to stops[i], by item and place: that of a word in the question."""
 
     settings: Indexing
     benchmark: list[str]
@@ -65,6 +65,7 @@ class Index:
     length: np.ndarray
     words: np.ndarray
     weights: np.ndarray
+    symbols: np.ndarray
     ngrams: np.ndarray
     stops: np.ndarray
     posting_item: np.ndarray
@@ -152,7 +153,7 @@ def build_index(
 
     _write(folder, "items", ITEMS, names, [one.id for one in items], size, judged, [one.row.decode() for one in items])
     _write(folder, "texts", TEXTS, item, kind, ends[:-1], ends[1:], lengths)
-    _write(folder, "words", WORDS, words, weights)
+    _write(folder, "words", WORDS, words, weights, symbols)
     _write(folder, "ngrams", NGRAMS, ngrams, np.cumsum(times))
     _write(folder, "postings", POSTINGS, owner[order], place[order])
     by_name = {name: np.array(names) == name for name in fields}
@@ -226,7 +227,7 @@ def load_index(folder: str, settings: Indexing) -> Index:
     """The index in a folder, read once by each worker. Holds 16 bytes a word and 32 an n-gram of the benchmarks."""
 
     def columns(name: str) -> list[np.ndarray]:
-        return [column.to_numpy() for column in parquet.read_table(files.join(folder, f"{name}.parquet")).columns]
+        return [np.asarray(column) for column in parquet.read_table(files.join(folder, f"{name}.parquet")).columns]
 
     items = parquet.read_table(files.join(folder, "items.parquet"), ["benchmark", "id"])
     item, *texts = columns("texts")

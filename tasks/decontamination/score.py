@@ -8,6 +8,7 @@ where half of its 3-grams are left.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,6 +24,10 @@ _CONFIDENT = 20
 # Words around the question among which the answer is looked for, and the passage: at least, and times its own.
 _ANSWER_WINDOW, _PASSAGE_WINDOW, _TIMES = 20, 100, 2
 _WHOLE = 1 - 1e-9
+# Different words, no numbers and no single letters, that must be there of an item of which a part is missing. Six in a
+# row stand in texts by chance: "find the greatest common divisor of", "must be performed immediately after"; of a
+# formula that repeats its commands (\\begin, \\end, \\sin) three. Chosen on pages of manuals (docs/decontamination.md).
+_LEAST_DIFFERENT = 7
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,28 @@ def item_score(
                 last = behind[2] if behind[0] >= before[0] else stop
                 best = Found(start, max(stop, last), reached, question, share, of_passage)
     return best if not np.isnan(best.answer) else Found(start, stop, best.score, question, of_answer, of_passage)
+
+
+def stands_out(index: Index, item: int, words: np.ndarray, found: Found) -> bool:
+    """Whether what was found of an item is more than a phrase of many texts: all of it, or enough different words."""
+    return found.score >= _WHOLE or different_words(index, item, words, found) >= _LEAST_DIFFERENT
+
+
+def different_words(index: Index, item: int, words: np.ndarray, found: Found) -> int:
+    """How many different words of an item's question and of one of its answers, no numbers and no single letters, stand
+    in the place that was found beside a neighbour that they have there; of the answer with which they are most.
+    `words`: of the batch."""
+    pairs = {*pairwise(words[found.start : found.stop].tolist())}
+
+    def there(text: slice) -> set[int]:
+        own, symbols = index.words[text].tolist(), index.symbols[text].tolist()
+        stands = [pair in pairs for pair in pairwise(own)]
+        beside = zip([False, *stands], [*stands, False], own, symbols, strict=True)
+        return {word for before, behind, word, symbol in beside if (before or behind) and not symbol}
+
+    [question] = [there(text) for text, _ in index.texts(item, QUESTION)]
+    answers = [there(text) for text, _ in index.texts(item, ANSWER)]
+    return max(len(question | answer) for answer in answers or [set()])
 
 
 def _mean(question: float, answer: float, passage: float, length: int, size: int) -> float:

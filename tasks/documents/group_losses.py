@@ -30,5 +30,7 @@ class GroupLosses(Limits):
     """What is done where the steps took far more from a group than from its like: see docs/quality.md."""
 
     then: Literal["warn", "stop", "ignore"] = Field(
-        "warn", description="warn: a line in the log names it; stop: the run ends ahead of export and tokens"
+        "warn",
+        description="warn: behind the last step a line in the log names it; stop: the run ends behind the step that "
+        "did it, with the page of the steps so far",
     )

@@ -1,5 +1,6 @@
-"""Semantic duplicates beside the rule on all pairs, on vectors that the step `embedding` has stored."""
+"""Semantic duplicates and the balance of clusters beside the rules on all vectors that `embedding` has stored."""
 
+import math
 import random
 from types import SimpleNamespace
 
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.dedup.semantic_duplicates import semantic_dedup
+from gristmill.flows.stages.dedup.semantic_duplicates import diversify, semantic_dedup
 from gristmill.flows.stages.embedding import embedding
+from gristmill.storage import parquet
 from gristmill.tasks.dedup.semantic import clusters
 from gristmill.tasks.dedup.semantic.clusters import SCALE, clusters_of, duplicates, k_means, nearest, rounded
-from gristmill.tasks.dedup.semantic.settings import SemanticDedup
+from gristmill.tasks.dedup.semantic.settings import Clustered, Diversify, SemanticDedup
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.models.embedding.embedding import Embedding
 from tests import embedders
@@ -119,7 +121,7 @@ def planted(tmp_path_factory) -> SimpleNamespace:
     return SimpleNamespace(model=embedders.write(folder / "model"), texts=texts)
 
 
-def run(home: str, planted, step: SemanticDedup, shards: int, seed: int, workers: int, reference=()):
+def run(home: str, planted, step: Clustered, shards: int, seed: int, workers: int, reference=()):
     documents, sources = [], []
     ids = list(planted.texts)
     for source, own in (("books", ids[:20]), ("web", ids[20:])):
@@ -132,12 +134,16 @@ def run(home: str, planted, step: SemanticDedup, shards: int, seed: int, workers
     recipe = SimpleNamespace(steps=[first, step], sources=corpus.recipe.sources)
     where = context(home, Threads(workers, None))
     arriving = embedding(where, recipe, corpus.corpus(home), first)
-    return arriving, semantic_dedup(where, recipe, arriving, step)
+    make = diversify if isinstance(step, Diversify) else semantic_dedup
+    return arriving, make(where, recipe, arriving, step)
 
 
 def losses(corpus) -> dict[str, tuple[str, str]]:
     rows = ledger(corpus.kept, list(corpus.places.shards())).to_pylist()
-    assert {(row["step"], row["rule"]) for row in rows} <= {("semantic_dedup", "semantic")}
+    assert {(row["step"], row["rule"]) for row in rows} <= {
+        ("semantic_dedup", "semantic"),
+        ("diversify", "full_cluster"),
+    }
     return {row["id"]: (row["representative"], row["detail"]) for row in rows}
 
 
@@ -183,11 +189,47 @@ def test_sources_without_vectors_are_kept_and_keep_decides(tmp_path, planted):
     assert {*losses(left)} == {order[at] for at, of in enumerate(expected) if of >= 0}
 
 
-def test_it_needs_the_step_embedding_before_it():
+@pytest.mark.parametrize(("most", "keep"), [(1.0, ()), (0.4, ("longest",)), (0.01, ()), (50.0, ())])
+def test_of_a_cluster_at_most_so_many_are_kept(tmp_path, planted, most, keep):
+    """Beside the clusters that the centroids of the stage give by exact products, of equal ones the first."""
+    arriving, left = run(str(tmp_path), planted, Diversify(clusters=5, most=most, keep=keep), 3, 1, 2)
+    vectors = stored(arriving)
+    table = parquet.read_table(f"{left.kept.folder}/centroids.parquet")
+    centroids = np.array(table["vector"].to_pylist())
+    clusters: dict[int, list[str]] = {}
+    for i in sorted(vectors, key=lambda i: (-len(planted.texts[i]) if keep else 0, i)):
+        products = [exact_dot(vectors[i], centroid) for centroid in centroids]
+        clusters.setdefault(products.index(max(products)), []).append(i)
+    cap = math.ceil(most * len(vectors) / len(centroids))
+    found = losses(left)
+    assert {*found} == {i for members in clusters.values() for i in members[cap:]}
+    for number, members in clusters.items():
+        said = f"cluster {number} has {len(members)} documents, of which {cap} stay"
+        assert {found[i] for i in members[cap:]} <= {(None, said)}
+    assert bool(found) == (most < max(map(len, clusters.values())) * len(centroids) / len(vectors))
+    kept = read(left.kept, list(left.places.shards()))["id"].to_pylist()
+    assert sorted(kept) == sorted({*planted.texts} - {*found})
+
+
+def test_a_balance_is_the_same_for_any_shards_and_workers(tmp_path, planted):
+    found = [
+        losses(run(str(tmp_path / f"{at}"), planted, Diversify(clusters=4, most=0.5), shards, seed, workers)[1])
+        for at, (shards, seed, workers) in enumerate([(1, 1, 1), (7, 3, 3)])
+    ]
+    assert found[0] == found[1] and found[0]
+    arriving, left = run(str(tmp_path / "reference"), planted, Diversify(most=0.1), 2, 1, 1, reference=("books",))
+    assert (
+        not {*losses(left)} & {*list(planted.texts)[:20]}
+        and len(losses(left)) == len(stored(arriving, ("books",))) * 9 // 10
+    )
+
+
+@pytest.mark.parametrize("name", ["semantic_dedup", "diversify"])
+def test_it_needs_the_step_embedding_before_it(name):
     recipe = {
         "name": "bare",
         "sources": [{"name": "web", "jsonl": ["web.jsonl"]}],
-        "steps": [{"step": "extract", "engine": "plain"}, {"step": "semantic_dedup"}],
+        "steps": [{"step": "extract", "engine": "plain"}, {"step": name}],
     }
-    with pytest.raises(RecipeError, match="compares the vectors of the step `embedding`: put that before it"):
+    with pytest.raises(RecipeError, match=f"`{name}` compares the vectors of the step `embedding`: put that before it"):
         load(recipe)

@@ -10,6 +10,7 @@ from gristmill.flows.check.run import check
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.columns import columns
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.decisions import decide
@@ -173,3 +174,40 @@ def test_check_knows_types_and_a_column_that_comes_later(tmp_path):
     with pytest.raises(RecipeError) as error:
         load(early)
     assert "there is no column gopher_quality_words here" in str(error.value)
+
+
+def test_two_wheres_are_counted_and_replayed_each_by_its_name(runs):
+    """One ahead of deduplication, one behind it: the ledger, the funnel, `whatif` and `columns` know them apart."""
+    folder = runs.folder / "twice"
+    folder.mkdir()
+    given = recipe(folder, "twice", keep="rank is None or rank < 50")
+    given["steps"] += [
+        {"step": "content_dedup"},
+        {"step": "where_law", "drop": "topic == 'law' or host == 'b.example'"},
+    ]
+    runs.run("twice", ("corpus", given), executor="threads")
+
+    first = [page for page in pages() if page.get("rank", 0) >= 50]
+    left = [page for page in pages() if page not in first]
+    second = {
+        page["url"]: "topic == 'law'" if page["topic"] == "law" else "host == 'b.example'"
+        for page in left
+        if page["topic"] == "law" or "//b." in page["url"]
+    }
+    folders = runs.stages("twice")
+    ids = urls(stages(runs, "twice")["documents"])
+    rows = [losses(path) for stage, path in folders.items() if stage.startswith("rules-")]
+    found = {ids[i]: (step, rule) for one in rows for i, (step, rule, _) in one.items()}
+    assert {url for url, (step, _) in found.items() if step == "where"} == {page["url"] for page in first}
+    assert {url: rule for url, (step, rule) in found.items() if step == "where_law"} == second
+    assert second
+
+    settings = MachineSettings(home=str(runs.home("twice")))
+    for change, step, stays in (
+        ({"where_law.drop": "topic == 'law'"}, "where_law", sum(page["topic"] != "law" for page in left)),
+        ({"where.keep": "rank < 10"}, "where", sum(page.get("rank", 99) < 10 for page in pages())),
+    ):
+        row = next(row for row in funnel(whatif(given, change, settings)) if row.step == step)
+        assert (row.position, row.replayed.documents_out) == ("replayed", stays)
+    arriving = {place: columns(given, place, settings).documents for place in ("where", "where_law")}
+    assert arriving == {"where": PAGES, "where_law": len(left)}

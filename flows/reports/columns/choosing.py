@@ -41,13 +41,25 @@ def chosen(stage: StageFolder, expression: str, run: Iterable[FinishedStage] = (
         yield part, matching(parts, part, expression)
 
 
+def parts_of_dropped(stage: FinishedStage, shard: int) -> tuple[str, ...]:
+    """The files with columns of the documents of a shard that a stage dropped: its ledger, and what was known of them
+    as they reached the stage. Of a column that several have the last counts."""
+    name = stage.part(shard).rsplit("/", 1)[-1]
+    return (stage.ledger(shard), *(f"{each.folder}/{name}" for each in with_columns(stage) if each.key != stage.key))
+
+
+def missing(expression: str, there: Iterable[str]) -> list[str]:
+    """The columns that an expression names and that are not there."""
+    names = {*there, *DERIVED}
+    return [name for name in columns(parsed(expression)) if name not in names]
+
+
 def check_names(expression: str, there: Iterable[str]) -> None:
     """Raise LookupError for a column that an expression names and that is not there."""
     names = [*dict.fromkeys(there), *DERIVED]
-    for name in columns(parsed(expression)):
-        if name not in names:
-            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
-            raise LookupError(f"--where: these documents have no column {name}; {hint}")
+    for name in missing(expression, names):
+        hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+        raise LookupError(f"--where: these documents have no column {name}; {hint}")
 
 
 def _chain(stage: FinishedStage) -> list[FinishedStage]:

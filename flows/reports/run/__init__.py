@@ -201,18 +201,20 @@ class Report:
         [found] = show(self.settings.home, label, n)
         return frame(document.row | {"text": document.text} for document in found.documents)
 
-    def dropped(self, rule: str = "", n: int = 20, stage: str = "") -> "DataFrame":
+    def dropped(self, rule: str = "", n: int = 20, stage: str = "", where: str = "") -> "DataFrame":
         """Up to `n` documents of each stage that a rule dropped, with their texts as they reached it.
 
         `rule`: `step.rule`, or a step (`gopher_quality.stop_words`, `minhash`); default: any. The column `marked` has
-        the offending parts of the text. Raises LookupError, naming what there is.
+        the offending parts of the text. `where`: an expression, of which the documents for which it is true are given,
+        over what was known of them as they reached the stage and the ledger's columns. Raises LookupError, naming what
+        there is.
 
         >>> run.dropped("gopher_quality.words")["value"].tolist()
         [20.0, 20.0]
         """
         wanted = set(self._labelled(stage))
         home = Home(self.settings.home)
-        found = dropped_by([one for one in home.stages() if one.label in wanted], rule, n)
+        found = dropped_by([one for one in home.stages() if one.label in wanted], rule, n, where)
         return frame(
             {"stage": one.stage, **one.row, "text": one.text}
             | {"marked": [(one.text or "")[start:stop] for start, stop in one.marks]}

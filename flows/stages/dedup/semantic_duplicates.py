@@ -1,7 +1,7 @@
-"""Semantic duplicates: the stage of the step `semantic_dedup`, over the vectors that the step `embedding` has stored.
+"""The stages of `semantic_dedup` and of `diversify`, over the vectors that the step `embedding` has stored.
 
-semantic_duplicates   draw       every shard
-                      centroids  once
+semantic_duplicates,  draw       every shard
+diversified           centroids  once
                       assign     every shard
                       choose     every range of clusters
                       verdicts   every range of shards
@@ -11,7 +11,10 @@ Where there are many shards or ranges, files are merged between assign and choos
 (`gristmill.flows.stages.dedup.exchange`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
@@ -21,7 +24,7 @@ from gristmill.storage import files, layout
 from gristmill.tasks.dedup.exchange import KeyRanges, partitions_of, unless_merged
 from gristmill.tasks.dedup.semantic import semantic_work as work
 from gristmill.tasks.dedup.semantic.clusters import SAMPLED, clusters_of
-from gristmill.tasks.dedup.semantic.settings import SemanticDedup
+from gristmill.tasks.dedup.semantic.settings import Clustered, Diversify, SemanticDedup
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
@@ -31,7 +34,7 @@ from gristmill.tasks.models.embedding.embedding import Embedding
 class Record(Settings):
     """`reference`: sources without vectors; `documents`: those that arrive."""
 
-    settings: SemanticDedup
+    settings: SerializeAsAny[Clustered]
     reference: tuple[str, ...]
     documents: int
 
@@ -46,12 +49,23 @@ class Places:
 
 def semantic_dedup(context: RunContext, recipe: Recipe, corpus: Corpus, step: SemanticDedup) -> Corpus:
     """The corpus without documents whose vector is near to that of one that is kept."""
+    return _clustered(context, recipe, corpus, step, "semantic_duplicates", _deduplicate)
+
+
+def diversify(context: RunContext, recipe: Recipe, corpus: Corpus, step: Diversify) -> Corpus:
+    """The corpus with at most so many documents of a cluster."""
+    return _clustered(context, recipe, corpus, step, "diversified", _balance)
+
+
+def _clustered(
+    context: RunContext, recipe: Recipe, corpus: Corpus, step: Clustered, name: str, body: Callable[..., dict]
+) -> Corpus:
     before = recipe.steps[: recipe.steps.index(step)]
     embedding = next(each for each in reversed(before) if isinstance(each, Embedding))
     vectors = next(stage for stage in reversed(corpus.stages) if stage.name == "embedding_vectors")
     spec = StageSpec(
-        "semantic_duplicates",
-        _deduplicate,
+        name,
+        body,
         Record(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
         corpus.inputs(vectors, signals=step.best is not None),
         Places(corpus.places, vectors.folder),
@@ -61,6 +75,15 @@ def semantic_dedup(context: RunContext, recipe: Recipe, corpus: Corpus, step: Se
 
 def _deduplicate(phases: PhaseRunner, record: Record, places: Places) -> dict:
     """Keep one document of each group of near vectors."""
+    return _decide(phases, record, places, "semantic")
+
+
+def _balance(phases: PhaseRunner, record: Record, places: Places) -> dict:
+    """Keep at most so many documents of a cluster of vectors."""
+    return _decide(phases, record, places, "full_cluster")
+
+
+def _decide(phases: PhaseRunner, record: Record, places: Places, rule: str) -> dict:
     corpus, settings, n_shards = places.corpus, record.settings, len(places.corpus.sources)
     compared = corpus.shards(without=record.reference)  # whose files are numbered without gaps
     numbers, signals, sources = range(len(compared)), settings.best is not None, corpus.source_numbers()
@@ -97,16 +120,18 @@ def _deduplicate(phases: PhaseRunner, record: Record, places: Places) -> dict:
     shards = KeyRanges(min(n_shards, partitions_of(with_vector, work.DROPPED_BYTES)), n_shards)
     among = {"settings": settings, "ranges": ranges, "vectors": vectors}
     among |= {"shards": unless_merged(ranges.ranges, shards)}
-    chosen = phases.map(
-        "choose", work.choose, dict.fromkeys(range(ranges.ranges), {}), common=among, grows="documents^1.5"
-    )
+    every: dict[int, dict] = dict.fromkeys(range(ranges.ranges), {})
+    if isinstance(settings, Diversify):
+        chosen = phases.map("choose", work.balance, every, common=among | {"mean": with_vector / clusters})
+    else:
+        chosen = phases.map("choose", work.choose, every, common=among, grows="documents^1.5")
     remove_merged(vectors, written)
     files.remove(written.folder)
 
     dropped = work.dropped_files(phases.folder, ranges.ranges)
     verdicts = collected(phases, "verdicts", dropped, shards, "shard")
     kept = Each(corpus.shards(), lambda shard: {"kept": corpus.kept[shard]})
-    phases.map("split", work.split_shard, kept, common={"verdicts": verdicts})
+    phases.map("split", work.split_shard, kept, common={"verdicts": verdicts, "step": settings.step, "rule": rule})
     files.remove(verdicts.folder)
     return {
         "vectors": with_vector,

@@ -1,15 +1,18 @@
-"""Semantic duplicates (`gristmill.tasks.dedup.semantic.settings`) as phases over the shards of a corpus:
+"""Semantic duplicates, and the balance of clusters (`gristmill.tasks.dedup.semantic.settings`), as phases over the
+shards of a corpus:
 
     sample/00000.parquet          hash, vector: the documents that centroids are learned from
     centroids.parquet             vector
     vectors/00000.parquet         by `cluster`: cluster, vector, id, order_0, ..., shard: a row for each document
-    dropped/00000.parquet         by `shard`: shard, id, representative, cosine: those of a range of clusters
-    part-00000.parquet, ledger/   the kept documents of a shard, and for which one the others are gone
+    dropped/00000.parquet         by `shard`: shard, id, detail, representative: those of a range of clusters
+    part-00000.parquet, ledger/   the kept documents of a shard, and why the others are gone
 
 Which documents are drawn follows from their ids, and which of two is kept from the keep order: so neither shards nor
 workers decide anything. Vectors are rounded to 16 bits (`clusters`). A phase holds the vectors of a shard, or the
 sample, or a range of clusters.
 """
+
+from math import ceil
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +25,7 @@ from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup import order_work as order
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
 from gristmill.tasks.dedup.semantic.clusters import duplicates, k_means, nearest, rounded
-from gristmill.tasks.dedup.semantic.settings import SemanticDedup
+from gristmill.tasks.dedup.semantic.settings import Clustered, Diversify, SemanticDedup
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.models.embedding.vectors import vectors_of
 
@@ -66,7 +69,7 @@ def assign_shard(
     kept: str,
     signals: tuple[str, ...],
     source: int,
-    settings: SemanticDedup,
+    settings: Clustered,
     ranges: KeyRanges | None,
 ) -> dict:
     """Write the documents of a shard by their clusters. `signals`: its parts with the signal `best`; `source`: the
@@ -96,13 +99,8 @@ def choose(
 
     Returns counts: documents dropped, and those of the largest cluster, whose vectors are held.
     """
-    rows = pa.concat_tables(vectors.each(*ranges.bounds(partition)))
-    rank = np.empty(len(rows), np.int64)
-    rank[order.ranking(rows, settings)] = np.arange(len(rows))
-    rows = rows.take(np.lexsort((rank, rows["cluster"].to_numpy())))
-    cluster, found = rows["cluster"].to_numpy(), vectors_of(rows)
-    begins = np.flatnonzero(np.append(True, cluster[1:] != cluster[:-1])[: len(cluster)])
-    ends = np.append(begins[1:], len(cluster))
+    rows, begins, ends = _by_cluster(pa.concat_tables(vectors.each(*ranges.bounds(partition))), settings)
+    found = vectors_of(rows)
     of, cosine = np.full(len(rows), -1), np.zeros(len(rows))
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         first, cosine[begin:end] = duplicates(found[begin:end], settings.similarity)
@@ -112,29 +110,66 @@ def choose(
         {
             "shard": rows["shard"].filter(gone),
             "id": rows["id"].filter(gone),
+            "detail": pa.array([f"cosine {each:.4f}" for each in cosine[gone].tolist()], pa.string()),
             "representative": rows["id"].take(of[gone]),
-            "cosine": cosine[gone],
         }
     )
     exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
     return {"dropped": len(dropped), "largest": int((ends - begins).max(initial=0))}
 
 
-def split_shard(folder: str, shard: int, kept: str, verdicts: CollectedShards) -> dict:
-    """Write the kept documents of a shard; the ledger names each dropped one's kept one, and their cosine."""
+def balance(
+    folder: str,
+    partition: int,
+    ranges: KeyRanges,
+    vectors: SortedFiles,
+    shards: KeyRanges | None,
+    settings: Diversify,
+    mean: float,
+) -> dict:
+    """Which documents of a range of clusters are dropped: of each cluster, in keep order, those behind `most` times
+    `mean`, the documents of a cluster on average. `shards`, and what is returned: as for `choose`."""
+    columns = ["cluster", "id", *order.order_names(settings), "shard"]
+    read = pa.concat_tables(each.select(columns) for each in vectors.each(*ranges.bounds(partition)))
+    rows, begins, ends = _by_cluster(read, settings)
+    most, sizes = ceil(settings.most * mean), ends - begins
+    place = np.arange(len(rows)) - np.repeat(begins, sizes)
+    gone = rows.append_column("size", pa.array(np.repeat(sizes, sizes))).filter(pa.array(place >= most))
+    named = zip(gone["cluster"].to_pylist(), gone["size"].to_pylist(), strict=True)
+    said = [f"cluster {cluster} has {size} documents, of which {most} stay" for cluster, size in named]
+    detail = pa.array(said, pa.string())
+    representative = pa.nulls(len(gone), pa.string())
+    names = ["shard", "id", "detail", "representative"]
+    dropped = pa.table([gone["shard"], gone["id"], detail, representative], names=names)
+    exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
+    return {"dropped": len(dropped), "largest": int(sizes.max(initial=0))}
+
+
+def _by_cluster(rows: pa.Table, settings: Clustered) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+    """Rows by cluster and in keep order, and where those of each cluster begin and end: int64 (clusters,)."""
+    rank = np.empty(len(rows), np.int64)
+    rank[order.ranking(rows, settings)] = np.arange(len(rows))
+    rows = rows.take(np.lexsort((rank, rows["cluster"].to_numpy())))
+    cluster = rows["cluster"].to_numpy()
+    begins = np.flatnonzero(np.append(True, cluster[1:] != cluster[:-1])[: len(cluster)])
+    return rows, begins, np.append(begins[1:], len(cluster))[: len(begins)]
+
+
+def split_shard(folder: str, shard: int, kept: str, verdicts: CollectedShards, step: str, rule: str) -> dict:
+    """Write the kept documents of a shard; the ledger has for each dropped one why, and which one stays for it."""
     arriving = parquet.read_table(kept, SELECTION.names)
     dropped = verdicts.read(shard)
     dropped = dropped.take(pc.sort_indices(pc.index_in(dropped["id"], arriving["id"].combine_chunks())))
     losses = ledger.from_columns(
         {
             "id": dropped["id"],
-            "step": pa.repeat("semantic_dedup", len(dropped)),
-            "rule": pa.repeat("semantic", len(dropped)),
-            "detail": pa.array([f"cosine {cosine:.4f}" for cosine in dropped["cosine"].to_pylist()], pa.string()),
+            "step": pa.repeat(step, len(dropped)),
+            "rule": pa.repeat(rule, len(dropped)),
+            "detail": dropped["detail"],
             "representative": dropped["representative"],
         }
     )
-    return shards.write_selection(folder, shard, arriving, [("semantic_dedup", losses)])
+    return shards.write_selection(folder, shard, arriving, [(step, losses)])
 
 
 def sample_files(folder: str, shards: int) -> SortedFiles:

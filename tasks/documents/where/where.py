@@ -1,8 +1,9 @@
 """Documents chosen by an expression over what is known of them."""
 
 import ast
+import re
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +11,12 @@ from gristmill.tasks.documents.step import Clause, Decision, DocumentStep
 from gristmill.tasks.documents.where.syntax import clauses, columns, parsed, spelled
 
 EXPRESSIONS = ("keep", "drop")  # the settings that are one, of which a step has one alone
+_NAME = r"^where(_[a-z0-9]+)*$"
+
+
+def is_where(name: Any) -> bool:
+    """Whether a recipe calls a step `where` so: `where`, or that and a name of its own, as `where_short`."""
+    return isinstance(name, str) and re.fullmatch(_NAME, name) is not None
 
 
 class Where(DocumentStep):
@@ -17,12 +24,13 @@ class Where(DocumentStep):
 
     It measures nothing. It reads columns of documents, signals and scores of the steps before it, and columns of the
     sources' own, as `topic == 'science' and quality_bucket >= 15 and characters < 100000`. The ledger has the part
-    between two `and` of `keep`, or two `or` of `drop`, that decided, and the values of its columns.
+    between two `and` of `keep`, or two `or` of `drop`, that decided, and the values of its columns. A recipe may have
+    it several times, each with a name of its own: `step: where`, `step: where_short`.
     """
 
     modules: ClassVar = ("gristmill.tasks.documents.where.evaluate", "gristmill.tasks.documents.where.syntax")
 
-    step: Literal["where"] = "where"
+    step: str = Field("where", pattern=_NAME, max_length=100)
     keep: str | None = Field(None, description="documents stay for which this is true, as `language in ('en', 'de')`")
     drop: str | None = Field(
         None, description="documents go for which this is true, as `tld == 'xyz' or toxicity > 0.5`"

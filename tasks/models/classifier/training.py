@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 FOLDS = 2
 GOOD, BAD = f"{LABEL}hq", f"{LABEL}raw"
 _KINDS = {GOOD: "good examples", BAD: "bad ones"}
-_SPACES = re.compile(r"\s+")
 _COMMANDS = re.compile(r"(?<!\S)(__label__\S*|</s>)")
 _BATCH = 1000
 
@@ -43,7 +42,9 @@ def fold(ids: pa.ChunkedArray, seed: int, folds: int) -> np.ndarray:
 def line(text: str, characters: int, lowercase: bool) -> str:
     """The beginning of a text as one line; a word that fastText would read as a label or a line's end is left out."""
     text = text[:characters]
-    return _COMMANDS.sub(" ", _SPACES.sub(" ", text.lower() if lowercase else text))
+    text = " ".join((text.lower() if lowercase else text).split())
+    # few texts have one, and looking for it at each word takes as long as scoring
+    return _COMMANDS.sub(" ", text) if LABEL in text or "</s>" in text else text
 
 
 def probabilities(model: "fasttext.FastText._FastText", lines: list[str], label: str) -> np.ndarray:
@@ -57,7 +58,7 @@ def distributions(model: "fasttext.FastText._FastText", lines: list[str], names:
     if not lines:
         return np.empty((0, len(names)))
     labels, scores = model.predict(lines, k=-1)
-    rows = [dict(zip(row, score, strict=True)) for row, score in zip(labels, scores, strict=True)]
+    rows = (dict(zip(row, score.tolist(), strict=True)) for row, score in zip(labels, scores, strict=True))
     return np.clip(np.array([[row.get(name, 0.0) for name in names] for row in rows], np.float64), 0, 1)
 
 

@@ -10,7 +10,7 @@ from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.models.percentiles import percentiles
 from gristmill.tasks.models.quality.bucket import Scorers
-from gristmill.tasks.models.quality.quality import FOLD
+from gristmill.tasks.models.quality.quality import SCORED_BY
 
 _GATHERED = "gathered"
 
@@ -24,10 +24,10 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
     """Write `id` and the scores, float64, of the documents that arrive; of the score `quality` also
     by which model it is, a string, else null."""
     names = [*settings.scores, *settings.inverse]
-    folds = [FOLD] if "quality" in names and any(FOLD in parquet.columns(part) for part in signals) else []
-    table = gather(signals, kept, [*names, *folds])
-    if not folds:
-        table = table.append_column(FOLD, pa.nulls(len(table), pa.string()))
+    by = [SCORED_BY] if "quality" in names and any(SCORED_BY in parquet.columns(part) for part in signals) else []
+    table = gather(signals, kept, [*names, *by])
+    if not by:
+        table = table.append_column(SCORED_BY, pa.nulls(len(table), pa.string()))
     for name in names:
         kind = table[name].type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -51,11 +51,11 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
     best = np.full(len(table), -1)
     for name, sign in [*((name, 1) for name in settings.scores), *((name, -1) for name in settings.inverse)]:
         values = sign * table[name].to_numpy()
-        folds = np.asarray(pc.fill_null(table[FOLD], "") if name == "quality" else pa.repeat("", len(table)))
-        for fold, ends in edges[name].items():
+        models = np.asarray(pc.fill_null(table[SCORED_BY], "") if name == "quality" else pa.repeat("", len(table)))
+        for model, ends in edges[name].items():
             # of equal scores all are in the bucket of the worst of them
             found = np.searchsorted(np.sort(sign * np.asarray(ends, np.float64)), values, side="left")
-            here = (folds == fold) & ~np.isnan(values)
+            here = (models == model) & ~np.isnan(values)
             best = np.maximum(best, np.where(here, found, -1))
     numbers = pa.array(best, pa.int32(), mask=best < 0)
     parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality_bucket": numbers}))
@@ -65,4 +65,4 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
 def _group(score: str) -> str | None:
     """The column of the groups in which a score's places are counted: two models that score are not as sure as each
     other."""
-    return FOLD if score == "quality" else None
+    return SCORED_BY if score == "quality" else None

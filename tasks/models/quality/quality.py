@@ -14,7 +14,7 @@ from gristmill.tasks.models.filter import LearnedFilter
 
 # Li et al. 2024: baselines/baselines_configs/fasttext_filter.yaml
 MIN_SCORE = 0.018112
-FOLD = "quality_fold"  # the column that says which of the two models has scored a document
+SCORED_BY = "quality_model"  # the column that says which of the two models has scored a document
 
 
 class Scoring(Settings):
@@ -112,7 +112,7 @@ class Quality(Classifier, Threshold, LearnedFilter):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        return (FOLD,)
+        return (SCORED_BY,)
 
     @property
     def named_models(self) -> tuple[str, ...]:

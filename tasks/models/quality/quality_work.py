@@ -25,7 +25,7 @@ from gristmill.tasks.models.classifier.training import (
 )
 from gristmill.tasks.models.model_files import label_of
 from gristmill.tasks.models.percentiles import percentiles
-from gristmill.tasks.models.quality.quality import FOLD, MIN_SCORE, Classifier, Scoring, Threshold
+from gristmill.tasks.models.quality.quality import MIN_SCORE, SCORED_BY, Classifier, Scoring, Threshold
 
 MODELS = tuple(f"model-{number}.bin" for number in range(FOLDS))
 CROSS_FITTED = "cross_fitted.parquet"
@@ -79,8 +79,8 @@ def sample(
 def score_shard(
     folder: str, shard: int, documents: str, kept: str, models: Sequence[RecordedFile], settings: Scoring
 ) -> dict:
-    """Write `id`, `quality` (probability of being a reference document) and `quality_fold` (the number of the model
-    that has scored it, a string) of a selection's documents.
+    """Write `id`, `quality` (probability of being a reference document) and `quality_model` (the model that has scored
+    it, as its file is called: `model-0`; `model` for the only one) of a selection's documents.
 
     `models`: one for each fold, or one for all. A score is a function of the id, the text and the models alone. Every
     document is scored by the model of its fold, also where it is in no training sample: the mean of both for these
@@ -89,12 +89,13 @@ def score_shard(
     table = select(documents, kept, ["text"])
     texts = [line(text, settings.characters, settings.lowercase) for text in table["text"].to_pylist()]
     folds = fold(table["id"], settings.seed, len(models))
+    names = np.array([name.removesuffix(".bin") for name in MODELS] if len(models) > 1 else ["model"])
     scores = np.empty(len(table))
     for number, file in enumerate(models):
         rows = np.flatnonzero(folds == number)
         model = classifier_file.load(file)
         scores[rows] = probabilities(model, [texts[row] for row in rows], label_of(model.labels, settings.label))
-    columns = {"id": table["id"], "quality": scores, FOLD: folds.astype(str)}
+    columns = {"id": table["id"], "quality": scores, SCORED_BY: names[folds]}
     parquet.write_table(layout.part(folder, shard), pa.table(columns))
     return {"rows": len(table)}
 
@@ -106,10 +107,10 @@ def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
     which says nothing about documents. `scores`: the parts with scores."""
     if settings.keep_top is None:
         return [Bound("min_score", "quality", low=MIN_SCORE if settings.min_score is None else settings.min_score)]
-    lows = {name: low for name, [low] in percentiles(scores, "quality", [100 - settings.keep_top], FOLD).items()}
+    lows = {name: low for name, [low] in percentiles(scores, "quality", [100 - settings.keep_top], SCORED_BY).items()}
     if len(lows) == 1:
         return [Bound("keep_top", "quality", low=low) for low in lows.values()]
-    return [Bound("keep_top", "quality", languages={name: (low, None) for name, low in lows.items()}, by=FOLD)]
+    return [Bound("keep_top", "quality", languages={name: (low, None) for name, low in lows.items()}, by=SCORED_BY)]
 
 
 def _rows(inputs: Sequence[tuple[str, ...]]) -> int:

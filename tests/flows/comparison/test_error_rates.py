@@ -1,5 +1,6 @@
 """Error rates of whole decisions, each with 2,000 of them: standard errors .5% at 5%, .7% at 90%, .9% at 80%."""
 
+import numpy as np
 import pytest
 
 from gristmill.flows.comparison.components import Components
@@ -73,3 +74,36 @@ def test_learning_rates_that_differ_without_a_mean_effect_raise_no_error():
     found = rates(DECISIONS, {"A": (0.02, -0.02)}, PROTOCOL, JUDGED)
     assert found.false <= 0.01
     assert 0.88 <= found.coverage <= 0.92
+
+
+def varying(variance: float) -> Components:
+    """Components whose runs vary so many times as much."""
+    names = ("sample", "run", "run_document")
+    return COMPONENTS.model_copy(update={name: getattr(COMPONENTS, name) * variance**0.5 for name in names})
+
+
+def skewed(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Chi-squared with one degree of freedom, standardised: a skewness of 2.8."""
+    return (rng.standard_normal(count) ** 2 - 1) / 2**0.5
+
+
+FEW = PROTOCOL.model_copy(update={"looks": (3,)})
+# What is otherwise than the protocol takes it to be, and the share of false verdicts that it may cost.
+OTHERWISE = {
+    "the bank varies half as much": ({"in_bank": varying(0.5)}, 0.10),
+    "the bank varies a quarter as much": ({"in_bank": varying(0.25)}, 0.13),
+    "the bank varies twice as much": ({"in_bank": varying(2)}, 0.05),
+    "the bank varies four times as much": ({"in_bank": varying(4)}, 0.05),
+    "3 pairs, one look, no bank": ({"protocol": FEW, "bank_pairs": 0}, 0.09),
+    "5 evaluation documents in each of two sets": ({"judged": evaluation(5)}, 0.10),
+    "15 documents in each set, very skewed": ({"judged": evaluation(15), "draw": skewed}, 0.07),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_false_verdicts_where_what_they_rest_on_does_not_hold(name):
+    given, most = OTHERWISE[name]
+    found = rates(DECISIONS, {"A": 0.0}, **{"protocol": PROTOCOL, "judged": JUDGED} | given)
+    print(f"\n{name}: {found}")
+    assert found.false <= most

@@ -17,6 +17,10 @@ from tests.planted.text import prose, pydoc_paragraphs
 pytestmark = pytest.mark.slow
 
 SIZE = 250_000  # characters of a source
+# In one run the weights of a source and of its copy differ by a standard deviation of .043 (eight runs of one corpus;
+# the mean is 0), since each batch moves them by the noise of two windows of either. Their means over two runs differ by
+# more than .05 in one case of ten, over six in one of two hundred.
+DOREMI_RUNS = 6
 PROXY = {
     "name": "tiny",
     "vocab_size": 512,
@@ -73,12 +77,12 @@ def weights(found) -> dict[str, float]:
 
 
 def test_doremi_finds_the_noise(planted, tmp_path):
-    found = by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
+    found = by_doremi(*planted, runs=DOREMI_RUNS, eta=0.1, smoothing=1e-3)
     by_source = weights(found)
     print(by_source)
     assert by_source["noise"] < 0.15 < by_source["french"]
     assert by_source["english"] == pytest.approx(by_source["copy"], abs=0.05)
-    assert found == by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
+    assert found == by_doremi(*planted, runs=DOREMI_RUNS, eta=0.1, smoothing=1e-3)
     (tmp_path / "out.yaml").write_text(written(found))
     assert load(tmp_path / "out.yaml").mixture.weights == found.weights
 

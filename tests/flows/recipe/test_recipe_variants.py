@@ -5,7 +5,7 @@ import pytest
 from gristmill.flows.decisions.plan import arms
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.recipe.variants import raw, unfiltered, variant, without
+from gristmill.flows.recipe.variants import difference, raw, unfiltered, variant, without
 from gristmill.flows.reports.whatif import changed, parsed
 
 GIVEN = {
@@ -170,5 +170,47 @@ def test_a_wrong_expression_is_one_sentence(given):
 
 def test_a_second_where_says_how_to_write_one():
     twice = WHERE | {"steps": [*WHERE["steps"], {"step": "c4"}, {"step": "where", "drop": "status == 404"}]}
-    with pytest.raises(RecipeError, match=r"`where` is named more than once; write the later one alone, as `keep: \("):
+    with pytest.raises(
+        RecipeError, match="named more than once; give the later one a name of its own, as `step: where_short`"
+    ):
         load(twice)
+
+
+TWO = WHERE | {"steps": [*WHERE["steps"], {"step": "c4"}, {"step": "where_found", "drop": "status == 404"}]}
+
+
+def test_a_where_is_addressed_by_its_own_name():
+    recipe = load(TWO)
+    assert load(recipe.model_dump(mode="json")) == recipe
+    assert [step.expression for step in recipe.steps[1::2]] == ["characters > 200", "status == 404"]
+    [_, first, _, second] = variant(
+        recipe, "where_found.keep=status == 'x: # y'", "where.drop=status is None"
+    ).recipe.steps
+    assert (first.keep, first.drop, second.keep, second.drop) == (None, "status is None", "status == 'x: # y'", None)
+    [_, first, _, second] = changed(recipe, parsed(["where_found.drop=status > 399"])).steps
+    assert (first.keep, second.drop) == ("characters > 200", "status > 399")
+    [_, first, _] = without(recipe, "where_found").recipe.steps
+    assert first.step == "where"
+    assert difference(recipe, variant(recipe, "where_found.drop=status > 399").recipe) == [
+        "@@ steps.where_found @@",
+        "-drop: status == 404",
+        "+drop: status > 399",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([{"step": "where_a", "kep": "status == 1"}], r"steps\.where_a\.kep: is an unknown key.*did you mean `keep`"),
+        (
+            [{"step": "where_a", "keep": "urll == ''"}],
+            r"steps\.where_a\.keep: there is no column urll here; did you mean",
+        ),
+        ([{"step": "where_a", "keep": 3}], r"steps\.where_a\.keep: is 3; give a text.*documents stay for which"),
+        ([{"step": "where_A", "keep": "status == 1"}], "there is no step 'where_A'; did you mean `where`"),
+        ([{"step": "where_a", "drop": "status == 1"}] * 2, "`where_a` is named more than once; give the later one"),
+    ],
+)
+def test_what_is_wrong_with_a_named_where_is_one_sentence(steps, said):
+    with pytest.raises(RecipeError, match=said):
+        load(WHERE | {"steps": [{"step": "extract"}, *steps]})

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import LastRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.reports.run.rows import documents
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.export import check_target, export
@@ -50,6 +52,8 @@ def made(tmp_path_factory):
         lines = []
         for number in range(120):
             text = " ".join(draw.choices("the mill grinds grain, of many kinds".split(), k=draw.randrange(5, 60)))
+            if number % 20 == 19:
+                text = json.loads(lines[-1])["text"]
             page = {"text": text, "url": f"https://{draw.choice('abc')}.example/{part}/{number}"}
             page |= {"topic": draw.choice([None, "law", "science"]), "rank": draw.randrange(100)}
             lines.append(json.dumps(page))
@@ -99,6 +103,64 @@ def test_a_stage_ahead_has_the_columns_of_its_own_documents(made):
     assert found.documents
     with pytest.raises(LookupError, match="no column textbook_special_characters"):
         list(show(home, "content_duplicates", 1, "textbook_special_characters > 0"))
+
+
+DROPPED = [
+    ("rank > 50 and host == 'b.example'", lambda page, why: page["rank"] > 50 and "//b." in page["url"]),
+    ("topic is None", lambda page, why: page["topic"] is None),
+    ("rule == 'words' and value < 8", lambda page, why: why == "gopher_quality" and len(page["text"].split()) < 8),
+    ("gopher_quality_words >= 12", lambda page, why: len(page["text"].split()) >= 12),
+    (
+        "'mill mill' in text and step != 'content_dedup'",
+        lambda page, why: why[0] == "g" and "mill mill" in page["text"],
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def gone(made):
+    """The pages of the sources that steps drop, by URL, and the step, as the ledgers of the stages have it."""
+    recipe, home, corpus, _ = made
+    folder = recipe.sources[0].jsonl[0].removesuffix("*.jsonl")
+    lines = [
+        line for part in range(3) for line in Path(folder, f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    pages = {page["url"]: page for page in map(json.loads, lines)}
+    documents = [pq.read_table(corpus.extracted.part(shard), columns=["id", "url"]) for shard in range(3)]
+    urls = {row["id"]: row["url"] for table in documents for row in table.to_pylist()}
+    ledgers = [row for path in Path(home).glob("stages/*/ledger/*.parquet") for row in pq.read_table(path).to_pylist()]
+    return {urls[row["id"]]: (pages[urls[row["id"]]], row["step"]) for row in ledgers}
+
+
+@pytest.mark.parametrize(("expression", "truth"), DROPPED)
+def test_of_dropped_documents_those_for_which_it_is_true(made, gone, expression, truth):
+    _, home, *_ = made
+    expected = sorted(url for url, (page, why) in gone.items() if truth(page, why))
+    found = [*dropped(home, "dropped", "", 10_000, expression)]
+    assert expected
+    assert sorted(one.row["url"] for one in found) == expected
+    assert all(one.text == gone[one.row["url"]][0]["text"] for one in found)
+    by_rule = [one.row["url"] for one in found if one.row["step"] == "gopher_quality"]
+    if by_rule:
+        assert by_rule == [one.row["url"] for one in dropped(home, "rules", "gopher", 10_000, expression)]
+    assert len([*dropped(home, "dropped", "", 1, expression)]) == len({why for _, why in map(gone.get, expected)})
+
+
+def test_columns_that_dropped_documents_do_not_have(made):
+    _, home, *_ = made
+    [one, *_] = dropped(home, "dropped", "", 1, "rank >= 0 and topic != 'art'")
+    assert {"rank", "topic", "step", "rule", "url"} <= {*one.row}
+    for expression, said in (
+        ("topik == 'law'", "have no column topik; did you mean `topic`"),
+        ("textbook_special_characters > 0", "have no column textbook_special_characters"),
+        (
+            "rank > 5000",
+            "no document was dropped by any rule, with rank > 5000; rules that dropped some: content_dedup",
+        ),
+    ):
+        with pytest.raises(LookupError, match=None) as found:
+            list(dropped(home, "dropped", "", 1, expression))
+        assert said in str(found.value)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.decontamination.find import Hits, find
 from gristmill.tasks.decontamination.index import Index, build_index, load_index
+from gristmill.tasks.decontamination.score import Found, different_words
 from gristmill.tasks.decontamination.shards import word_places
 from gristmill.tasks.decontamination.step import Fields, Indexing
 from gristmill.tasks.kernels.buffers import utf8
@@ -213,6 +214,46 @@ def test_answers_alone_and_other_texts_are_no_leaks(held, prose):
 def test_a_repeated_piece_of_a_formula_is_no_item(tmp_path, item, page):
     made = index(tmp_path, [(item, ""), *((f"the miller number{i} opens the gate{i}", "") for i in range(20))])
     assert rows(find(made, texts([page, f"Before. {page} Behind."]))) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "page"),
+    [
+        # pages of manuals and of the web that were flagged, shortened
+        ("If O is performed immediately after T, then F must be performed either",
+         "It must be performed immediately after this call."),
+        ("Find the greatest common divisor of $10! + 2$ and $11! + 8$.", "Find the greatest common divisor of A and B"),
+        ("Rock-paper-scissors: A man and a woman are playing rock paper scissors. the man",
+         "A Rock-Paper-Scissors game. Rock-Paper-Scissors is played by two."),
+        (r"Find the cross product of $\begin{pmatrix} 1 \\ -1 \\ 2 \end{pmatrix}$ and "
+         r"$\begin{pmatrix} 3 \\ 4 \\ -5 \end{pmatrix}.$",
+         r"\begin{pmatrix} 1 & 1 \\ 0 & 1 \end{pmatrix} and \begin{pmatrix} 1 & 1 \\ 0 & 1 \end{pmatrix}"),
+    ],
+)  # fmt: skip
+def test_a_phrase_of_many_texts_is_no_item_but_all_of_it_is(tmp_path, item, page):
+    # as in benchmarks many items have the words of every text, and few have others
+    common = "the of and a is to it by if then are or for in cross product man woman playing".split()
+    others = [(" ".join([*random.Random(i).sample(common, 9), f"other{i}", f"word{i}"]), "") for i in range(2000)]
+    made = index(tmp_path, [(item, ""), *others])
+    assert rows(find(made, texts([page, f"Before. {page} Behind."]))) == []
+    assert [(row[0], row[1], row[4]) for row in rows(find(made, texts([f"Before. {item} Behind."])))] == [(0, 0, 1.0)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from("ab 1 mill grain wheel stone".split()), max_size=9), st.randoms())
+def test_different_words_are_those_beside_a_neighbour_of_theirs(tmp_path_factory, piece, draw):
+    vocabulary = "a b 1 22 mill grain wheel stone".split()
+    question, answer = (" ".join(draw.choices(vocabulary, k=draw.randint(1, 9))) for _ in range(2))
+    made = index(tmp_path_factory.mktemp("different"), [(question, answer)])
+    hashes, _ = word_hashes(*utf8(texts([" ".join(["mill", *piece, "b"])])))
+    stands = ["mill", *piece, "b"]
+    there = {(stands[i], stands[i + 1]) for i in range(len(stands) - 1)}
+    expected = set()
+    for text in (question.split(), answer.split()):
+        for first, second in zip(text, text[1:], strict=False):
+            expected |= {first, second} if (first, second) in there else set()
+    found = different_words(made, 0, hashes, Found(0, len(hashes), 0.7, 0.7, 0.7, np.nan))
+    assert found == len(expected - {"a", "b", "1", "22"})
 
 
 def test_an_item_without_its_answer_scores_less_only_where_the_question_is_short(tmp_path):

@@ -1,21 +1,24 @@
 """The classifier on documents of two planted vocabularies."""
 
 import random
+import re
 
 import fasttext
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.training import fold
+from gristmill.tasks.models.classifier.training import fold, line
 from gristmill.tasks.models.model_files import ModelFileError
 from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
 from gristmill.tasks.models.quality.bucket_work import bucket_shard, find_edges, gather_shard, gathered_folder
-from gristmill.tasks.models.quality.quality import FOLD, MIN_SCORE, Quality, Scoring
+from gristmill.tasks.models.quality.quality import MIN_SCORE, SCORED_BY, Quality, Scoring
 from gristmill.tasks.models.quality.quality_work import CROSS_FITTED, MODELS, bounds, score_shard, train_model
 from tests.limits import largest_file
 from tests.recorded import recorded
@@ -200,7 +203,7 @@ def test_the_top_is_of_all_scored_documents_however_they_are_sharded(tmp_path, p
     scores = np.random.default_rng(3).beta(0.3, 2, 1000).round(3)  # many are equal
     parts = [str(tmp_path / f"{number}.parquet") for number in range(shards)]
     for part, some in zip(parts, np.array_split(scores, shards), strict=True):
-        parquet.write_table(part, pa.table({"quality": some, FOLD: ["0"] * len(some)}))
+        parquet.write_table(part, pa.table({"quality": some, SCORED_BY: ["0"] * len(some)}))
     settings = SETTINGS.model_copy(update={"keep_top": percent}).decision_settings()
     (bound,) = bounds(settings, parts)
     assert bound.low is not None and (bound.rule, bound.signal, bound.high) == ("keep_top", "quality", None)
@@ -216,7 +219,7 @@ def test_of_models_that_are_not_as_sure_as_each_other_the_same_share_is_kept(tmp
     quality, folds = draw.random(4000), draw.integers(0, 2, 4000)
     scores = np.where(folds == 0, quality, 0.3 + 0.1 * quality**3)
     ids = np.array([f"{i}" for i in range(4000)])
-    columns = {"id": ids, "quality": scores, FOLD: folds.astype(str)}
+    columns = {"id": ids, "quality": scores, SCORED_BY: folds.astype(str)}
     parts = [str(tmp_path / f"{number}.parquet") for number in range(shards)]
     for part, some in zip(parts, np.array_split(np.arange(4000), shards), strict=True):
         parquet.write_table(part, pa.table({name: values[some] for name, values in columns.items()}))
@@ -235,7 +238,7 @@ def test_buckets_are_of_equally_many_documents_of_each_model(tmp_path):
     draw = np.random.default_rng(6)
     folds = draw.integers(0, 2, 3000)
     scores = np.where(folds == 0, draw.random(3000), 0.3 + 0.1 * draw.random(3000))
-    table = pa.table({"id": [f"{i}" for i in range(3000)], "quality": scores, FOLD: folds.astype(str)})
+    table = pa.table({"id": [f"{i}" for i in range(3000)], "quality": scores, SCORED_BY: folds.astype(str)})
     scored = str(tmp_path / "scores.parquet")
     parquet.write_table(scored, table)
     step = QualityBucket(scores=("quality",), buckets=4).part(Scorers)
@@ -274,3 +277,19 @@ def test_a_model_that_is_trained_takes_no_settings_of_training():
         Quality(model="own.bin", epochs=7, seed=2)
     given = Quality(model="own.bin", characters=100, lowercase=False)
     assert Quality.model_validate(given.model_dump()) == given, "as the replay of thresholds reads a recipe"
+
+
+WORDS = st.sampled_from(
+    ["", "mill", "É", "__label__hq", "</s>", "x__label__y", "a</s>", "\x1c", "\u00a0", "\u2028", "\n\t ", "\x00"]
+)
+
+
+@given(st.lists(WORDS | st.text(max_size=3), max_size=12).map(" ".join), st.booleans())
+def test_a_line_has_the_words_of_the_text_without_those_that_fasttext_takes_for_its_own(text, lowercase):
+    """By the definition: pieces between what Unicode calls white space, commands left out."""
+    pieces = re.split(r"\s+", text.lower() if lowercase else text)
+    expected = [piece for piece in pieces if piece and not piece.startswith("__label__") and piece != "</s>"]
+    found = line(text, 1000, lowercase)
+    assert "\n" not in found
+    if not any("</s>" in piece and piece != "</s>" for piece in pieces):  # of which the beginning alone would go
+        assert re.split(r"\s+", found.strip()) == (expected or [""])
