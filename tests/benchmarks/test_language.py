@@ -38,6 +38,8 @@ NTREX_CODES = dict(
         "zho=zh"
     ).split()
 )
+# Codes of heliport where they are not NTREX's.
+HELIPORT_CODES = {"ara": "ar", "cmn": "zh", "pbt": "ps", "pes": "fa", "tgl": "tl", "uzn": "uz"}
 GRID = [round(0.05 * i, 2) for i in range(4, 14)]
 SENTENCES, PRECISION, ENOUGH = 4, 0.98, 0.95
 Scored = list[tuple[str, str, float]]  # true language, label, score
@@ -148,6 +150,45 @@ def test_thresholds_of_languages_that_lingua_lacks(sentences, request, capsys):
                 most = ", ".join(f"{label} {count / labels.total():.0%}" for label, count in labels.most_common(3))
                 print(f"{language}: named rightly {right:.0%}; {most}")
     assert found == {code: least for code, least in MIN_SCORES.items() if code not in sentences}
+
+
+@pytest.mark.bench
+def test_beside_heliport(request, capsys):
+    """HeLI's models by heliport, 220 languages, on NTREX-128 (--ntrex), and its speed. Both name one language of those
+    that they have; a macrolanguage counts as right."""
+    if (folder := request.config.getoption("--ntrex")) is None:
+        pytest.skip("--ntrex names no folder with NTREX-128")
+    heliport = pytest.importorskip("heliport").Identifier()
+    truth, some = [], []
+    for path in sorted(Path(folder).glob("newstest2019-ref.*.txt")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        some += ["\n".join(lines[start : start + 5]) for start in range(0, len(lines) - 5, 25)]
+        truth += [path.name.split(".")[1].partition("-")[0]] * (len(some) - len(truth))
+    measure(Language(), pa.table({"text": pa.array(some[:9], pa.large_string())}))
+    started = time.thread_time()
+    ours, _ = scored(some, unknown_below=None)
+    between = time.thread_time()
+    theirs = [heliport.identify(text.replace("\n", " ")) for text in some]
+    ratio = (time.thread_time() - between) / (between - started)
+    wanted = [NTREX_CODES.get(code, code) for code in truth]
+    right = np.array([same(*each) for each in zip(ours, wanted, strict=True)])
+    right_theirs = np.array(
+        [same((NTREX_CODES | HELIPORT_CODES).get(a, a), b) for a, b in zip(theirs, wanted, strict=True)]
+    )
+    known = np.array([any(same(code, each) for each in CODES) for code in wanted])
+    with capsys.disabled():
+        print(
+            f"\nnamed rightly, lid.176 and heliport: {known.sum()} texts in {len(set(np.array(wanted)[known]))}",
+            end=" ",
+        )
+        print(f"languages of lid.176 {right[known].mean():.3f}, {right_theirs[known].mean():.3f};", end=" ")
+        print(f"{(~known).sum()} in others {right[~known].mean():.3f}, {right_theirs[~known].mean():.3f};", end=" ")
+        print(f"heliport takes {ratio:.2f} of the time of the step")
+        for code in sorted(set(wanted)):
+            of = np.array(wanted) == code
+            if abs(right[of].mean() - right_theirs[of].mean()) > 0.1:
+                most = Counter(np.array(theirs)[of].tolist()).most_common(1)[0]
+                print(f"{code}: {right[of].mean():.2f}, {right_theirs[of].mean():.2f} ({most[0]})")
 
 
 @pytest.mark.bench

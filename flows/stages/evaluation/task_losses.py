@@ -86,7 +86,8 @@ def _score(phases: PhaseRunner, record: Record, places: TaskPlaces) -> dict:
     torch.set_num_threads(1)  # on every machine: a second one changes rounding
     try:
         with processes(timeout_seconds=600) as world:
-            found = example_scores(load_model(Path(places.model)).to(world.device), tasks, tokenizer, world)
+            model = load_model(Path(places.model)).to(world.device)
+            found = example_scores(model, tasks, tokenizer, world, lambda done, total: phases.check())
     finally:
         torch.set_num_threads(threads)
     rows = [
