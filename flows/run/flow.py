@@ -230,6 +230,8 @@ def _wait_for_servers(embedded: bool) -> None:
         logging.getLogger("prefect.client").setLevel(logging.DEBUG)
         runs.say_once("prefect.client", "Encountered retryable exception", said)
     EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_AWAY_SECONDS)
+    # or the last line of a run says, behind what was done, how many events it has still to send
+    logging.getLogger(EventsWorker.__name__).setLevel(logging.ERROR)
     for client in (PrefectHttpxSyncClient, PrefectHttpxAsyncClient):
         client._has_connected = property(lambda _: True, lambda _, value: None)  # type: ignore[assignment]
 

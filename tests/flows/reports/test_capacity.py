@@ -24,8 +24,7 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
     constant = {"perplexity_model", "quality_model", "tokenizer", "evaluation_tokens"}
     for name, folder in undisturbed.stages("undisturbed").items():
         stage = name.rpartition("-")[0]
-        if stage not in {phase.stage for phase in found.phases}:
-            assert stage in ("model", "search_index"), "an index is made by other tests"
+        if stage == "model":
             continue
         phases = json.loads((folder / "cost.json").read_text())["phases"]
         for phase in phases.values():

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from collections import Counter
 from dataclasses import asdict, replace
 from functools import partial
@@ -289,7 +290,8 @@ def test_copies_are_counted_in_every_shard(index):
 def test_what_a_model_has_by_heart_is_the_same_from_python(undisturbed, recipe, tmp_path, monkeypatch):
     target = tmp_path / "small.yaml"
     target.write_text(json.dumps(recipe))
-    home = str(undisturbed.home("undisturbed"))
+    # a copy, since what looks at all stages of the run knows of no index
+    home = str(shutil.copytree(undisturbed.home("undisturbed"), tmp_path / "home"))
     monkeypatch.setenv("GRISTMILL_HOME", home)
     made(load(recipe), Path(home))
     given = ["--prompts", "80", "--prompt-tokens", "6", "--continuation-tokens", "4"]

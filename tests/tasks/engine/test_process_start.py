@@ -93,10 +93,10 @@ class Maker:
     def create_module(self, spec):
         return None
     def exec_module(self, module):
-        module.depth = len(__import__("inspect").stack())
+        module.depth = len(__import__("inspect").stack(0))
 
 sys.meta_path.append(Maker())
-depths = [__import__(f"made_{number}").depth for number in range(1500)]
+depths = [__import__(f"made_{number}").depth for number in range(300)]
 assert len(set(depths)) == 1, (min(depths), max(depths))
 """
     measured(tmp_path, indented(work))

@@ -57,7 +57,8 @@ CUTS = {
 
 
 @pytest.mark.parametrize(
-    "world, micro", [pytest.param(*cut, marks=() if cut[0] < 3 else pytest.mark.slow) for cut in CUTS]
+    "world, micro",
+    [pytest.param(*cut, marks=() if cut in ((1, 1), (1, 2), (2, 2)) else pytest.mark.slow) for cut in CUTS],
 )
 def test_a_step_estimates_what_gradients_of_single_sequences_give(world, micro, make_run, tmp_path):
     one = {"steps": 1, "warmup_steps": 0, "micro_batch": micro, "eval_tokens": 64, "sample_tokens": 0}
