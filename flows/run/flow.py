@@ -11,7 +11,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
@@ -194,16 +193,6 @@ def _signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# What Prefect imports in the middle of a flow: there is time for it while the server starts.
-_LATER = (
-    "prefect.flow_engine",
-    "prefect.task_engine",
-    "prefect.utilities.visualization",
-    "fastapi.encoders",
-    "pydantic.v1",
-)
-
-
 @contextlib.contextmanager
 def _server() -> Iterator[prefect_server.EmbeddedServer | None]:
     """The embedded server; None if another was named."""
@@ -212,8 +201,6 @@ def _server() -> Iterator[prefect_server.EmbeddedServer | None]:
         yield None
         return
     server = prefect_server.start(settings.home)
-    for name in _LATER:
-        import_module(name)
     server.wait_until_ready()
     with temporary_settings({PREFECT_API_URL: server.address, PREFECT_API_AUTH_STRING: server.login}):
         yield server

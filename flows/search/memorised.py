@@ -124,7 +124,9 @@ def _of_training(index: OpenedIndex, draw: np.random.Generator, count: int, size
             raise _too_short(size, "the training data")
         wanted = draw.multinomial(count, np.array(places) / sum(places))
         seeds = draw.integers(1 << 62, size=len(places))
-        given = partial(look_ups.texts, wanted=wanted, seeds=seeds, size=size)
+        # of shards that a text is drawn from alone: as many as texts at most, however many shards there are
+        asked = {int(shard): (int(wanted[shard]), int(seeds[shard])) for shard in np.flatnonzero(wanted)}
+        given = partial(look_ups.texts, wanted=asked, size=size)
         texts = np.concatenate([text for _, some in each(given) for text in some])
         phrases = [index.pieces.text(text) for text in texts]
         copies = np.sum([some for _, some in each(partial(look_ups.copies, phrases=phrases))], axis=0)

@@ -30,8 +30,9 @@ from gristmill.tasks.search.pieces import Pieces
 from gristmill.tasks.search.shards import IndexedShards, SearchedShard
 from gristmill.tasks.tokens.recorded import SPLIT
 
-# Look-ups, of a phrase in a shard, that are made in threads of this process: two seconds of a core where files are in
-# memory, some minutes where all are on a disk. More are jobs of the machine's executor, which takes seconds to start.
+# Look-ups, of a phrase in a shard, that are made in threads of this process: five seconds of a core where files are in
+# memory (.28 ms each, in shards of 12 million tokens). More are jobs of the machine's executor, which takes seconds to
+# start.
 FEW = 20_000
 THREADS = min(32, (cpu_count() or 1) + 4)  # some more than cores, since a search waits for disks
 _PORTION = 64  # shards of a job: an index of a snapshot has 180,000 files

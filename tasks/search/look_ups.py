@@ -1,7 +1,7 @@
 """What is looked up in shards, a job for a portion of them: phrases, the words that follow each other, drawn texts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,15 +124,15 @@ def rooms(shards: Iterable[SearchedShard], size: int) -> list[int]:
     return [int(np.maximum(_lengths(shard) - size, 0).sum()) for shard in shards]
 
 
-def texts(shards: Iterable[SearchedShard], wanted: np.ndarray, seeds: np.ndarray, size: int) -> list[np.ndarray]:
-    """Drawn texts of each shard, token ids (texts, size): int64. `wanted`, `seeds`: how many of each shard of the
-    corpus, and by which seed."""
+def texts(shards: Iterable[SearchedShard], wanted: Mapping[int, tuple[int, int]], size: int) -> list[np.ndarray]:
+    """Drawn texts of each shard, token ids (texts, size): int64. `wanted`: by the number of a shard that any are drawn
+    from how many, and by which seed."""
     found = []
     for shard in shards:
-        count = int(wanted[shard.number])
+        count, seed = wanted.get(shard.number, (0, 0))
         if not count:
             continue
-        own = np.random.default_rng(int(seeds[shard.number]))
+        own = np.random.default_rng(seed)
         firsts = drawn(shard.rows["offset"].to_numpy(), _lengths(shard), own, count, size)
         found.append(shard.index.tokens[firsts[:, None] + np.arange(size)].astype(np.int64))
     return found

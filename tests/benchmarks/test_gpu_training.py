@@ -1,9 +1,14 @@
-"""The script that measures training on a GPU, end to end at its tiny size: a table for a person, and no error."""
+"""The scripts for a GPU, end to end at a tiny size: a table for a person, and no error."""
 
+import argparse
+import json
 import random
 import re
 
-from tests.benchmarks import gpu_training
+import pytest
+
+from gristmill.training.config import ModelConfig, TrainingConfig
+from tests.benchmarks import gpu_ranks, gpu_training
 
 # What the script asks of nanoGPT's model.py: the classes, their arguments, and what they return.
 PEER = """
@@ -36,11 +41,15 @@ class GPT(torch.nn.Module):
 """
 
 
-def test_the_tiny_size(tmp_path, capsys):
+def write_text(path):
     rng = random.Random(0)
     words = ["".join(rng.choices("aeioubdfgklmnprst", k=rng.randint(2, 7))) for _ in range(300)]
     documents = (" ".join(rng.choices(words, k=40)) for _ in range(200))
-    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    path.write_text("\n\n".join(documents))
+
+
+def test_the_tiny_size(tmp_path, capsys):
+    write_text(tmp_path / "text.txt")
     (tmp_path / "model.py").write_text(PEER)
     given = [str(tmp_path / "text.txt"), "--nanogpt", str(tmp_path), "--sizes", "tiny", "--blocks", "1"]
     given += ["--muon-steps", "5"]
@@ -52,3 +61,37 @@ def test_the_tiny_size(tmp_path, capsys):
     losses = {name: float(cells[0].rstrip(" |").rsplit(" | ", 2)[1]) for name, cells in rows.items()}
     assert all(5 < loss < 7 for loss in losses.values()), "of a vocabulary of 512, hardly trained: ln 512 is 6.2"
     assert re.search(r"\| muon \| 0.004 \| \d\.\d+ \|", said) and "adamw over muon" in said
+
+
+@pytest.mark.slow
+def test_ranks_of_runs_that_were_made_ready(tmp_path, capsys):
+    """Training and the table; that recipes are made ready is `proxy_data`, which has its own tests."""
+    write_text(tmp_path / "text.txt")
+    (tmp_path / "mixture-0").mkdir()
+    gpu_training.prepared(tmp_path / "text.txt", tmp_path / "mixture-0", 512)
+    record = {
+        "model": ModelConfig(dim=32, layers=1, heads=2, seq_len=64).model_dump(mode="json"),
+        "training": TrainingConfig(steps=3, batch=2, micro_batch=2, warmup_steps=1, sample_tokens=0).model_dump(
+            mode="json"
+        ),
+    }
+    runs = [
+        {
+            "proxy": "p",
+            "arm": arm,
+            "rate": 0.01,
+            "pair": pair,
+            "place": f"{arm}-{pair}",
+            "mixture": "mixture-0",
+            "record": record,
+        }
+        for arm in ("a", "b")
+        for pair in range(2)
+    ]
+    (tmp_path / gpu_ranks.RUNS).write_text(json.dumps(runs))
+    given = argparse.Namespace(folder=tmp_path, at_once=2)
+    gpu_ranks.train(given)
+    gpu_ranks.show(given)
+    said = capsys.readouterr().out
+    rows = re.findall(r"\| text \| p \| 0.01 \| (\w) \| (\d\.\d+) \| 0\.0000 \|", said)
+    assert [arm for arm, _ in rows] == ["a", "b"] and rows[0][1] == rows[1][1], "equal runs have equal losses"
