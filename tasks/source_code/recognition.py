@@ -100,7 +100,7 @@ def is_data(path: str, text: str) -> bool:
 # The Stack v2 keeps JSON, YAML and their like up to so many lines.
 _LINES_OF_DATA = 512
 
-# The Stack v2 (arXiv 2402.19173, section 3.1): base64, hexadecimal numbers one after the other, escapes of Unicode.
+# The Stack v2 (arXiv 2402.19173, section 2.1): base64, hexadecimal numbers one after the other, escapes of Unicode.
 # A run is looked for from its beginning only, which finds the same runs.
 _ENCODED = tuple(
     map(

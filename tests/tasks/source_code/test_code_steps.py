@@ -1,6 +1,7 @@
 """What is measured of code, against what files say of themselves, and against Python's own tokenizer."""
 
 import io
+import itertools
 import keyword
 import tokenize
 from pathlib import Path
@@ -199,21 +200,40 @@ def test_the_stack_drops_what_its_paper_names():
 
 
 def test_opencoder_drops_what_its_code_names():
-    lines = [
-        f"value_{word} = other_{word} + thing\n" for word in "alpha beta gamma delta epsilon zeta eta theta".split()
-    ]
-    good = "".join(lines * 2)
+    words = ["".join(letters) for letters in itertools.islice(itertools.permutations("abcdefg"), 400)]
+    lines = [f"v_{word} = o_{word} + thing\n" for word in words]  # of three words each
+    good = "".join(lines[:16])
+    some = "".join(lines[:12] * 2 + lines[12:25])  # 65% repeat: more than texts may have, less than code
+    long = good + "# " + " ".join(words[:200]) + "\n"
+    rules = "".join(f".{word} {{ colour: blue }}\n" for word in words)
     rows = {
-        "good.py": good.replace("value", "first", 8),
+        "good.py": good,
         "short.py": "x = 1\n",
         "repeats.py": "alpha_beta = gamma_delta + epsilon\n" * 40,
-        "xml.svg": '<?xml version="1.0"?>\n' + good.replace("value", "first", 8),
+        "xml.svg": '<?xml version="1.0"?>\n' + good,
+        "some.py": some,
+        "some.md": some,
+        "long.py": long,
+        "long.md": long,
+        "little.py": "".join(lines[:13]),
+        "little.md": "".join(lines[:13]),
+        "rules.css": rules,
+        "rules.scala": rules,
+        "bare.html": "".join(f"<div class='{word}'></div>\n" for word in words[:40]),
+        "tags.html": "".join(f"<div class='{word} and more of this kind'>{word}</div>\n" for word in words),
+        "page.html": "".join(f"<p>{line}</p>\n" for line in lines[:40]),
     }
     steps = [CodeLanguage(), CodeSignals(), OpenCoder()]
     assert dropped(table(rows), steps) == {
         "short.py": "words",
         "repeats.py": "repeated_lines",
         "xml.svg": "xml_start",
+        "some.md": "repeated_lines",
+        "long.py": "max_line",
+        "little.md": "words",
+        "rules.css": "characters_of_data",
+        "bare.html": "html_text",
+        "tags.html": "html_share",
     }
 
 
