@@ -4,7 +4,9 @@ import io
 import json
 import os
 import stat
+import struct
 import tarfile
+import tracemalloc
 import zipfile
 from collections import Counter
 
@@ -163,6 +165,53 @@ def test_a_header_that_claims_gigabytes_is_not_held(tmp_path):
     path.write_bytes(info.tobuf() + b"a" * 10_000)
     [found] = read(path)
     assert found.problem[0] == "damaged_archive"
+
+
+def test_a_damaged_header_of_tar_is_not_the_end_of_its_archive(tmp_path, contents):
+    path = tmp_path / "header.tar"
+    tarred(path, contents, "w")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"src/pack/b.py") + 3] ^= 1  # its checksum is wrong then
+    path.write_bytes(data)
+    found = read(path)
+    assert [*texts(found)] == [*contents][:4]
+    assert problems(found) == {"": "damaged_archive"}
+
+
+def test_a_member_that_stands_for_many_costs_itself(tmp_path):
+    """Three megabytes would unfold to all that an archive may."""
+    path = tmp_path / "overlap.zip"
+    zipped(path, {"a.py": b"x = 1\n", "k.py": b"y = 1\n" * 1000})
+    data = path.read_bytes()
+    directory, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    last = data.rindex(b"PK\1\2", 0, end)
+    many = data[directory:last] + data[last:end] * 500
+    tail = bytearray(data[end:])
+    struct.pack_into("<HHI", tail, 8, 501, 501, len(many))
+    path.write_bytes(data[:directory] + many + tail)
+    found = read(path)
+    assert texts(found) == {"a.py": "x = 1\n"}
+    assert Counter(record.problem and record.problem[0] for record in found) == {None: 1, "damaged_file": 500}
+
+
+def test_a_directory_of_zip_that_is_too_large_is_not_held(tmp_path):
+    path = tmp_path / "directory.zip"
+    path.write_bytes(b"")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.py", "x = 1\n")
+    data = path.read_bytes()
+    at, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    entries = (40 << 20) // (end - at)
+    tail = bytearray(data[end:])
+    struct.pack_into("<HHI", tail, 8, 65535, 65535, entries * (end - at))
+    with open(path, "wb") as f:
+        f.write(data[:at] + data[at:end] * entries + tail)
+    tracemalloc.start()
+    [found] = read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.problem[0] == "damaged_archive" and "directory" in found.problem[1]
+    assert peak < 64 << 20  # of 33 MiB of the directory; of all its records it were 600
 
 
 @pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.bz2", "tar.xz", "zip"])
@@ -330,6 +379,8 @@ def test_texts_made_to_take_long_are_read_at_once(tmp_path):
         "spaces.py": b"# Copyright" + b" " * 300_000 + b"x\n",
         "hex.c": b"aa " * 100_000 + b" " * 300_000 + b"z",
         "quotes.js": b'"' + b"\\" * 300_001,
+        "ticks.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": "`" * 500_000}]}).encode(),
+        "strings.py": b'"""' * 300_000,
         "stars.c": b"/* copyright " + b"* " * 100_000,
         "deep/" * 400 + "a.py": b"from . import a, b, c\n" * 1000,
         "x/" * 3000 + "long.py": b"x = 1\n",
