@@ -16,6 +16,8 @@ from typing import Any
 
 from license_expression import ExpressionError, Licensing, get_license_index, get_spdx_licensing
 
+from gristmill.tasks.source_code.comments import comment_text
+
 PERMISSIVE, NOT_PERMISSIVE, NONE = "permissive", "non_permissive", "no_license"
 # Categories of ScanCode's that The Stack v2 takes for permissive (Lozhkov et al. 2024, arXiv 2402.19173, section 2.1).
 _FREE = frozenset({"Permissive", "Public Domain"})
@@ -251,6 +253,12 @@ def of_text(text: str) -> str | None:
         if not any(len(own & other) >= _HELD * len(own) and len(own) < len(other) for _, other in held)
     ]
     return together([*whole, *titles]) or of_notice(text)
+
+
+@lru_cache(256)  # of as many headers, which the files of a repository share
+def of_header(text: str) -> str | None:
+    """The licences that the header of a file names, or has in it."""
+    return of_text(comment_text(text))
 
 
 # The notices by which a file, or a short licence file, refers to a licence whose text is elsewhere, and the titles of

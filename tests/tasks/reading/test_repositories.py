@@ -286,6 +286,33 @@ def test_licences_of_files_and_folders(tmp_path):
     ]
 
 
+def test_a_licence_header_is_ahead_of_the_repositorys_licence(tmp_path):
+    """Of files of another licence: the notice of the GNU project, and the text of a licence, in comments."""
+    notice = (
+        "/* poly.h\n\n   Copyright (C) 2013 Jane Doe\n\n   This file is free software: you can redistribute it and/or\n"
+        "   modify it under the terms of the GNU General Public License as\n   published by the Free Software"
+        " Foundation; either version 2 of the\n   License, or (at your option) any later version.\n*/\nint x;\n"
+    )
+    path = tmp_path / "headers.zip"
+    from identify.vendor.licenses import LICENSES
+
+    bsd = "".join(f"# {line}".rstrip() + "\n" for line in dict(LICENSES)["BSD-2-Clause"].splitlines())
+    contents = {
+        "LICENSE": mit(),
+        "poly.h": notice,
+        "bsd.py": bsd + "\nx = 1\n",
+        "own.py": '"""Writes the GNU General Public License, version 2, into files."""\nx = 1\n',
+    }
+    zipped(path, {name: text.encode() for name, text in contents.items()})
+    own = {record.record_id: (record.own["license"], record.own["license_by"]) for record in read(path)}
+    assert own == {
+        "LICENSE": ("MIT", "text"),
+        "poly.h": ("GPL-2.0-or-later", "file"),
+        "bsd.py": ("BSD-2-Clause", "file"),
+        "own.py": ("MIT", "text"),
+    }
+
+
 HEADER = "# Copyright {year} Jane\n# Licensed under the Apache License, Version 2.0\n"
 
 
