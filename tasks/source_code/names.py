@@ -178,8 +178,8 @@ _PATTERNS = {
             (
                 "C++",
                 r"^[ \t]*(?:#[ \t]*include[ \t]*<(?:cstdint|string|vector|map|list|array|memory|utility|iostream|"
-                r"algorithm|type_traits)>|template[ \t]*<|class[ \t]+\w+[ \t]*(?::[^;\n]*)?(?:\{|$)|namespace\b[^;\n]*\{|"
-                r"(?:private|public|protected):[ \t]*$|using[ \t]+\w+[ \t]*=)",
+                r"algorithm|type_traits)>|template[ \t]*<|class[ \t]+\w+[ \t]*(?::[^;\n]*)?(?:\{|$)|"
+                r"namespace\b[^;\n]*\{|(?:private|public|protected):[ \t]*$|using[ \t]+\w+[ \t]*=)",
             ),
         ),
         "m": (

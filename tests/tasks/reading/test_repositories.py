@@ -340,7 +340,7 @@ def test_a_repository_is_a_document_in_the_order_of_its_imports(tmp_path, conten
     text = found.payload.decode()
     order = [line[4:] for line in text.split("\n") if line.startswith("=== ")]
     assert order == [
-        "src/pack/a.py", "src/pack/b.py", "src/pack/__init__.py", "LICENSE", "README.md", "src/umlaut.c"
+        "src/pack/a.py", "src/pack/b.py", "src/pack/__init__.py", "src/umlaut.c", "LICENSE", "README.md"
     ]  # fmt: skip
     assert found.own["files"] == 6
     assert all(data.decode().rstrip() in text for data in contents.values())
@@ -376,6 +376,54 @@ def test_a_circle_of_imports_is_broken_at_the_fewest():
     assert [files[at][0] for at in in_order(files)] == ["c.py", "a.py", "b.py", "d.py"]
 
 
+# By language files whose names go against the order of their imports, which is written first.
+IMPORTS = {
+    "script": {
+        "lib/z.ts": "export const z = 1;\n",
+        "lib/y/index.js": "const { z } = require('../z');\nconst fs = require('fs');\n",
+        "lib/x.tsx": "import type { Z } from \"./z.js\";\nimport y from './y';\n",
+        "lib/w.mjs": "export * from './x.js';\n",
+        "a.js": "import './lib/w.mjs';\nconst late = await import('./lib/z');\n",
+    },
+    "c": {
+        "include/z/z.h": "#pragma once\n#include <stdio.h>\n",
+        "src/y.hpp": '#include "z/z.h"\n',
+        "src/deep/x.h": '#  include "../y.hpp"\n',
+        "a.cc": "#include <z/z.h>\n#include <deep/x.h>\n",
+    },
+    "java": {
+        "src/main/java/org/z/Z.java": "package org.z;\nclass Z {}\n",
+        "src/main/java/org/y/Y.java": "package org.y;\nimport org.z.Z;\nimport java.util.List;\n",
+        "src/main/java/org/X.java": "package org;\nimport static org.y.Y.one;\n",
+    },
+    "rust": {
+        "src/z/deep.rs": "pub fn one() {}\n",
+        "src/z.rs": "pub(crate) mod deep;\n",
+        "src/y/mod.rs": "use crate::z;\n",
+        "src/lib.rs": "mod z;\npub mod y;\nmod tests { }\n",
+    },
+}
+
+
+@pytest.mark.parametrize("language", IMPORTS)
+def test_what_is_imported_comes_first(language):
+    wanted = [*IMPORTS[language].items()]
+    files = [("README", ""), *reversed(wanted)]
+    placed = [files[at][0] for at in in_order(files)]
+    assert placed[-1] == "README"
+    order = {path: at for at, path in enumerate(placed)}
+    # what a file imports, by its own text
+    needs = {
+        "script": [("lib/z.ts", "lib/y/index.js"), ("lib/y/index.js", "lib/x.tsx"), ("lib/z.ts", "lib/x.tsx"),
+                   ("lib/x.tsx", "lib/w.mjs"), ("lib/w.mjs", "a.js")],
+        "c": [("include/z/z.h", "src/y.hpp"), ("src/y.hpp", "src/deep/x.h"), ("src/deep/x.h", "a.cc")],
+        "java": [("src/main/java/org/z/Z.java", "src/main/java/org/y/Y.java"),
+                 ("src/main/java/org/y/Y.java", "src/main/java/org/X.java")],
+        "rust": [("src/z/deep.rs", "src/z.rs"), ("src/z.rs", "src/lib.rs"), ("src/y/mod.rs", "src/lib.rs")],
+    }[language]  # fmt: skip
+    assert [(a, b) for a, b in needs if order[a] > order[b]] == []
+
+
 def test_notebooks_are_text_and_code_in_turn(tmp_path):
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "Words."]},
@@ -408,6 +456,7 @@ def test_texts_made_to_take_long_are_read_at_once(tmp_path):
         "quotes.js": b'"' + b"\\" * 300_001,
         "ticks.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": "`" * 500_000}]}).encode(),
         "strings.py": b'"""' * 300_000,
+        "includes.c": b"".join(b"#include <a%d/stars.c>\n" % n for n in range(50_000)),
         "stars.c": b"/* copyright " + b"* " * 100_000,
         "deep/" * 400 + "a.py": b"from . import a, b, c\n" * 1000,
         "x/" * 3000 + "long.py": b"x = 1\n",
