@@ -36,6 +36,7 @@ _PIECE = 1 << 16
 _MOST_DIRECTORY = 32 << 20
 _LOCAL_HEADER = 30  # bytes ahead of a member's name, as PKWARE's APPNOTE has it (4.3.7)
 _BZIP2, _XZ, _ZIP = b"BZh", b"\xfd7zXZ\0", (b"PK\x03\x04", b"PK\x05\x06")
+_BUNDLE = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 _DAMAGE = (
     OSError,
     EOFError,
@@ -237,6 +238,12 @@ class _Forward(io.RawIOBase):
 
 def _of_stream(stored: Stored, head: bytes, name: str, most_unpacked: int, reading: Reading) -> Iterator[Member]:
     """The members of a tar archive, compressed or not; of what is none, the file itself."""
+    if head.startswith(_BUNDLE):
+        remedy = (
+            "make an archive of it: `git clone --bare X.bundle X && git -C X archive --format=tar.gz HEAD > X.tar.gz`"
+        )
+        yield Member(name, 0, problem=("git_bundle", remedy))
+        return
     unpacked = _pieces(stored, head, reading)
     first = b""
     try:

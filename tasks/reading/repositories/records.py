@@ -56,8 +56,8 @@ def records(
     the columns of `reading.COLUMNS`. `name`: of the archive or folder.
 
     A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
-    `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, or what `how.leave_out` names;
-    an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository is
+    `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what `how.leave_out`
+    names; an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository is
     read twice: the first time for its licences. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
     each licence header. Raises FileNotFoundError, RemoteIOError.
     """

@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import struct
+import subprocess
 import tarfile
 import tracemalloc
 import zipfile
@@ -91,6 +92,22 @@ def test_a_file_by_itself_is_a_repository(tmp_path):
     path = tmp_path / "one.py"
     path.write_text("x = 1\n")
     assert texts(read(path)) == {"one.py": "x = 1\n"}
+
+
+def test_a_git_bundle_is_told_what_to_do_and_the_remedy_works(tmp_path):
+    def git(*arguments, at=tmp_path):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments], cwd=at, check=True)
+
+    (tmp_path / "work").mkdir()
+    git("init", "-q", at=tmp_path / "work")
+    (tmp_path / "work" / "a.py").write_text("x = 1\n")
+    git("add", "a.py", at=tmp_path / "work")
+    git("commit", "-qm", "one", at=tmp_path / "work")
+    git("bundle", "create", "-q", "../X.bundle", "--all", at=tmp_path / "work")
+    [found] = read(tmp_path / "X.bundle")
+    assert found.problem[0] == "git_bundle"
+    subprocess.run(["sh", "-c", found.problem[1].split("`")[1]], cwd=tmp_path, check=True, capture_output=True)
+    assert texts(read(tmp_path / "X.tar.gz")) == {"a.py": "x = 1\n"}
 
 
 def test_bad_members_cost_one_document_each(tmp_path, contents):
