@@ -57,8 +57,8 @@ def records(
 
     A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
     `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what `how.leave_out`
-    names; an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository is
-    read twice: the first time for its licences. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
+    names; an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository
+    is read twice: the first time for its licences. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
     each licence header. Raises FileNotFoundError, RemoteIOError.
     """
     repository = _ENDINGS.sub("", name.rstrip("/"))

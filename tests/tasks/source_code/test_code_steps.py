@@ -159,6 +159,17 @@ def test_each_text_is_recognized_also_as_files_have_it():
     assert licenses.of_text("All rights reserved. Ask us.") is None
 
 
+def test_licences_beside_those_whose_texts_are_known():
+    from identify.vendor.licenses import LICENSES
+
+    mit = dict(LICENSES)["MIT"]
+    first, _, rest = mit.partition(", subject to the following")
+    without = first + "." + rest.partition("of the Software.")[2]  # as the MIT-0 of SPDX has it
+    assert "shall be included" in mit and "shall be included" not in without
+    assert (licenses.of_text(mit), licenses.of_text(without)) == ("MIT", "MIT-0")
+    assert licenses.of_text("# Blue Oak Model License\n\nVersion 1.0.0\n\n## Purpose\n") == "BlueOak-1.0.0"
+
+
 def table(rows):
     names, texts = zip(*rows.items(), strict=True)
     return pa.table({"id": [*names], "path": [*names], "text": pa.array(texts, pa.large_string())})
