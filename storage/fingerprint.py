@@ -62,16 +62,16 @@ def of_files(given: Sequence[Stated], notes: str) -> str:
     there is one note for all of them."""
     found = [file.state for file in given if not file.local]
     if local := [file for file in given if file.local]:
-        note = files.join(notes, files.digest("\n".join(file.state for file in local).encode()))
+        note = files.join(notes, _digest([file.state for file in local]))
         try:
             found.append(checked_json.read(note)["fingerprint"])
         except (FileNotFoundError, DamagedFileError):
             # a note only spares the reading
             read = [f"{file.path.rsplit('/', 1)[-1]} {_content(file.path)}" for file in local]
-            found.append(read[0] if len(read) == 1 else files.digest("\n".join(read).encode()))
+            found.append(read[0] if len(read) == 1 else _digest(read))
             with space.said_of(notes):
                 checked_json.write(note, {"fingerprint": found[-1]})
-    return found[0] if len(found) == 1 else files.digest("\n".join(found).encode())
+    return found[0] if len(found) == 1 else _digest(found)
 
 
 def folder_files(folder: str) -> list[str]:
@@ -94,4 +94,9 @@ def _content(path: str) -> str:
         whole = os.path.join(path, name)
         plain = os.path.isfile(whole) and not os.path.islink(whole)
         lines.append(f"{name}\n{files.checksum(whole) if plain else os.path.islink(whole) and os.readlink(whole)}")
+    return _digest(lines)
+
+
+def _digest(lines: Sequence[str]) -> str:
+    """Of lines with names of files, which need not be UTF-8."""
     return files.digest("\n".join(lines).encode("utf-8", "surrogateescape"))

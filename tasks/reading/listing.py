@@ -96,6 +96,8 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
 def _shards(format: str, named: Mapping[str, str], columns: Columns = _NO_COLUMNS) -> list[Shard]:
     known: dict[str, str] = {}
     for path, name in named.items():
+        if not path.isprintable() and (shown := path.encode("utf-8", "backslashreplace").decode()) != path:
+            raise ValueError(f"the name of {redact_url(shown)} is not in UTF-8, in which ledgers are: rename the file")
         if known.setdefault(name, path) != path:
             raise ValueError(
                 f"{redact_url(known[name])} and {redact_url(path)} are both called {name}, and ids are made of names: "

@@ -125,11 +125,15 @@ def comments(text: str, language: str) -> list[Span] | None:
     return found
 
 
+_MOST_INDENT = 200  # characters ahead of a docstring in its line: so that a line of strings is not read for each
+
+
 def _is_docstring(text: str, match: re.Match[str], language: str) -> bool:
     if language != "Python" or not match[0].startswith(('"""', "'''")):
         return False
-    begin = text.rfind("\n", 0, match.start()) + 1
-    if text[begin : match.start()].strip().lower() not in ("", "r", "u"):
+    nearest = max(0, match.start() - _MOST_INDENT)
+    begin = text.rfind("\n", nearest, match.start()) + 1
+    if (nearest and not begin) or text[begin : match.start()].strip().lower() not in ("", "r", "u"):
         return False
     before = text[max(0, begin - 200) : begin].rstrip()
     # behind an operator or a bracket it is a value

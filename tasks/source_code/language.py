@@ -9,7 +9,7 @@ from gristmill.tasks.documents.step import Clause, Decision, DocumentStep, Signa
 CODE_LANGUAGE = "code_language"
 NO_CODE = "no_code"
 PATH = "path"
-_SOURCE = "Linguist's names of languages; content: magika (Fratantonio et al. 2024, arXiv 2409.13768)"
+_SOURCE = "Linguist's names of languages and heuristics; content: magika (Fratantonio et al. 2024, arXiv 2409.13768)"
 
 
 Name = Annotated[str, Field(pattern=r"^[^'\\]+$")]
@@ -19,8 +19,9 @@ class CodeLanguage(DocumentStep):
     """The programming language of a document of a source of code, or of any table with a column `path`.
 
     Its name says it: the whole of it (`Makefile`) or its extension; else the interpreter that its first line names.
-    With `content` magika looks at the text where several languages share an extension (`.h`, `.m`), or where nothing
-    else says anything; such a file is else of the language that is usual for the extension, or `unknown`. A document
+    Where several languages share an extension (`.h`, `.m`) lines that one of them alone has say it. With `content`
+    magika looks at the text where these do not, or where nothing else says anything; such a file is else of the
+    language that is usual for the extension, or `unknown`. A document
     without a path is `no_code`; the steps on code keep it.
     """
 
@@ -47,7 +48,7 @@ class CodeLanguage(DocumentStep):
             "string",
             "label",
             _SOURCE,
-            description="What says so: `name`, `shebang`, `content`, or `none`.",
+            description="What says so: `name`, `shebang`, `pattern`, `content`, or `none`.",
         ),
     )
 

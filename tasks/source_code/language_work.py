@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.source_code.language import NO_CODE, PATH, CodeLanguage
-from gristmill.tasks.source_code.names import SHARED, by_name, by_shebang, extension_of
+from gristmill.tasks.source_code.names import SHARED, by_name, by_pattern, by_shebang, extension_of
 
 if TYPE_CHECKING:
     from magika import Magika
@@ -112,6 +112,8 @@ def _language(path: str, text: str, content: bool) -> tuple[str, str]:
         return named[0], "name"
     if told := by_shebang(text):
         return told, "shebang"
+    if shown := by_pattern(path, text):
+        return shown, "pattern"
     if content and (seen := by_content(text)):
         shared = SHARED.get(extension_of(path))
         # a text of few lines looks like many languages: what shares an extension is one of these

@@ -16,6 +16,8 @@ from typing import Any
 
 from license_expression import ExpressionError, Licensing, get_license_index, get_spdx_licensing
 
+from gristmill.tasks.source_code.comments import comment_text
+
 PERMISSIVE, NOT_PERMISSIVE, NONE = "permissive", "non_permissive", "no_license"
 # Categories of ScanCode's that The Stack v2 takes for permissive (Lozhkov et al. 2024, arXiv 2402.19173, section 2.1).
 _FREE = frozenset({"Permissive", "Public Domain"})
@@ -206,10 +208,13 @@ _COPYRIGHT = re.compile(
 )
 _ALIKE, _HELD = 0.8, 0.9
 _MOST_TEXT = 200_000
+# what MIT-0 leaves out of MIT's text
+_MIT_CONDITION = frozenset({("permission", "notice", "shall"), ("shall", "be", "included")})
 _OF_PYTHON = ("ISC", "0BSD")
 # The titles of texts that `identify` does not bring; Python's has those of older licences behind it.
 _TITLES = (
     (re.compile(r"PSF LICENSE AGREEMENT FOR PYTHON|PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2"), "PSF-2.0"),
+    (re.compile(r"(?i)Blue Oak Model License\s+Version 1\.0\.0"), "BlueOak-1.0.0"),
     (re.compile(r"(?i)Zope Public License \(ZPL\) Version 2\.1"), "ZPL-2.1"),
     (re.compile(r"(?i)MOZILLA PUBLIC LICENSE\s+Version 1\.1"), "MPL-1.1"),
 )
@@ -240,7 +245,7 @@ def of_text(text: str) -> str | None:
     titles = [name for title, name in _TITLES if title.search(text[:_MOST_TEXT])]
     alike, name = max((2 * both / (len(own) + len(grams)), name) for name, own, both in shared)
     if alike >= _ALIKE and not titles:
-        return name
+        return "MIT-0" if name == "MIT" and not _MIT_CONDITION & grams else name
     # Python's licence has those of its first makers in it, which are much like these
     held = [
         (name, own) for name, own, both in shared if both >= _HELD * len(own) and not (titles and name in _OF_PYTHON)
@@ -251,6 +256,12 @@ def of_text(text: str) -> str | None:
         if not any(len(own & other) >= _HELD * len(own) and len(own) < len(other) for _, other in held)
     ]
     return together([*whole, *titles]) or of_notice(text)
+
+
+@lru_cache(256)  # of as many headers, which the files of a repository share
+def of_header(text: str) -> str | None:
+    """The licences that the header of a file names, or has in it."""
+    return of_text(comment_text(text))
 
 
 # The notices by which a file, or a short licence file, refers to a licence whose text is elsewhere, and the titles of

@@ -15,7 +15,7 @@ EXTENSIONS = {
         "BibTeX": "bib",
         "C": "c",
         "C#": "cs csx",
-        "C++": "cpp cc cxx c++ hpp hh hxx h++ ipp tpp ixx",
+        "C++": "cpp cc cxx c++ hpp hh hxx h++ ipp tpp tcc ixx",
         "CMake": "cmake",
         "COBOL": "cob cbl",
         "CSS": "css",
@@ -28,7 +28,9 @@ EXTENSIONS = {
         "Cython": "pyx pxd pxi",
         "D": "d",
         "Dart": "dart",
+        "Diff": "diff patch",
         "Dockerfile": "dockerfile",
+        "EJS": "ejs jst",
         "Elixir": "ex exs",
         "Elm": "elm",
         "Emacs Lisp": "el",
@@ -54,6 +56,7 @@ EXTENSIONS = {
         "Jupyter Notebook": "ipynb",
         "Kotlin": "kt kts",
         "LLVM": "ll",
+        "Lark": "lark",
         "Less": "less",
         "Lex": "lex",
         "Lua": "lua",
@@ -61,6 +64,8 @@ EXTENSIONS = {
         "Mako": "mako",
         "Markdown": "md markdown mdx",
         "MATLAB": "matlab",
+        "Handlebars": "hbs handlebars",
+        "M4": "m4",
         "Meson": "meson",
         "Nim": "nim",
         "Nix": "nix",
@@ -68,9 +73,12 @@ EXTENSIONS = {
         "OpenCL": "opencl",
         "PHP": "php phtml",
         "Pascal": "pas dpr",
-        "Perl": "pm pod",
+        "Perl": "pm pod ph al perl",
+        "Org": "org",
+        "PostScript": "ps eps",
         "PowerShell": "ps1 psm1 psd1",
         "Protocol Buffer": "proto",
+        "Public Key": "pem crt",
         "Python": "py pyi pyw",
         "R": "r",
         "Racket": "rkt",
@@ -79,11 +87,12 @@ EXTENSIONS = {
         "Rust": "rs",
         "SCSS": "scss",
         "SQL": "sql",
+        "SmPL": "cocci",
         "SVG": "svg",
         "Sass": "sass",
         "Scala": "scala sbt",
         "Scheme": "scm ss",
-        "Shell": "sh bash zsh ksh",
+        "Shell": "sh bash zsh ksh bats",
         "Smalltalk": "st",
         "SourcePawn": "sp",
         "Standard ML": "sml",
@@ -95,6 +104,7 @@ EXTENSIONS = {
         "SystemVerilog": "sv svh",
         "TOML": "toml",
         "TSV": "tsv",
+        "TableGen": "td",
         "TSX": "tsx",
         "Tcl": "tcl",
         "TeX": "tex sty cls",
@@ -107,7 +117,8 @@ EXTENSIONS = {
         "Visual Basic .NET": "vb",
         "Vue": "vue",
         "WebAssembly": "wat wast",
-        "XML": "xml xsd xslt xsl rng",
+        "XML": "xml xsd xslt xsl rng ui glade csproj vbproj vcxproj props targets resx wsdl xaml rdf rss kml iml xib "
+        "storyboard xlf xliff nuspec zcml plist",
         "YAML": "yml yaml",
         "Yacc": "y yy",
         "Zig": "zig",
@@ -132,6 +143,9 @@ SHARED = {
 }
 
 FILENAMES = {
+    ".gitattributes": "Git Attributes",
+    ".gitignore": "Ignore List",
+    ".npmignore": "Ignore List",
     "build": "Starlark",
     "build.bazel": "Starlark",
     "cargo.lock": "TOML",
@@ -154,6 +168,32 @@ FILENAMES = {
     "rakefile": "Ruby",
     "sconstruct": "Python",
     "vagrantfile": "Ruby",
+}
+# What a text's lines say of an extension that several languages share, after Linguist's `heuristics.yml`: the first
+# that is found. Of C's headers those are C++'s that no C compiler reads.
+_PATTERNS = {
+    extension: tuple((language, re.compile(pattern, re.MULTILINE)) for language, pattern in patterns)
+    for extension, patterns in {
+        "h": (
+            ("Objective-C", r"^[ \t]*(?:@(?:interface|class|protocol|property|end|implementation)\b|#import[ \t])"),
+            (
+                "C++",
+                r"^[ \t]*(?:#[ \t]*include[ \t]*<(?:cstdint|string|vector|map|list|array|memory|utility|iostream|"
+                r"algorithm|type_traits)>|template[ \t]*<|class[ \t]+\w+[ \t]*(?::[^;\n]*)?(?:\{|$)|"
+                r"namespace\b[^;\n]*\{|(?:private|public|protected):[ \t]*$|using[ \t]+\w+[ \t]*=)",
+            ),
+        ),
+        "m": (
+            ("Objective-C", r"^[ \t]*(?:@(?:interface|class|protocol|property|end|implementation)\b|#import[ \t])"),
+            ("MATLAB", r"^[ \t]*(?:%|##|function\b|end(?:if|for|while|function)\b)"),
+        ),
+        "inc": (("PHP", r"^<\?php"),),
+        "pl": (
+            ("Perl", r"^[ \t]*(?:use[ \t]+(?:strict|warnings|v?5)|package[ \t]+\w|my[ \t]*[$@%(])"),
+            ("Prolog", r"^[a-z]\w*(?:\([^)\n]*\))?[ \t]*:-"),
+        ),
+        "v": (("Coq", r"^(?:Require|Theorem|Lemma|Proof|Definition|Section|Inductive)\b"),),
+    }.items()
 }
 # Names of documents that have no extension, or have one of a number.
 _TEXTS = re.compile(
@@ -184,6 +224,7 @@ INTERPRETERS = {
     "wish": "Tcl",
     "zsh": "Shell",
 }
+_MOST_HEAD = 50_000  # characters in which patterns are looked for
 _SHEBANG = re.compile(r"#!\s*(?:\S*/)?env(?:\s+-\S+|\s+\w+=\S+)*\s+([\w.+-]+)|#!\s*\S*?([\w.+-]+)(?:\s|$)")
 
 
@@ -216,6 +257,12 @@ def by_name(path: str) -> tuple[str, bool] | None:
     if _MANUAL.fullmatch(name):
         return "Roff", False
     return None
+
+
+def by_pattern(path: str, text: str) -> str | None:
+    """Of an extension that several languages share the one that a text's lines show, else None."""
+    head = text[:_MOST_HEAD]
+    return next((name for name, pattern in _PATTERNS.get(extension_of(path), ()) if pattern.search(head)), None)
 
 
 def by_shebang(text: str) -> str | None:

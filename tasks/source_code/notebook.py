@@ -1,10 +1,12 @@
 """Notebooks of Jupyter as one text: their cells of text, and of code between fences, in turn."""
 
+import re
 from typing import Any
 
 import orjson
 
-_FENCE = "```"
+_FENCE = 3  # backticks
+_TICKS = re.compile("`+")
 
 
 class NotebookError(ValueError):
@@ -28,9 +30,7 @@ def rendered(data: bytes | str) -> str:
         if not source.strip():
             continue
         if cell.get("cell_type") == "code":
-            fence = _FENCE
-            while fence in source:
-                fence += "`"
+            fence = "`" * max(_FENCE, 1 + max(map(len, _TICKS.findall(source)), default=0))
             parts.append(f"{fence}{language}\n{source.rstrip()}\n{fence}")
         else:
             parts.append(source.strip("\n"))

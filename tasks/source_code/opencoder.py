@@ -1,4 +1,4 @@
-"""The step `opencoder`: OpenCoder's rules for code of all languages."""
+"""The step `opencoder`: OpenCoder's rules for code, data and texts."""
 
 from typing import ClassVar, Literal
 
@@ -10,12 +10,13 @@ from gristmill.tasks.source_code.stack_v2 import Ends, bound
 
 
 class OpenCoder(DocumentStep):
-    """OpenCoder's general rules (Huang et al. 2024, arXiv 2411.04905; `pipeline/code_filter_config.py`, `others`), on
-    the signals of the steps `code_language` and `code`, which stand before it.
+    """OpenCoder's rules (Huang et al. 2024, arXiv 2411.04905; `pipeline/code_filter_config.py`: `others`, `data`,
+    `sql`, `html`, and `en` of texts) on the signals of the steps `code_language` and `code`, which stand before it.
 
-    Left out: rules on strings, asserts, `todo` comments and n-grams (for the last see `gopher_repetition`), and those
-    of a single language; files over 3,000,000 bytes are `extract.max_bytes`. `generated` is what the step `code`
-    says; OpenCoder's code drops every file whose first 200 characters have the word `generate`.
+    Left out: rules on strings, asserts, `todo` comments, n-grams (see `gopher_repetition`) and syntax (see
+    `code_syntax`); files over 3,000,000 bytes are `extract.max_bytes`. `generated` is what the step `code` says;
+    OpenCoder's code drops every file whose first 200 characters have the word `generate`. Repeated lines and numbers
+    like 0x1F are counted in the whole file, in OpenCoder's without its comments.
     """
 
     work: ClassVar = "gristmill.tasks.source_code.signals_work"
@@ -25,8 +26,22 @@ class OpenCoder(DocumentStep):
     min_characters: int | None = Field(50, description="fewest characters; null: any")
     max_characters_of_data: int | None = Field(5000, description="most characters of a file of `data`; null: any")
     data: tuple[str, ...] = Field(
-        ("CSV", "INI", "JSON", "SVG", "TOML", "TSV", "XML", "YAML", "Java Properties", "Gettext Catalog"),
+        (
+            *("BibTeX", "CSS", "CSV", "Go Checksums", "Go Module", "GraphQL", "Graphviz (DOT)", "INI", "JSON"),
+            *("Java Properties", "Protocol Buffer", "SCSS", "SVG", "TOML", "TSV", "XML", "YAML"),
+        ),
         description="languages of data",
+    )
+    texts: tuple[str, ...] = Field(
+        ("Gettext Catalog", "Markdown", "Roff", "TeX", "Text", "reStructuredText"),
+        description="languages of texts, which may have any lines, comments and encoded data, and be generated",
+    )
+    min_words_of_texts: int | None = Field(50, description="fewest words of `texts`; null: any")
+    min_mean_word_of_texts: float | None = Field(
+        3, description="fewest characters of a word of `texts` on average; null: any"
+    )
+    max_repeated_lines_of_texts: float | None = Field(
+        0.6, description="most lines of `texts` that repeat, as a fraction; null: any"
     )
     min_mean_word: float | None = Field(2, description="fewest characters of a word on average; null: any")
     max_mean_word: float | None = Field(10, description="most characters of a word on average; null: any")
@@ -47,6 +62,8 @@ class OpenCoder(DocumentStep):
     generated: bool = Field(False, description="files that a tool has written stay")
     max_longest_encoded: int | None = Field(1024, description="most characters of a run of encoded data; null: any")
     max_encoded: float | None = Field(0.5, description="most characters in encoded data, as a fraction; null: any")
+    min_html_text: int | None = Field(100, description="fewest characters of visible text of HTML; null: any")
+    min_html_share: float | None = Field(0.2, description="fewest of them, as a fraction of the file; null: any")
     max_hex: float | None = Field(0.4, description="most characters in numbers like 0x1F, as a fraction; null: any")
 
     @property
@@ -55,26 +72,44 @@ class OpenCoder(DocumentStep):
 
     def decisions(self) -> list[Bound]:
         of_sql: dict[str, Ends] = {"SQL": (None, self.max_digits_of_sql)}
+        free: dict[str, Ends] = dict.fromkeys(self.texts, (None, None))
+
+        def of_texts(low: float | None, high: float | None) -> dict[str, Ends]:
+            return dict.fromkeys(self.texts, (low, high))
+
         return [
-            bound("words", "code_words", low=self.min_words),
+            bound("words", "code_words", low=self.min_words, languages=of_texts(self.min_words_of_texts, None)),
             bound("characters", "code_characters", low=self.min_characters),
             bound(
                 "characters_of_data",
                 "code_characters",
                 languages=dict.fromkeys(self.data, (None, self.max_characters_of_data)),
             ),
-            bound("mean_word", "code_mean_word", self.min_mean_word, self.max_mean_word),
-            bound("repeated_lines", "code_repeated_lines", high=self.max_repeated_lines),
-            bound("lines", "code_lines", self.min_lines, self.max_lines),
-            bound("max_line", "code_max_line", high=self.max_line),
-            bound("mean_line", "code_mean_line", self.min_mean_line, self.max_mean_line),
+            bound(
+                "mean_word",
+                "code_mean_word",
+                self.min_mean_word,
+                self.max_mean_word,
+                of_texts(self.min_mean_word_of_texts, self.max_mean_word),
+            ),
+            bound(
+                "repeated_lines",
+                "code_repeated_lines",
+                high=self.max_repeated_lines,
+                languages=of_texts(None, self.max_repeated_lines_of_texts),
+            ),
+            bound("lines", "code_lines", self.min_lines, self.max_lines, of_texts(self.min_lines, None)),
+            bound("max_line", "code_max_line", high=self.max_line, languages=free),
+            bound("mean_line", "code_mean_line", self.min_mean_line, self.max_mean_line, free),
             bound("alphabetic", "code_visible_alphabetic", low=self.min_alphabetic),
             bound("digits", "code_digits", high=self.max_digits, languages=of_sql),
             bound("white_space", "code_white_space", high=self.max_white_space),
-            bound("comments", "code_comments", high=self.max_comments, languages={"HTML": (None, None)}),
-            bound("xml_start", "code_xml_start", high=None if self.xml_start else 0),
-            bound("generated", "code_generated", high=None if self.generated else 0),
-            bound("longest_encoded", "code_longest_encoded", high=self.max_longest_encoded),
-            bound("encoded", "code_encoded", high=self.max_encoded),
+            bound("comments", "code_comments", high=self.max_comments, languages={**free, "HTML": (None, None)}),
+            bound("xml_start", "code_xml_start", high=None if self.xml_start else 0, languages=free),
+            bound("generated", "code_generated", high=None if self.generated else 0, languages=free),
+            bound("longest_encoded", "code_longest_encoded", high=self.max_longest_encoded, languages=free),
+            bound("encoded", "code_encoded", high=self.max_encoded, languages=free),
             bound("hex", "code_hex", high=self.max_hex),
+            bound("html_text", "code_html_text", low=self.min_html_text),
+            bound("html_share", "code_html_share", low=self.min_html_share),
         ]

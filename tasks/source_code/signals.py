@@ -8,7 +8,7 @@ from gristmill.tasks.documents.step import Bound, DocumentStep, Kind, Signal
 from gristmill.tasks.source_code.language import CODE_LANGUAGE, PATH
 
 LINGUIST = "after Linguist's generated.rb and vendor.yml"
-STACK = "Lozhkov et al. 2024 (arXiv 2402.19173), section 3.1"
+STACK = "Lozhkov et al. 2024 (arXiv 2402.19173), section 2.1"
 OPENCODER = "Huang et al. 2024 (arXiv 2411.04905); OpenCoder-llm/opc_data_filtering, quality_signals/code.py"
 
 

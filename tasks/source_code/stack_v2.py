@@ -23,7 +23,7 @@ def bound(
 
 
 class StackV2(DocumentStep):
-    """StarCoder2's filters of files (Lozhkov et al. 2024, arXiv 2402.19173, section 3.1), on the signals of the steps
+    """StarCoder2's filters of files (Lozhkov et al. 2024, arXiv 2402.19173, section 2.1), on the signals of the steps
     `code_language` and `code`, which stand before it. `generated` is what `code` says, after Linguist, where the paper
     has go-enry's port of the same and five phrases.
     """

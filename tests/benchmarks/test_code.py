@@ -29,6 +29,7 @@ _PEERS = {
     "emacs lisp": "elisp",
     "jupyter notebook": "json",
     "protocol buffer": "protobuf",
+    "public key": "pem",
     "restructuredtext": "rst",
     "roff": "groff",
     "shell": "bash",

@@ -1,6 +1,7 @@
 """Archives of code through a recipe: documents with licences, drops that add up, and the way back to each file."""
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -73,6 +74,21 @@ def test_files_are_documents_and_what_is_none_is_in_the_ledger(tmp_path, archive
     assert of_one["pack/book.ipynb"]["text"] == "```\nx = 1\n```"
     assert {row["license"] for row in of_one.values()} == {"MIT"}
     assert [row["code_language"] for row in rows if row["repository"] == "checkout"] == ["C"]
+
+
+def test_names_that_are_no_text_end_no_run(tmp_path):
+    """Linux takes any bytes but zero and `/`."""
+    folder = tmp_path / "code" / "plain"
+    folder.mkdir(parents=True)
+    Path(os.fsdecode(os.fsencode(folder) + b"/a\n\xfe.py")).write_text("x = 1\n")
+    source = [{"name": "code", "code": [str(tmp_path / "code" / "*")]}]
+    made, stage, rows, drops = made_of(tmp_path / "home", source)
+    check_balance(made.documents.folder, stage.part_records)
+    assert [row["path"] for row in rows] == ["a\n\\xfe.py"] and drops == []
+    # a repository's own name is that of the source's file
+    Path(os.fsdecode(os.fsencode(folder.parent) + b"/pack-\xfd.zip")).write_bytes(b"")
+    with pytest.raises(ValueError, match=r"pack-\\udcfd.zip is not in UTF-8.*rename"):
+        made_of(tmp_path / "home", source)
 
 
 def test_a_document_leads_back_to_its_file(tmp_path, archives):

@@ -126,7 +126,7 @@ PRINTED = {
         "perplexity": {"order": 5, "max_percentile": 60},
     },
     "gopher": {**GOPHER, "minhash": {"shingle": 13, "threshold": 0.8}},
-    # Lozhkov et al. 2024 (arXiv 2402.19173), section 3.1
+    # Lozhkov et al. 2024 (arXiv 2402.19173), sections 2.1 and 3.1
     "code": {
         "stack_v2": {
             "max_lines": 100_000,

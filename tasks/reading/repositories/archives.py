@@ -32,7 +32,11 @@ _MOST_PATH = 4096  # as Linux has it
 _SHOWN = 200  # characters of a name that is refused
 _LZMA_MEMORY = 256 << 20
 _PIECE = 1 << 16
+# of a zip's directory, which is held: some hundred thousand files, 700 bytes each in memory
+_MOST_DIRECTORY = 32 << 20
+_LOCAL_HEADER = 30  # bytes ahead of a member's name, as PKWARE's APPNOTE has it (4.3.7)
 _BZIP2, _XZ, _ZIP = b"BZh", b"\xfd7zXZ\0", (b"PK\x03\x04", b"PK\x05\x06")
+_BUNDLE = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 _DAMAGE = (
     OSError,
     EOFError,
@@ -82,8 +86,8 @@ def members(
         if not head.startswith(_ZIP):
             yield from _of_stream(stored, head, path.rsplit("/", 1)[-1], most_unpacked, reading)
             return
-    with streams.open_ranges(path, remote_io) as raw:
-        file = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw, remote_io.block_bytes)
+    raw = streams.open_ranges(path, remote_io)
+    with _Ranges(raw.detach() if isinstance(raw, io.BufferedReader) else raw, remote_io.block_bytes) as file:
         yield from _until_damage(_of_zip(file, most_unpacked, reading))
 
 
@@ -131,9 +135,33 @@ def _plain(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").removeprefix("./")
 
 
+class _Ranges(io.BufferedReader):
+    """A zip archive whose directory is refused if it is larger than 32 MiB."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = _MOST_DIRECTORY + 1 if size is None or size < 0 else size
+        if wanted <= _MOST_DIRECTORY + 1:
+            found = super().read(wanted)
+            if len(found) <= _MOST_DIRECTORY:
+                return found
+        raise OSError(f"its directory has {wanted:,} bytes, or more")
+
+
+def _overlapping(archive: zipfile.ZipFile) -> set[int]:
+    """Where in the archive members begin that reach into the next one: one compressed text, said to be thousands of
+    files (Fifield 2019, "A better zip bomb")."""
+    found, end = set(), archive.start_dir
+    for info in sorted(archive.infolist(), key=lambda each: each.header_offset, reverse=True):
+        if info.header_offset + _LOCAL_HEADER + info.compress_size > end:
+            found.add(info.header_offset)
+        end = info.header_offset
+    return found
+
+
 def _of_zip(file: IO[bytes], most_unpacked: int, reading: Reading) -> Iterator[Member]:
     unpacked = 0
     with zipfile.ZipFile(file) as archive:
+        overlapping = _overlapping(archive)
         for info in archive.infolist():
             if info.is_dir():
                 continue
@@ -143,6 +171,8 @@ def _of_zip(file: IO[bytes], most_unpacked: int, reading: Reading) -> Iterator[M
                 yield Member(path[:_SHOWN], 0, problem=("unsafe_path", path[:_SHOWN]))
             elif stat.S_ISLNK(mode):
                 yield Member(path, 0, problem=("link", "a symbolic link"))
+            elif info.header_offset in overlapping:
+                yield Member(path, 0, problem=("damaged_file", "it overlaps the next one in its archive"))
             elif info.flag_bits & 1:
                 yield Member(path, 0, problem=("encrypted", "it has a password"))
             else:
@@ -208,6 +238,12 @@ class _Forward(io.RawIOBase):
 
 def _of_stream(stored: Stored, head: bytes, name: str, most_unpacked: int, reading: Reading) -> Iterator[Member]:
     """The members of a tar archive, compressed or not; of what is none, the file itself."""
+    if head.startswith(_BUNDLE):
+        remedy = (
+            "make an archive of it: `git clone --bare X.bundle X && git -C X archive --format=tar.gz HEAD > X.tar.gz`"
+        )
+        yield Member(name, 0, problem=("git_bundle", remedy))
+        return
     unpacked = _pieces(stored, head, reading)
     first = b""
     try:
@@ -245,8 +281,21 @@ def _read_all(file: _Forward, most: int) -> bytes:
     return b"".join(found)
 
 
+class _Header(tarfile.TarInfo):
+    """A header of tar. `tarfile` takes one that is damaged for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> "_Header":
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(str(error)) from error
+
+
 def _of_tar(file: _Forward) -> Iterator[Member]:
-    with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape", errorlevel=2) as archive:
+    with tarfile.open(
+        fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape", errorlevel=2, tarinfo=_Header
+    ) as archive:
         while (info := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # which would hold a record of each
             path = _plain(info.name)

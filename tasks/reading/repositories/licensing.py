@@ -30,11 +30,11 @@ class RepositoryLicenses:
     texts: dict[str, list[str]] = field(default_factory=dict)
     stated: dict[str, str] = field(default_factory=dict)
 
-    def of(self, path: str, text: str) -> License:
-        """The licence of a file. Its own line, or the notice in its first lines, comes first; then the folders from the
-        file's own up to the repository's root, a licence file ahead of metadata. Metadata whose expression names what
-        the text is are more exact than this, as they say `or-later`, or `OR`."""
-        if own := licenses.of_line(text):
+    def of(self, path: str, text: str, header: str = "") -> License:
+        """The licence of a file. Its own line, or the notice or text in its licence header, comes first; then the
+        folders from the file's own up to the repository's root, a licence file ahead of metadata. Metadata whose
+        expression names what the text is are more exact than this, as they say `or-later`, or `OR`."""
+        if own := licenses.of_line(text) or (licenses.of_header(header) if header else None):
             return License(own, "file")
         folder = path
         while folder:

@@ -18,7 +18,7 @@ from gristmill.tasks.reading.repositories.licensing import License, RepositoryLi
 from gristmill.tasks.reading.repositories.order import in_order
 from gristmill.tasks.reading.repositories.reading import Kept, Repositories
 from gristmill.tasks.source_code import licenses, recognition
-from gristmill.tasks.source_code.comments import comment_text, license_header
+from gristmill.tasks.source_code.comments import Span, comment_text, license_header
 from gristmill.tasks.source_code.names import by_name, by_shebang
 from gristmill.tasks.source_code.notebook import NotebookError, rendered
 
@@ -56,9 +56,9 @@ def records(
     the columns of `reading.COLUMNS`. `name`: of the archive or folder.
 
     A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
-    `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, or what `how.leave_out` names;
-    an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository is
-    read twice: the first time for its licences. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
+    `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what `how.leave_out`
+    names; an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository
+    is read twice: the first time for its licences. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
     each licence header. Raises FileNotFoundError, RemoteIOError.
     """
     repository = _ENDINGS.sub("", name.rstrip("/"))
@@ -121,10 +121,11 @@ def _files(
         if reason := _left_out(path, content, how.leave_out):
             yield _lost(path, reason, f"left out: {reason}")
             continue
-        license = known.of(path, content)
+        span = _license_header(path, content)
+        license = known.of(path, content, content[span.start : span.stop] if span else "")
         header = 0
-        if not how.repeated_headers:
-            content, header = _without_repeated(path, content, headers)
+        if span and not how.repeated_headers:
+            content, header = _without_repeated(content, span, headers)
         yield _File(path, content, text.encoding, license, header)
 
 
@@ -132,14 +133,15 @@ def _left_out(path: str, text: str, kinds: tuple[Kept, ...]) -> Kept | None:
     return next((kind for kind in kinds if _LEFT_OUT[kind](path, text)), None)
 
 
-def _without_repeated(path: str, text: str, seen: set[str]) -> tuple[str, int]:
-    """The text without a licence header that an earlier file has, and how many characters that had. Years and white
-    space do not make another header."""
+def _license_header(path: str, text: str) -> Span | None:
     named = by_name(path)
     language = named[0] if named else by_shebang(text)
-    span = license_header(text, language) if language else None
-    if span is None:
-        return text, 0
+    return license_header(text, language) if language else None
+
+
+def _without_repeated(text: str, span: Span, seen: set[str]) -> tuple[str, int]:
+    """The text without its licence header if an earlier file has that, too, and how many characters it had. Years and
+    white space do not make another header."""
     words = " ".join(re.sub(r"\d{4}", " ", comment_text(text[span.start : span.stop])).split())
     key = xxhash.xxh3_128_hexdigest(words.encode("utf-8", "replace"))
     if key not in seen:

@@ -4,7 +4,10 @@ import io
 import json
 import os
 import stat
+import struct
+import subprocess
 import tarfile
+import tracemalloc
 import zipfile
 from collections import Counter
 
@@ -91,6 +94,22 @@ def test_a_file_by_itself_is_a_repository(tmp_path):
     assert texts(read(path)) == {"one.py": "x = 1\n"}
 
 
+def test_a_git_bundle_is_told_what_to_do_and_the_remedy_works(tmp_path):
+    def git(*arguments, at=tmp_path):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments], cwd=at, check=True)
+
+    (tmp_path / "work").mkdir()
+    git("init", "-q", at=tmp_path / "work")
+    (tmp_path / "work" / "a.py").write_text("x = 1\n")
+    git("add", "a.py", at=tmp_path / "work")
+    git("commit", "-qm", "one", at=tmp_path / "work")
+    git("bundle", "create", "-q", "../X.bundle", "--all", at=tmp_path / "work")
+    [found] = read(tmp_path / "X.bundle")
+    assert found.problem[0] == "git_bundle"
+    subprocess.run(["sh", "-c", found.problem[1].split("`")[1]], cwd=tmp_path, check=True, capture_output=True)
+    assert texts(read(tmp_path / "X.tar.gz")) == {"a.py": "x = 1\n"}
+
+
 def test_bad_members_cost_one_document_each(tmp_path, contents):
     path = tmp_path / "bad.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
@@ -165,6 +184,53 @@ def test_a_header_that_claims_gigabytes_is_not_held(tmp_path):
     assert found.problem[0] == "damaged_archive"
 
 
+def test_a_damaged_header_of_tar_is_not_the_end_of_its_archive(tmp_path, contents):
+    path = tmp_path / "header.tar"
+    tarred(path, contents, "w")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"src/pack/b.py") + 3] ^= 1  # its checksum is wrong then
+    path.write_bytes(data)
+    found = read(path)
+    assert [*texts(found)] == [*contents][:4]
+    assert problems(found) == {"": "damaged_archive"}
+
+
+def test_a_member_that_stands_for_many_costs_itself(tmp_path):
+    """Three megabytes would unfold to all that an archive may."""
+    path = tmp_path / "overlap.zip"
+    zipped(path, {"a.py": b"x = 1\n", "k.py": b"y = 1\n" * 1000})
+    data = path.read_bytes()
+    directory, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    last = data.rindex(b"PK\1\2", 0, end)
+    many = data[directory:last] + data[last:end] * 500
+    tail = bytearray(data[end:])
+    struct.pack_into("<HHI", tail, 8, 501, 501, len(many))
+    path.write_bytes(data[:directory] + many + tail)
+    found = read(path)
+    assert texts(found) == {"a.py": "x = 1\n"}
+    assert Counter(record.problem and record.problem[0] for record in found) == {None: 1, "damaged_file": 500}
+
+
+def test_a_directory_of_zip_that_is_too_large_is_not_held(tmp_path):
+    path = tmp_path / "directory.zip"
+    path.write_bytes(b"")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.py", "x = 1\n")
+    data = path.read_bytes()
+    at, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    entries = (40 << 20) // (end - at)
+    tail = bytearray(data[end:])
+    struct.pack_into("<HHI", tail, 8, 65535, 65535, entries * (end - at))
+    with open(path, "wb") as f:
+        f.write(data[:at] + data[at:end] * entries + tail)
+    tracemalloc.start()
+    [found] = read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.problem[0] == "damaged_archive" and "directory" in found.problem[1]
+    assert peak < 64 << 20  # of 33 MiB of the directory; of all its records it were 600
+
+
 @pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.bz2", "tar.xz", "zip"])
 def test_every_truncated_archive_is_read_without_an_error(tmp_path, contents, ending):
     path = tmp_path / f"whole.{ending}"
@@ -237,6 +303,33 @@ def test_licences_of_files_and_folders(tmp_path):
     ]
 
 
+def test_a_licence_header_is_ahead_of_the_repositorys_licence(tmp_path):
+    """Of files of another licence: the notice of the GNU project, and the text of a licence, in comments."""
+    notice = (
+        "/* poly.h\n\n   Copyright (C) 2013 Jane Doe\n\n   This file is free software: you can redistribute it and/or\n"
+        "   modify it under the terms of the GNU General Public License as\n   published by the Free Software"
+        " Foundation; either version 2 of the\n   License, or (at your option) any later version.\n*/\nint x;\n"
+    )
+    path = tmp_path / "headers.zip"
+    from identify.vendor.licenses import LICENSES
+
+    bsd = "".join(f"# {line}".rstrip() + "\n" for line in dict(LICENSES)["BSD-2-Clause"].splitlines())
+    contents = {
+        "LICENSE": mit(),
+        "poly.h": notice,
+        "bsd.py": bsd + "\nx = 1\n",
+        "own.py": '"""Writes the GNU General Public License, version 2, into files."""\nx = 1\n',
+    }
+    zipped(path, {name: text.encode() for name, text in contents.items()})
+    own = {record.record_id: (record.own["license"], record.own["license_by"]) for record in read(path)}
+    assert own == {
+        "LICENSE": ("MIT", "text"),
+        "poly.h": ("GPL-2.0-or-later", "file"),
+        "bsd.py": ("BSD-2-Clause", "file"),
+        "own.py": ("MIT", "text"),
+    }
+
+
 HEADER = "# Copyright {year} Jane\n# Licensed under the Apache License, Version 2.0\n"
 
 
@@ -264,7 +357,7 @@ def test_a_repository_is_a_document_in_the_order_of_its_imports(tmp_path, conten
     text = found.payload.decode()
     order = [line[4:] for line in text.split("\n") if line.startswith("=== ")]
     assert order == [
-        "src/pack/a.py", "src/pack/b.py", "src/pack/__init__.py", "LICENSE", "README.md", "src/umlaut.c"
+        "src/pack/a.py", "src/pack/b.py", "src/pack/__init__.py", "src/umlaut.c", "LICENSE", "README.md"
     ]  # fmt: skip
     assert found.own["files"] == 6
     assert all(data.decode().rstrip() in text for data in contents.values())
@@ -300,6 +393,54 @@ def test_a_circle_of_imports_is_broken_at_the_fewest():
     assert [files[at][0] for at in in_order(files)] == ["c.py", "a.py", "b.py", "d.py"]
 
 
+# By language files whose names go against the order of their imports, which is written first.
+IMPORTS = {
+    "script": {
+        "lib/z.ts": "export const z = 1;\n",
+        "lib/y/index.js": "const { z } = require('../z');\nconst fs = require('fs');\n",
+        "lib/x.tsx": "import type { Z } from \"./z.js\";\nimport y from './y';\n",
+        "lib/w.mjs": "export * from './x.js';\n",
+        "a.js": "import './lib/w.mjs';\nconst late = await import('./lib/z');\n",
+    },
+    "c": {
+        "include/z/z.h": "#pragma once\n#include <stdio.h>\n",
+        "src/y.hpp": '#include "z/z.h"\n',
+        "src/deep/x.h": '#  include "../y.hpp"\n',
+        "a.cc": "#include <z/z.h>\n#include <deep/x.h>\n",
+    },
+    "java": {
+        "src/main/java/org/z/Z.java": "package org.z;\nclass Z {}\n",
+        "src/main/java/org/y/Y.java": "package org.y;\nimport org.z.Z;\nimport java.util.List;\n",
+        "src/main/java/org/X.java": "package org;\nimport static org.y.Y.one;\n",
+    },
+    "rust": {
+        "src/z/deep.rs": "pub fn one() {}\n",
+        "src/z.rs": "pub(crate) mod deep;\n",
+        "src/y/mod.rs": "use crate::z;\n",
+        "src/lib.rs": "mod z;\npub mod y;\nmod tests { }\n",
+    },
+}
+
+
+@pytest.mark.parametrize("language", IMPORTS)
+def test_what_is_imported_comes_first(language):
+    wanted = [*IMPORTS[language].items()]
+    files = [("README", ""), *reversed(wanted)]
+    placed = [files[at][0] for at in in_order(files)]
+    assert placed[-1] == "README"
+    order = {path: at for at, path in enumerate(placed)}
+    # what a file imports, by its own text
+    needs = {
+        "script": [("lib/z.ts", "lib/y/index.js"), ("lib/y/index.js", "lib/x.tsx"), ("lib/z.ts", "lib/x.tsx"),
+                   ("lib/x.tsx", "lib/w.mjs"), ("lib/w.mjs", "a.js")],
+        "c": [("include/z/z.h", "src/y.hpp"), ("src/y.hpp", "src/deep/x.h"), ("src/deep/x.h", "a.cc")],
+        "java": [("src/main/java/org/z/Z.java", "src/main/java/org/y/Y.java"),
+                 ("src/main/java/org/y/Y.java", "src/main/java/org/X.java")],
+        "rust": [("src/z/deep.rs", "src/z.rs"), ("src/z.rs", "src/lib.rs"), ("src/y/mod.rs", "src/lib.rs")],
+    }[language]  # fmt: skip
+    assert [(a, b) for a, b in needs if order[a] > order[b]] == []
+
+
 def test_notebooks_are_text_and_code_in_turn(tmp_path):
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "Words."]},
@@ -330,6 +471,9 @@ def test_texts_made_to_take_long_are_read_at_once(tmp_path):
         "spaces.py": b"# Copyright" + b" " * 300_000 + b"x\n",
         "hex.c": b"aa " * 100_000 + b" " * 300_000 + b"z",
         "quotes.js": b'"' + b"\\" * 300_001,
+        "ticks.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": "`" * 500_000}]}).encode(),
+        "strings.py": b'"""' * 300_000,
+        "includes.c": b"".join(b"#include <a%d/stars.c>\n" % n for n in range(30_000)),
         "stars.c": b"/* copyright " + b"* " * 100_000,
         "deep/" * 400 + "a.py": b"from . import a, b, c\n" * 1000,
         "x/" * 3000 + "long.py": b"x = 1\n",
