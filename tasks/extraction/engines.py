@@ -25,6 +25,7 @@ from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import shared, units
+from gristmill.tasks.extraction.repeats import repeats
 from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.second_stage import SECOND, context, second
 
@@ -118,7 +119,9 @@ def blocks(page: str, markdown: bool = False) -> str:
     kept = chosen.kept
     if together.wholes:
         kept = best_f1(shared(chosen.page, chosen.likely, chosen.words, together.unit), chosen.words)
-    return render(source, together, completed(source, together, kept), markdown)
+    kept = completed(source, together, kept)
+    kept &= ~repeats(chosen.page, kept, together.unit > 0)
+    return render(source, together, kept, markdown)
 
 
 def resiliparse(page: str) -> str:
