@@ -1,7 +1,8 @@
 """Text that a page repeats: an article written once for screens and once for phones, a reply that quotes another.
 
 What is kept twice counts twice, for a model and for the measure of an extraction. The constants were chosen on the
-pages that the classifier has learned from, so that choruses, and phrases that forms and references repeat, stay.
+pages that the classifier has learned from. Prose alone is looked at: what a song, a form, a plan of meals or a
+reference says again, line by line, stays.
 """
 
 import numba as nb
@@ -12,8 +13,8 @@ from gristmill.tasks.extraction.vocabulary import FNV, PRIME
 from gristmill.tasks.kernels.buffers import byte
 
 WINDOW = 8
-# the part of a block's windows that stand above it, and the words of such blocks in a row
-SHARE, LEAST = 0.9, 60
+# the part of a block's windows that stand above it; the words of such blocks in a row, and of each of them on average
+SHARE, LEAST, EACH = 0.9, 60, 15
 # odd, so that it has an inverse: the word that leaves a window is taken out of its sum
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LEAVES = np.uint64(pow(int(_FACTOR), WINDOW, 2**64))
@@ -25,8 +26,9 @@ def repeats(page: Page, kept: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
     kept, whole: bool, of each block; what is in a whole, code or a table of data, repeats nothing. A block repeats if
     SHARE of its windows of WINDOW words stand above it, where kept blocks are read on from one to the next; a shorter
-    block, if there is one of the same words. What has such blocks in a row, of LEAST words together, is a repeat. A
-    word is letters, digits and all that is not ASCII, in any case of ASCII's letters. Holds 40 to 72 bytes for each.
+    block, if there is one of the same words. Such blocks in a row are a repeat if they have LEAST words together and
+    EACH on average. A word is letters, digits and all that is not ASCII, in any case of ASCII's letters. Holds 40 to
+    72 bytes for each.
     """
     text, blocks = page.text, page.blocks
     n = len(kept)
@@ -67,7 +69,7 @@ def repeats(page: Page, kept: np.ndarray, whole: np.ndarray) -> np.ndarray:
             blocks_in_row += 1
             words_in_row += end - begin
             continue
-        if words_in_row >= LEAST:
+        if words_in_row >= max(LEAST, EACH * blocks_in_row):
             for i in range(blocks_in_row):
                 out[row[i]] = True
         blocks_in_row = words_in_row = 0
