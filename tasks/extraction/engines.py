@@ -2,7 +2,8 @@
 
 `blocks`, the default, is our own: it reads the page in one pass and lets a classifier choose among its blocks. To ask
 trafilatura too where the classifier is unsure was tried: on pages held out it measures the same (F1 +.001 to
--.003) at half to three quarters of the speed.
+-.003) at half to three quarters of the speed. So was to tell the classifier which words resiliparse takes for main
+text: on its training pages, by hosts left out in turn, +.000, +.001 and -.002 on the three sets at half the speed.
 """
 
 import logging
@@ -18,6 +19,7 @@ from resiliparse.extract.html2text import extract_plain_text
 
 from gristmill.storage import files
 from gristmill.tasks.extraction import forest
+from gristmill.tasks.extraction.beside import beside
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import describe
 from gristmill.tasks.extraction.features import features
@@ -120,6 +122,7 @@ def blocks(page: str, markdown: bool = False) -> str:
     if together.wholes:
         kept = best_f1(shared(chosen.page, chosen.likely, chosen.words, together.unit), chosen.words)
     kept = completed(source, together, kept)
+    kept &= ~beside(chosen.page, kept, chosen.words)
     kept &= ~repeats(chosen.page, kept, together.unit > 0)
     return render(source, together, kept, markdown)
 
