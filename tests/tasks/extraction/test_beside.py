@@ -73,7 +73,7 @@ def test_parts_are_those_of_a_walk_over_the_tree(trees):
 
 
 STORY = "".join(
-    f"<p>The mill of farm {i} grinds the grain of the valley, and the miller sells its flour in the village, he says.</p>"
+    f"<p>The mill of farm {i} grinds grain of the valley, and the miller sells its flour in the village, he says.</p>"
     for i in range(8)
 )
 MORE = "The baker of the town writes about his bread, which he bakes of rye, wheat and a little salt, every morning."
