@@ -19,15 +19,15 @@ from resiliparse.extract.html2text import extract_plain_text
 
 from gristmill.storage import files
 from gristmill.tasks.extraction import forest
-from gristmill.tasks.extraction.beside import beside
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import describe
 from gristmill.tasks.extraction.features import features
+from gristmill.tasks.extraction.rendering.beside import beside
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
+from gristmill.tasks.extraction.rendering.repeats import repeats
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import shared, units
-from gristmill.tasks.extraction.repeats import repeats
 from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.second_stage import SECOND, context, second
 
