@@ -49,7 +49,7 @@ def beside(page: Page, kept: np.ndarray, words: np.ndarray) -> np.ndarray:
     total = 0.0
     for k in range(n):
         p, s = part[blocks.node[k]], side[blocks.node[k]]
-        count = words[k] if kept[k] else np.float32(0)
+        count = float(words[k]) if kept[k] else 0.0
         total += count
         if p >= 0:
             in_part[p] += count
