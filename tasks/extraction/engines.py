@@ -2,7 +2,8 @@
 
 `blocks`, the default, is our own: it reads the page in one pass and lets a classifier choose among its blocks. To ask
 trafilatura too where the classifier is unsure was tried: on pages held out it measures the same (F1 +.001 to
--.003) at half to three quarters of the speed.
+-.003) at half to three quarters of the speed. So was to tell the classifier which words resiliparse takes for main
+text: on its training pages, by hosts left out in turn, +.000, +.001 and -.002 on the three sets at half the speed.
 """
 
 import logging
@@ -21,8 +22,10 @@ from gristmill.tasks.extraction import forest
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import describe
 from gristmill.tasks.extraction.features import features
+from gristmill.tasks.extraction.rendering.beside import beside
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
+from gristmill.tasks.extraction.rendering.repeats import repeats
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import shared, units
 from gristmill.tasks.extraction.scanned import Page
@@ -118,7 +121,10 @@ def blocks(page: str, markdown: bool = False) -> str:
     kept = chosen.kept
     if together.wholes:
         kept = best_f1(shared(chosen.page, chosen.likely, chosen.words, together.unit), chosen.words)
-    return render(source, together, completed(source, together, kept), markdown)
+    kept = completed(source, together, kept)
+    kept &= ~beside(chosen.page, kept, chosen.words)
+    kept &= ~repeats(chosen.page, kept, together.unit > 0)
+    return render(source, together, kept, markdown)
 
 
 def resiliparse(page: str) -> str:

@@ -8,7 +8,7 @@ from gristmill.tasks.extraction.enclosing import Enclosing
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import Units, indexes
-from gristmill.tasks.extraction.scanned import ENDS, HEADING
+from gristmill.tasks.extraction.scanned import ENDS, HEADING, Page
 from gristmill.tasks.extraction.vocabulary import E
 
 # How much of a section or a list is kept if all of it is.
@@ -30,6 +30,7 @@ def completed(source: Source, together: Units, kept: np.ndarray) -> np.ndarray:
     _between(source, together, kept)
     _items(source, together.around, kept)
     _sections(source, together.around, kept)
+    _entries(source, together, kept)
     _headings(source, together.around, kept)
     _headed(source, together, kept)
     return kept
@@ -90,12 +91,10 @@ def _sections(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     """Keep dropped sections between two of which two thirds are kept, as of all sections whose headings stand in
     elements of the same names and class words; not what links. A section of which a third is kept is not dropped."""
     page = source.page
-    headings = np.flatnonzero(page.blocks.kind == HEADING)
+    headings, node = _begins(source, around)
     if len(headings) < 3:
         return
-    node = around.heading[page.blocks.node[headings]]
-    headings = headings[np.append(True, np.diff(node) != 0)]  # a heading may be several blocks
-    path = page.nodes.path[around.heading[page.blocks.node[headings]]]
+    path = page.nodes.path[node]
     size = (page.blocks.end - page.blocks.begin).astype(np.int64)
     total, keeps, linked = (np.add.reduceat(each, headings) for each in (size, size * kept, page.blocks.linked))
     whole, dropped = keeps >= _MOST * total, (keeps < (1 - _MOST) * total) & (linked < _LINKS * total)
@@ -109,6 +108,57 @@ def _sections(source: Source, around: Enclosing, kept: np.ndarray) -> None:
             for i in same[sure[0] : sure[-1]]:
                 if dropped[i]:
                     kept[headings[i] : ends[i]] = True
+
+
+def _begins(source: Source, around: Enclosing) -> tuple[np.ndarray, np.ndarray]:
+    """The first block of each heading, which may be several, and the heading's node."""
+    blocks = source.page.blocks
+    headings = np.flatnonzero(blocks.kind == HEADING)
+    node = around.heading[blocks.node[headings]]
+    first = np.append(True, np.diff(node) != 0)[: len(node)]
+    return headings[first], node[first]
+
+
+def _levels(page: Page, headings: np.ndarray) -> list[int]:
+    """The levels of headings, by their nodes; that of `h1` is 0."""
+    return (page.nodes.tag[headings].astype(np.int64) - _H1).tolist()
+
+
+def _higher(level: list[int]) -> list[int]:
+    """Of each heading the next that is not below it; their number where there is none."""
+    higher = [len(level)] * len(level)
+    for i in range(len(level) - 1, -1, -1):
+        at = i + 1
+        while at < len(level) and level[at] > level[i]:
+            at = higher[at]
+        higher[i] = at
+    return higher
+
+
+def _entries(source: Source, together: Units, kept: np.ndarray) -> None:
+    """Keep the entries of a reference of which another is kept by two thirds; not what links. An entry is a heading
+    right above code or a table of data that is no index, with all that is below it; those of one reference have
+    headings that stand in elements of the same names and class words."""
+    page = source.page
+    headings, node = _begins(source, together.around)
+    if len(headings) < 2 or kept[together.unit > 0].all():
+        return
+    shown = (together.unit > 0) & ~indexes(page, together.unit)[together.unit]
+    ends = np.append(headings[1:], len(kept))
+    has = np.add.reduceat(shown, headings, dtype=np.int64) > 0
+    following = ends[np.array(_higher(_levels(page, node))) - 1][has]
+    headings, node = headings[has], node[has]
+    size = page.blocks.end - page.blocks.begin
+    totals, keeps, links = (
+        np.concatenate(([0], np.cumsum(each, dtype=np.int64))) for each in (size, size * kept, page.blocks.linked)
+    )
+    total = totals[following] - totals[headings]
+    whole = keeps[following] - keeps[headings] >= _MOST * total
+    linked = links[following] - links[headings] >= _LINKS * total
+    reference = np.unique(page.nodes.path[node], return_inverse=True)[1]
+    others = np.bincount(reference, whole)[reference] - whole
+    for i in np.flatnonzero(~linked & (others > 0)).tolist():
+        kept[headings[i] : following[i]] = True
 
 
 def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:
@@ -125,16 +175,11 @@ def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     totals = np.concatenate(([0], np.cumsum(text)))
     keeps = np.concatenate(([0], np.cumsum(np.where(kept, text, 0))))
     begins = np.flatnonzero(np.append(True, np.diff(node) != 0))  # a heading may be several blocks
-    level = (page.nodes.tag[node[begins]].astype(np.int64) - _H1).tolist()
+    level = _levels(page, node[begins])
     only = level.count(0) == 1
     last = int(np.flatnonzero(kept)[-1])
     ends = [*headings[begins].tolist(), len(page.blocks.begin)]
-    higher = [len(level)] * len(level)  # of each heading the next that is not below it
-    for i in range(len(level) - 1, -1, -1):
-        at = i + 1
-        while at < len(level) and level[at] > level[i]:
-            at = higher[at]
-        higher[i] = at
+    higher = _higher(level)
     for i, pieces in enumerate(np.split(headings, begins[1:])):
         for block in pieces[~kept[pieces]].tolist():
             if only and level[i] == 0:

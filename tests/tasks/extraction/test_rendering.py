@@ -645,6 +645,24 @@ def test_no_section_is_dropped_between_kept_ones():
     assert "of c" not in rendered(other, kept=[0, 1, 2, 3, 6, 7, 8, 9])
 
 
+def test_entries_of_a_reference_are_kept_with_another():
+    entry = "<h3>{0}</h3><pre>void {0}();</pre><p>words of {0}</p><h4>returns</h4><p>less of {0}</p>"
+    page = "<h1>a reference</h1>" + "".join(f"<div class=entry>{entry.format(name)}</div>" for name in "abcd")
+    assert rendered(page, kept=[1, 2, 3, 4, 5]) == rendered(page)
+    # half of one is kept, which is no more than a part of any page
+    assert "words of d" not in rendered(page, kept=[1, 2, 3])
+    apart = page.replace("<div class=entry><h3>d", "<div class=x><h3>d")
+    assert "words of c" in rendered(apart, kept=[1, 2, 3, 4, 5])
+    assert "of d" not in rendered(apart, kept=[1, 2, 3, 4, 5])
+    prose = page.replace("<pre>void d();</pre>", "<p>of a story</p>")
+    assert "of d" not in rendered(prose, kept=[1, 2, 3, 4, 5])
+    linked = page.replace("d</h3><pre>void d();", "<a href=x>d</a></h3><pre><a href=x>void d();</a>")
+    linked = linked.replace("words of d", "<a href=x>words of d</a>").replace("less of d", "<a href=x>less of d</a>")
+    assert "of d" not in rendered(linked, kept=[1, 2, 3, 4, 5])
+    table = "<table><tr><td>a<td>b<tr><td>c<td>d</table>"
+    assert rendered(page.replace("<pre>void d();</pre>", table), kept=[1, 2, 3, 4, 5]).endswith("less of d")
+
+
 @settings(max_examples=300, deadline=None)
 @given(SOURCES, st.booleans())
 @example("<pre>a<div>b", True)

@@ -29,6 +29,9 @@ def pages(page):
         links += "<li># # #</li>" * 20 if at % 4 == 3 else ""  # which Gopher's rules count
         body = f"<nav><ul>{links}</ul></nav><main>{text}</main><footer>{small}</footer>"
         made.append(page(f"<html><body>{body}</body></html>".encode()))
+    # a menu of sentences, which is text for one engine alone
+    menu = "".join(f'<li><a href="/{i}">{paragraph}.</a></li>' for i, paragraph in enumerate(paragraphs[:4]))
+    made.append(page(f"<html><body><nav><ul>{menu}</ul></nav><main><p>A mill.</p></main></body></html>".encode()))
     made += [page(b""), page(b"<p>"), page(b"no page", (("Content-Type", "text/plain"),))]
     made.append(page(b"%PDF-1.7", (("Content-Type", "application/pdf"),)))
     return made
