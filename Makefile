@@ -5,6 +5,9 @@ LMPLZ := $(wildcard native/lmplz/*.py native/lmplz/*.cc native/lmplz/shim/boost/
            native/lmplz/shim/boost/*/*.hpp native/lmplz/shim/boost/*/*/*.hpp)
 INSTALLED := .venv/.installed
 
+# Hundreds of processes of a run and of the tests would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test slow lint bench venv clean images up down logs
 
 demo: $(INSTALLED)

@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import fsspec
 import hypothesis
 import pytest
 import yaml
+from filelock import FileLock
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -98,9 +99,21 @@ def write_warc(path: Path, pages: list[tuple[str, bytes, str, str]]) -> None:
             writer.write_record(record)
 
 
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that the first process of a test run fills, for all of them."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    done = folder.with_name(f"{name}.done")
+    with FileLock(f"{folder}.lock"):
+        if not done.exists():
+            folder.mkdir()
+            make(folder)
+            done.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def crawl(tmp_path_factory) -> Crawl:
-    folder = tmp_path_factory.mktemp("crawl")
     draw = random.Random(7)
     prose = pydoc_paragraphs()
     good = [[p for p in draw.sample(prose, 8)] for _ in range(150)]
@@ -121,11 +134,15 @@ def crawl(tmp_path_factory) -> Crawl:
     pages += [(f"https://gone.example/{i}", b"gone", "404 Not Found", "text/html") for i in range(4)]
     pages += [(f"https://image.example/{i}", b"\x89PNG", "200 OK", "image/png") for i in range(2)]
     draw.shuffle(pages)
-    for shard in range(4):
-        write_warc(folder / f"web-{shard:05d}.warc.gz", pages[shard::4])
     reference = [page(draw.sample(prose, 6)) for _ in range(40)]
     given = [(f"https://good.example/{i}", p, "200 OK", "text/html; charset=utf-8") for i, p in enumerate(reference)]
-    write_warc(folder / "reference-00000.warc.gz", given)
+
+    def write(folder: Path) -> None:
+        for shard in range(4):
+            write_warc(folder / f"web-{shard:05d}.warc.gz", pages[shard::4])
+        write_warc(folder / "reference-00000.warc.gz", given)
+
+    folder = made_once(tmp_path_factory, "crawl", write)
     return Crawl(folder, {kind: len(payloads) for kind, payloads in planted.items()} | {"gone": 4, "image": 2})
 
 
@@ -264,7 +281,12 @@ def recipe(crawl) -> dict:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(runs, recipe) -> Runs:
-    """The whole pipeline, run once on two Dask workers into the home `undisturbed`."""
-    runs.run("undisturbed", ("pipeline", recipe))
+def undisturbed(runs, recipe, tmp_path_factory) -> Runs:
+    """The whole pipeline, run once on two Dask workers into the home `undisturbed`, which all processes of a test run
+    read: what writes into a home takes a copy."""
+    folder = made_once(
+        tmp_path_factory, "undisturbed", lambda folder: Runs(folder).run("undisturbed", ("pipeline", recipe))
+    )
+    for name in ("undisturbed", "undisturbed.log"):
+        (runs.folder / name).symlink_to(folder / name)
     return runs

@@ -36,7 +36,9 @@ def mix(
     runs: Annotated[
         int | None, typer.Option(min=1, help="seeds of doremi (default 3), mixtures of regmix (default 32)")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="regmix: runs of each mixture")] = 2,
+    seeds: Annotated[
+        int, typer.Option(min=2, help="regmix: runs of each mixture, and new runs of the one that is found")
+    ] = 2,
     keep: Annotated[
         str,
         typer.Option(

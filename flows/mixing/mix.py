@@ -12,8 +12,9 @@ from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
+from gristmill.flows.mixing.confirmation import Gain, gains, run_noise
 from gristmill.flows.mixing.mixed_recipe import FoundMixture, found_mixture
-from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Gain, Optimum, chosen, chosen_of, drawn, optimum
+from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Optimum, chosen, chosen_of, drawn, optimum
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
@@ -153,7 +154,10 @@ def by_regmix(
     kept: dict[str, float] | None = None,
 ) -> FoundMixture:
     """The optimum of a regression over so many mixtures, each trained with so many seeds, judged by these evaluation
-    sets. `kept`: weights of sources that keep their proportions."""
+    sets; it and the mixtures that everybody would try are then trained anew. `kept`: weights of sources that keep
+    their proportions. Raises ValueError for fewer than two seeds."""
+    if seeds < 2:
+        raise ValueError("seeds: one run of a mixture does not tell its noise; ask for 2 or more")
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
     names, counts = list(tokens), np.array([*tokens.values()], float)
@@ -168,41 +172,41 @@ def by_regmix(
         known["as in the recipe"] = np.array([arm.shares[name] for name in names]) @ members
     first = max(runs - chosen_of(runs, len(groups)), len(known))
     wanted = np.concatenate([[*known.values()], drawn(known["by tokens"], first - len(known), SEED)])
-    pairs = range(1, seeds + 1)
 
-    def trained(mixtures: np.ndarray) -> tuple[np.ndarray, np.ndarray, EvaluationSet]:
-        """The shares of the groups as they were trained on, (mixtures, groups), and the losses, (mixtures,)."""
+    def trained(mixtures: np.ndarray, pairs: range) -> tuple[np.ndarray, np.ndarray, EvaluationSet]:
+        """The shares of the groups as they were trained on, (mixtures, groups), and the losses, (mixtures, seeds)."""
         plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in mixtures @ groups]
         asked = [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs]
         results = train_proxies(context, asked)
         evaluation = evaluation_set(results[0], judge)
-        each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), seeds)
+        each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), len(pairs))
         taken = np.array([[_share(plan, name) for name in names] for plan in plans])
-        return taken @ members, each.mean(axis=1), evaluation
+        return taken @ members, each, evaluation
 
-    shares, losses, evaluation = trained(wanted)
+    searched, new = range(1, seeds + 1), range(seeds + 1, 2 * seeds + 1)
+    shares, losses, evaluation = trained(wanted, searched)
     if more := max(0, runs - first):
-        further, lost, _ = trained(chosen(shares, losses, more, SEED))
-        shares, losses = np.vstack([shares, further]), np.append(losses, lost)
-    best = optimum(shares, losses, SEED, known=shares[: len(known)])
+        further, lost, _ = trained(chosen(shares, losses.mean(axis=1), more, SEED), searched)
+        shares, losses = np.vstack([shares, further]), np.vstack([losses, lost])
+    best = optimum(shares, losses.mean(axis=1), SEED)
+    _, again, _ = trained(np.vstack([best.shares, wanted[: len(known)]]), new)
+    over = dict(zip(known, gains(again[0], again[1:], run_noise(losses)), strict=True))
     in_groups = zip(names, (groups > 0).argmax(axis=0), groups.max(axis=0), strict=True)
     weights = {
         name: (float(best.shares[at] * of), float(best.low[at] * of), float(best.high[at] * of))
         for name, at, of in in_groups
     }
-    gains = dict(zip(known, best.gains, strict=True))
-    predicted = [f"{gain.predicted:.4f} {name}" for name, gain in gains.items()]
-    measured = [f"{loss:.4f} {name}" for name, loss in zip(known, losses, strict=False)]
+    measured = [f"{gain.measured:.4f} {name}" for name, gain in over.items()]
     found = (
         f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(shares)} mixtures of",
         f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
         f"{', '.join(evaluation.judged)}.",
         f"Rank correlation of losses with those predicted from the other mixtures: {best.rank_correlation:.2f}.",
-        f"Predicted, bits per byte: {best.loss:.4f} for this mixture, {', '.join(predicted)}.",
-        f"Measured: {', '.join(measured)}, {losses.min():.4f} the best of the mixtures.",
+        f"Measured by {seeds} new runs of each, bits per byte: {again[0].mean():.4f} for this mixture (predicted "
+        f"{best.loss:.4f}), {', '.join(measured)}.",
     )
     interval = f"its {LEVEL:.0%} interval over resampled runs"
-    return found_mixture(recipe, "regmix", weights, tokens, found, interval, refusal(best, gains, runs))
+    return found_mixture(recipe, "regmix", weights, tokens, found, interval, refusal(best, over, runs))
 
 
 def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
@@ -215,10 +219,12 @@ def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
         )
     near = {name: gain for name, gain in gains.items() if not gain.beyond_error}
     if near:
-        said = " and ".join(f"{name} ({gain.gain:+.4f}, its error {gain.deviation:.4f})" for name, gain in near.items())
+        said = " and ".join(
+            f"{name} ({gain.gain:+.4f}, {gain.least:.4f} is beyond noise)" for name, gain in near.items()
+        )
         return (
-            f"nothing was found beyond noise: by the fit this mixture is no better than {said}, by more than the fit's "
-            "own error: keep the mixture that there is"
+            f"nothing was found beyond noise: in new runs this mixture gains too little over {said}: keep the mixture "
+            "that there is, or ask for more seeds"
         )
     return ""
 

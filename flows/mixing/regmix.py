@@ -36,23 +36,9 @@ STARTS = 3  # the best of them, from which it goes down
 LEVEL = 0.9
 # Below it less than a quarter of the order of the losses is known from the other runs, and an optimum is one of noise.
 LEAST_CORRELATION = 0.5
-_ONE_SIDED = 1.645  # standard deviations: a gain of chance alone is larger in one case of twenty
-# Standard deviations that are added to a predicted loss: the mixture that is taken is the one whose loss is surely low.
-CAUTION = _ONE_SIDED
-
-
-@dataclass(frozen=True)
-class Gain:
-    """How much less a mixture is predicted to lose than another one: `predicted` for that one, the `gain`, and its
-    standard deviation by the regression alone."""
-
-    predicted: float
-    gain: float
-    deviation: float
-
-    @property
-    def beyond_error(self) -> bool:
-        return self.gain > _ONE_SIDED * self.deviation
+# Standard deviations that are added to a predicted loss: the mixture that is taken is the one whose loss is surely low,
+# by a bound that holds in 19 of 20 cases.
+CAUTION = 1.645
 
 
 @dataclass(frozen=True)
@@ -60,7 +46,7 @@ class Optimum:
     """`shares`: the mixture with the lowest predicted loss, float64 (sources,), sum 1; `low`, `high`: the interval of
     each share at LEVEL, from resampled runs; `loss`: what is predicted there; `rank_correlation`: Spearman's, of
     losses with those predicted from the other runs; `resampled`: the optima of resampled runs, float64 (resamples,
-    sources); `gains`: over each of the mixtures that were asked about."""
+    sources)."""
 
     shares: np.ndarray
     low: np.ndarray
@@ -68,7 +54,6 @@ class Optimum:
     loss: float
     rank_correlation: float
     resampled: np.ndarray
-    gains: tuple[Gain, ...] = ()
 
 
 def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -106,13 +91,12 @@ def optimum(
     losses: np.ndarray,
     seed: int,
     resamples: int = RESAMPLES,
-    known: np.ndarray | None = None,
     caution: float = CAUTION,
 ) -> Optimum:
     """The best mixture by a regression over runs. `shares`: float64 (runs, sources), rows sum to 1; `losses`: (runs,);
-    `known`: mixtures (n, sources) whose predicted losses the best one's is compared with; `caution`: standard
-    deviations of the regression that are added to a predicted loss. A mixture far from all runs may be predicted to
-    lose least, and be the least known: what is taken is to be known as good, what is tried next need not be (0).
+    `caution`: standard deviations of the regression that are added to a predicted loss. A mixture far from all runs
+    may be predicted to lose least, and be the least known: what is taken is to be known as good, what is tried next
+    need not be (0).
 
     The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted anew.
     Raises ValueError for fewer runs than twice the sources.
@@ -132,19 +116,9 @@ def optimum(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         left_out = cross_val_predict(_process(whole.kernel_), np.sqrt(shares), losses, cv=LeaveOneOut())
-    gains = () if known is None else tuple(_gain(whole, float(losses.std()), best, other) for other in known)
     correlation = float(spearmanr(left_out, losses)[0])
     loss = float(predicted(whole, best[None])[0])
-    return Optimum(best, low, high, loss, correlation, np.array(found), gains)
-
-
-def _gain(process: GaussianProcessRegressor, scale: float, best: np.ndarray, other: np.ndarray) -> Gain:
-    """`scale`: the losses' standard deviation, by which the process divides them."""
-    mean, covariance = process.predict(np.sqrt(np.stack([best, other])), return_cov=True)
-    # a white kernel adds to the diagonal the noise of two further runs, which are not asked about
-    noise = process.kernel_.k2.noise_level * scale**2
-    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1] - 2 * noise
-    return Gain(float(mean[1]), float(mean[1] - mean[0]), float(np.sqrt(max(variance, 0.0))))
+    return Optimum(best, low, high, loss, correlation, np.array(found))
 
 
 def fitted(

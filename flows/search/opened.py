@@ -71,21 +71,16 @@ class OpenedIndex:
 
     def workers(self, phrases: int) -> AbstractContextManager[Executor]:
         """Where so many phrases are looked up in each shard: threads of this process, or the machine's executor."""
-        if 2 * phrases * len(self.shards) <= self.few:
-            return nullcontext(Threads(THREADS, SimpleQueue()))
-        return workers(self.settings)
+        return executor(self.settings, 2 * phrases * len(self.shards) <= self.few)
 
     def each(
         self, workers: Executor, work: Callable[[Iterator[SearchedShard]], R], dropped: bool = True
     ) -> Iterator[tuple[bool, R]]:
         """What `work` gives for portions of shards in their order, of what is trained on first: whether it is of that,
         and the result. `work` is a function of a module, or a `partial` of one."""
-        splits, shards = (True, False) if dropped else (True,), len(self.shards)
-        size = min(_PORTION, -(-shards // THREADS))
-        portions = [
-            Portion(kept, begin, min(begin + size, shards)) for kept in splits for begin in range(0, shards, size)
-        ]
-        search = LookUp(work, self.places, None if isinstance(workers, Threads) else _code())
+        splits, ranges = (True, False) if dropped else (True,), portions_of(self.shards)
+        portions = [Portion(kept, one.start, one.stop) for kept in splits for one in ranges]
+        search = LookUp(work, self.places, code_sent(workers, look_ups.__name__))
         held: dict[int, R] = {}
         done = 0
         for number, result in workers.map(search, portions):
@@ -100,9 +95,20 @@ class OpenedIndex:
         return {row["id"]: row for row in rows_of(part, documents, _PLACE)}
 
 
-def _code() -> Code:
-    modules = (look_ups.__name__,)
-    return Code(modules, code_version(modules))
+def executor(settings: MachineSettings, here: bool) -> AbstractContextManager[Executor]:
+    """Threads of this process, or the machine's executor."""
+    return nullcontext(Threads(THREADS, SimpleQueue())) if here else workers(settings)
+
+
+def portions_of(shards: Sequence[int]) -> list[range]:
+    """The shards of each job."""
+    size = max(1, min(_PORTION, -(-len(shards) // THREADS)))
+    return [range(begin, min(begin + size, len(shards))) for begin in range(0, len(shards), size)]
+
+
+def code_sent(workers: Executor, module: str) -> Code | None:
+    """What a job of a module says of its code: None to threads of this process."""
+    return None if isinstance(workers, Threads) else Code((module,), code_version((module,)))
 
 
 def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:

@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 from gristmill.flows.curation import curate
@@ -12,15 +11,17 @@ from gristmill.flows.machine.context import job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
-from gristmill.flows.search.opened import THREADS, Make, found_or_made
+from gristmill.flows.search.opened import Make, code_sent, executor, found_or_made, portions_of
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.word_index import word_index as word_index_stage
-from gristmill.storage.leftovers import scratch_folder
 from gristmill.tasks.engine import options
-from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
-from gristmill.tasks.search.ranking import Ranked, WordQuery
+from gristmill.tasks.search import ranking
+from gristmill.tasks.search.ranking import Ranked, WordQuery, check_query, first
 
+# Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
+# to start.
+FEW = 500
 _CONTEXT = 200  # characters on either side of a word that is shown
 _PLACE = ["id", "source", "url", "title", "file", "offset", "length", "record_id", "text"]
 _WORD = re.compile(r"\w+")
@@ -30,12 +31,13 @@ _ASIDE = re.compile(r'(?:(?<!\S)-|\b(?!text:)\w+:)(?:"[^"]*"|\S+)|\b(?:AND|OR|NO
 
 @dataclass(frozen=True)
 class OpenedWords:
-    """The word index of a recipe, and the corpus that it is of."""
+    """The word index of a recipe, and the corpus that it is of. `few`: in how many shards a search is made here."""
 
     recipe: Recipe
     settings: MachineSettings
     corpus: Corpus
     stage: StageResult
+    few: int = FEW
 
 
 @dataclass(frozen=True)
@@ -97,19 +99,15 @@ def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
     Raises ValueError for what is no query."""
     if not query.strip():
         raise ValueError("an empty query: give some words")
+    check_query(query)
     best: list[Ranked] = []
-    matching = 0
-    with scratch_folder("words") as scratch:
-        search = WordQuery(words.stage.folder, query, n, scratch)
-        for _, (count, some) in Threads(THREADS, SimpleQueue()).map(search, range(len(words.corpus.sources))):
+    matching, shards = 0, range(len(words.corpus.sources))
+    with executor(words.settings, len(shards) <= words.few) as workers:
+        search = WordQuery(words.stage.folder, query, n, code_sent(workers, ranking.__name__))
+        for _, (count, found) in workers.map(search, portions_of(shards)):
             matching += count
-            best = sorted([*best, *some], key=_place)[:n]
+            best = first([*best, *found], n)
     return FoundWords(query, matching, tuple(_described(words, best, query)))
-
-
-def _place(one: Ranked) -> tuple[float, int, str]:
-    """The order of the best: of equal scores the first of the corpus."""
-    return -one.score, one.shard, one.id
 
 
 def _described(words: OpenedWords, best: list[Ranked], query: str) -> list[RankedDocument]:

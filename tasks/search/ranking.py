@@ -1,14 +1,18 @@
-"""Documents of a shard by the words that they have, the best first."""
+"""Documents of shards by the words that they have, the best first."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tantivy
 
 from gristmill.storage import files, layout
-from gristmill.tasks.search.word_index_work import APART, META, NAMES, PHASE, SEGMENT, WORDS, apart, block_files
+from gristmill.storage.leftovers import scratch_folder
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.jobs import Code, check_code
+from gristmill.tasks.engine.options import JobOptions
+from gristmill.tasks.search.word_index_work import APART, META, NAMES, PHASE, SEGMENT, WORDS, apart, block_files, schema
 
 _RUN = re.compile(f"[{APART}]+")
 _FIELDS = ["text", "title"]  # in which words are looked for that name no field
@@ -28,48 +32,70 @@ class Ranked:
 
 @dataclass(frozen=True)
 class WordQuery:
-    """A search for the `n` best documents in the word index in a folder. Called with the number of a shard it gives
-    how many documents match there, and the best. Raises ValueError for what is no query of tantivy's language.
-
-    `scratch`: a folder for links. tantivy writes a lock beside the files that it reads, and looks after them in a
-    thread of its own for a moment longer than a search takes.
-    """
+    """A search for the `n` best documents in the word index in a folder, as it is sent to workers. Called with the
+    numbers of shards it gives how many documents match there, and the best. `code`: that of the process that asks, None
+    where it works itself; a worker with another raises RuntimeError."""
 
     folder: str
     query: str
     n: int
-    scratch: Path
+    code: Code | None
+    options: JobOptions = field(default_factory=options.current)
 
-    def __call__(self, shard: int) -> tuple[int, list[Ranked]]:
+    def __call__(self, shards: range) -> tuple[int, list[Ranked]]:
+        options.configure(self.options)
+        if self.code is not None:
+            check_code(self.code)
         matching, best = 0, list[Ranked]()
-        for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
-            index = self._opened(block_files(shard, block), ends)
-            searcher = index.searcher()
-            found = searcher.search(self._parsed(index), max(1, self.n))
-            matching += found.count  # type: ignore[attr-defined]  # which its stub does not have
-            for score, place in found.hits[: self.n]:
-                row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
-                best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
-        return matching, sorted(best, key=lambda one: -one.score)[: self.n]
+        # Of links. tantivy writes a lock beside the files that it reads, and looks after them in a thread of its own
+        # for a moment longer than a search takes.
+        with scratch_folder("words") as scratch:
+            for shard in shards:
+                for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
+                    count, found = self._search(self._opened(block_files(shard, block), ends, scratch), shard)
+                    matching += count
+                    best += found
+                best = first(best, self.n)
+        return matching, best
 
-    def _parsed(self, index: tantivy.Index) -> tantivy.Query:
-        try:
-            return index.parse_query(given(self.query), _FIELDS, conjunction_by_default=True)
-        except ValueError as error:
-            fields = ", ".join((*WORDS, *NAMES, "kept"))
-            raise ValueError(
-                f"{self.query!r} is no query: {error}. Fields are {fields}; put other marks than those of a query in "
-                'double quotes, as in "a:b"'
-            ) from None
+    def _search(self, index: tantivy.Index, shard: int) -> tuple[int, list[Ranked]]:
+        searcher, best = index.searcher(), []
+        found = searcher.search(parsed(index, self.query), max(1, self.n))
+        for score, place in found.hits[: self.n]:
+            row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
+            best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
+        return found.count, best  # type: ignore[attr-defined]  # which its stub does not have
 
-    def _opened(self, start: str, ends: Sequence[str]) -> tantivy.Index:
+    def _opened(self, start: str, ends: Sequence[str], scratch: Path) -> tantivy.Index:
         """The block whose files' names begin with `start`."""
-        links, digits = self.scratch / start, SEGMENT.replace("-", "")
+        links, digits = scratch / start, SEGMENT.replace("-", "")
         links.mkdir()
         for end, name in [*((end, f"{digits}{end}") for end in ends), (f".{META}", META)]:
             path = files.local_copy(files.join(self.folder, f"{start}{end}"))
             (links / name).symlink_to(Path(path).absolute())
         return tantivy.Index.open(str(links))
+
+
+def first(found: Sequence[Ranked], n: int) -> list[Ranked]:
+    """The `n` best: of equal scores the first of the corpus."""
+    return sorted(found, key=lambda one: (-one.score, one.shard, one.id))[:n]
+
+
+def check_query(query: str) -> None:
+    """Raises ValueError for what is no query of tantivy's language."""
+    parsed(tantivy.Index(schema()), query)
+
+
+def parsed(index: tantivy.Index, query: str) -> tantivy.Query:
+    """Raises ValueError as `check_query`."""
+    try:
+        return index.parse_query(given(query), _FIELDS, conjunction_by_default=True)
+    except ValueError as error:
+        fields = ", ".join((*WORDS, *NAMES, "kept"))
+        raise ValueError(
+            f"{query!r} is no query: {error}. Fields are {fields}; put other marks than those of a query in double "
+            'quotes, as in "a:b"'
+        ) from None
 
 
 def given(query: str) -> str:

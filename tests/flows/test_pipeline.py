@@ -203,7 +203,7 @@ def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
 
 def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, tmp_path, monkeypatch):
     """From a home that was moved, too."""
-    home = undisturbed.home("undisturbed")
+    home = undisturbed.home("undisturbed").resolve()
     shutil.copy(home / "mlflow.db", tmp_path / "mlflow.db")
     shutil.copytree(home / "mlflow-artifacts", tmp_path / "mlflow-artifacts")
     move_artifacts(tmp_path / "mlflow.db", f"{home}/mlflow-artifacts", f"{tmp_path}/mlflow-artifacts")

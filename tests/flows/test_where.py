@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.check.run import check
+from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
@@ -15,6 +16,8 @@ from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.where.where import Where
+from gristmill.tasks.engine.make import StageResult
+from tests.corpora import context
 
 PAGES = 60
 
@@ -86,17 +89,16 @@ def urls(folder) -> dict[str, str]:
     return {row["id"]: row["url"] for part in parts for row in part}
 
 
-def stages(runs, name) -> dict:
-    return {stage.rsplit("-", 1)[0]: folder for stage, folder in runs.stages(name).items()}
+def made(home, recipe: dict) -> list[StageResult]:
+    """The stages of a corpus, in their order."""
+    *_, last = curate(context(str(home)), load(recipe))
+    return last.left.stages
 
 
-def test_each_drop_names_its_clause_and_the_values(runs):
-    folder = runs.folder / "pages"
-    folder.mkdir()
-    runs.run("where", ("corpus", recipe(folder, keep=KEEP)), executor="threads")
-    made = stages(runs, "where")
-    ids = urls(made["documents"])
-    found = {ids[i]: row for i, row in losses(made["rules"]).items()}
+def test_each_drop_names_its_clause_and_the_values(tmp_path):
+    read, judged = made(tmp_path / "home", recipe(tmp_path, keep=KEEP))
+    ids = urls(read.folder)
+    found = {ids[i]: row for i, row in losses(judged.folder).items()}
     expected = {page["url"]: outcome(page) for page in pages()}
     assert {url: rule for url, (_, rule, _) in found.items()} == {u: rule for u, rule in expected.items() if rule}
     assert {step for step, _, _ in found.values()} == {"where"}
@@ -106,18 +108,14 @@ def test_each_drop_names_its_clause_and_the_values(runs):
     assert found[missing["url"]][2].startswith(f"topic = {missing['topic'] or 'null'}, url = {missing['url']}, rank = ")
 
     # another expression, replayed, is what a run with it gives; nothing is read or measured again
-    settings = MachineSettings(home=str(runs.home("where")))
+    settings = MachineSettings(home=str(tmp_path / "home"))
     other = "topic in ('science', 'law') and characters > 60"
-    replay = whatif(recipe(folder, keep=KEEP), {"where.keep": other}, settings)
+    replay = whatif(recipe(tmp_path, keep=KEEP), {"where.keep": other}, settings)
     row = next(row for row in funnel(replay) if row.step == "where")
     assert row.recorded.documents_out == sum(rule is None for rule in expected.values())
-    before = {*runs.stages("where")}
-    runs.run("where", ("corpus", recipe(folder, keep=other)), executor="threads")
-    again, losses_of_groups = sorted({*runs.stages("where")} - before, reverse=True)
-    assert again.startswith("rules-") and losses_of_groups.startswith("group_losses-")
-    kept = [
-        parquet.read_table(layout.part(str(runs.stages("where")[again]), i), ["id"])["id"].to_pylist() for i in range(3)
-    ]
+    again = made(tmp_path / "home", recipe(tmp_path, keep=other))
+    assert [(stage.name, stage.reused) for stage in again] == [("documents", True), ("rules", False)]
+    kept = [parquet.read_table(layout.part(again[-1].folder, i), ["id"])["id"].to_pylist() for i in range(3)]
     assert kept == [replay.shard(i).kept.to_pylist() for i in range(3)]
     assert row.replayed.documents_out == sum(map(len, kept)) != row.recorded.documents_out
 
@@ -176,16 +174,14 @@ def test_check_knows_types_and_a_column_that_comes_later(tmp_path):
     assert "there is no column gopher_quality_words here" in str(error.value)
 
 
-def test_two_wheres_are_counted_and_replayed_each_by_its_name(runs):
+def test_two_wheres_are_counted_and_replayed_each_by_its_name(tmp_path):
     """One ahead of deduplication, one behind it: the ledger, the funnel, `whatif` and `columns` know them apart."""
-    folder = runs.folder / "twice"
-    folder.mkdir()
-    given = recipe(folder, "twice", keep="rank is None or rank < 50")
+    given = recipe(tmp_path, "twice", keep="rank is None or rank < 50")
     given["steps"] += [
         {"step": "content_dedup"},
         {"step": "where_law", "drop": "topic == 'law' or host == 'b.example'"},
     ]
-    runs.run("twice", ("corpus", given), executor="threads")
+    stages = made(tmp_path / "home", given)
 
     first = [page for page in pages() if page.get("rank", 0) >= 50]
     left = [page for page in pages() if page not in first]
@@ -194,15 +190,14 @@ def test_two_wheres_are_counted_and_replayed_each_by_its_name(runs):
         for page in left
         if page["topic"] == "law" or "//b." in page["url"]
     }
-    folders = runs.stages("twice")
-    ids = urls(stages(runs, "twice")["documents"])
-    rows = [losses(path) for stage, path in folders.items() if stage.startswith("rules-")]
+    ids = urls(stages[0].folder)
+    rows = [losses(stage.folder) for stage in stages if stage.name == "rules"]
     found = {ids[i]: (step, rule) for one in rows for i, (step, rule, _) in one.items()}
     assert {url for url, (step, _) in found.items() if step == "where"} == {page["url"] for page in first}
     assert {url: rule for url, (step, rule) in found.items() if step == "where_law"} == second
     assert second
 
-    settings = MachineSettings(home=str(runs.home("twice")))
+    settings = MachineSettings(home=str(tmp_path / "home"))
     for change, step, stays in (
         ({"where_law.drop": "topic == 'law'"}, "where_law", sum(page["topic"] != "law" for page in left)),
         ({"where.keep": "rank < 10"}, "where", sum(page.get("rank", 99) < 10 for page in pages())),

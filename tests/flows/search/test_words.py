@@ -3,6 +3,7 @@ from Python, and after a takedown."""
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,12 @@ def test_every_document_with_a_word_is_found_with_what_became_of_it(index, opene
     assert find_words(index, "mill3", 5).documents == found.documents[:5]
     with pytest.raises(ValueError, match="an empty query"):
         find_words(index, " ", 5)
+
+
+def test_jobs_of_a_cluster_give_what_threads_give(index):
+    settings = index.settings.model_copy(update={"executor": "local", "workers": 2})
+    cluster = replace(index, few=0, settings=settings)
+    assert find_words(cluster, "mill3", 7) == find_words(index, "mill3", 7)
 
 
 def test_the_command_and_python_say_the_same(index, opened, monkeypatch):
