@@ -332,8 +332,8 @@ def _is_alphanumeric(b):
 @nb.njit(nogil=True, cache=True)
 def _is_address_of_formula(data, begin, end):
     """Whether an image's address is that of a service that draws LaTeX (mathtex.cgi, mimetex.cgi, latex.php?,
-    gif.latex?, Moodle's filter/tex/), or of a folder of drawn formulas (MediaWiki's math/render/ and math/a/b/, Sphinx's
-    _images/math/ and a digest)."""
+    gif.latex?, Moodle's filter/tex/), or of a folder of drawn formulas (MediaWiki's math/render/ and math/a/b/,
+    Sphinx's _images/math/ and a digest)."""
     if _matches(data, begin, _DATA):
         return False
     for i in range(begin, end):

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime
 from email.utils import parsedate_to_datetime
-from itertools import islice
 from typing import TypedDict
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -21,7 +20,6 @@ _ENDS = {"title": re.compile(r"</title", re.IGNORECASE), "h1": re.compile(r"</h1
 _ANY_TAG = re.compile(r"<[^<>]{0,4000}>")
 _SCRIPT_DATE = re.compile(r"\"datePublished\"\s{0,9}:\s{0,9}\"([^\"]{4,40})\"")
 _TIME = re.compile(r"<time\b([^>]{0,1000})", re.IGNORECASE)
-_TIMES = 20  # so many are looked at
 # The attribute and the word in it by which an element says that it has the day of publication, the best first:
 # microdata, hAtom and h-entry, RDFa.
 _SAID = (
@@ -143,8 +141,8 @@ def _published(page: str, metas: dict[str, str]) -> str | None:
                 days = (_day(given.get(name)) for name in ("content", "datetime", "title"))
                 if day := next(filter(None, days), None):
                     return day
-    times = (_day(_attributes(match[1]).get("datetime")) for match in islice(_TIME.finditer(page), _TIMES))
-    return next(filter(None, times), None)
+    first = _TIME.search(page)  # of later ones most are those of other articles
+    return _day(_attributes(first[1]).get("datetime")) if first else None
 
 
 def _tags_with(page: str, word: str) -> Iterator[dict[str, str]]:

@@ -18,7 +18,8 @@ _SCRIPT = re.compile(rb"<script[^>]*math/tex([^>]*)>(.*?)(?:</script|\Z)", re.DO
 # The class and the address of images of formulas, as `markup.is_formula_image` has them.
 _CLASS = re.compile(r"(?i)(?:^|[^a-z0-9])(?:(?:la)?tex|math)(?:$|[^a-z0-9])")
 _ADDRESS = re.compile(
-    r"(?i)(?!data:).*?(?:m(?:ath|ime)tex|(?:[?&/](?:la)?|\.la)tex(?:[./?=]|$)|/math/(?:render/|[0-9a-f]+[./]))", re.DOTALL
+    r"(?i)(?!data:).*?(?:m(?:ath|ime)tex|(?:[?&/](?:la)?|\.la)tex(?:[./?=]|$)|/math/(?:render/|[0-9a-f]+[./]))",
+    re.DOTALL,
 )
 # The `alt` of images by latex2html.
 _SOURCE = re.compile(r"\s*(?:\$.*\$|\\begin\{.*\})\s*", re.DOTALL)

@@ -98,7 +98,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             elif k in ends and len(opened) < _NESTED:
                 if tag in (_SUP, _SUB, _RT, _RTC, _RP):
                     opened.append((ends[k], len(out), _NOTE if tag == _SUP and _is_note(source, k, ends[k]) else tag))
-                elif _marks(tag, markdown) and all(_MARKS.get(around) != _MARKS[tag] for *_, around in opened):
+                elif _marks(tag, markdown, opened):
                     opened.append((ends[k], len(out), tag))
         elif tag < 0 and PROPERTIES[ENDS - tag] & BLOCK:
             out.append(" ")
@@ -144,8 +144,9 @@ def _apart(outside: str, inside: str) -> bool:
     return outside != "*" and (inside.isalnum() or not outside.isalnum())
 
 
-def _marks(tag: int, markdown: bool) -> bool:
-    return markdown and tag in _MARKS
+def _marks(tag: int, markdown: bool, opened: list[tuple[int, int, int]]) -> bool:
+    """Whether an element is marked: not in another of its mark, and not in code."""
+    return markdown and tag in _MARKS and all(_MARKS.get(kind) not in ("`", _MARKS[tag]) for *_, kind in opened)
 
 
 def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tuple[str | None, int]:

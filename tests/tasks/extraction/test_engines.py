@@ -185,7 +185,6 @@ URL = "https://mill.example/a/b?c=1"
         ("<body><p>on <span itemprop='datePublished' content='2021-03-04'>March 4</span>", {"published": "2021-03-04"}),
         ("<body><time datetime='2021-03-04T10:00'>now</time>", {"published": "2021-03-04"}),
         ("<body><p>Published on 2021-03-04.", {"published": None}),
-        ("<body><time>yesterday</time><time datetime=2021-03-04>then</time>", {"published": "2021-03-04"}),
         ("<body><abbr class='published updated' title='2021-03-04T10:00:00Z'>then</abbr>", {"published": "2021-03-04"}),
         ("<body><time class=dt-published datetime='2021-03-04'>then</time>", {"published": "2021-03-04"}),
         ("<body><i class=published>March</i><i class=unpublished title=2021-03-04>", {"published": None}),
@@ -202,7 +201,10 @@ def test_metadata(head, expected):
     assert {name: found[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("piece", ["<meta ", "<meta a='", '<link rel="', "<!--", "<title", "<time ", "datePublished<", "<a class=published "])
+@pytest.mark.parametrize(
+    "piece",
+    ["<meta ", "<meta a='", '<link rel="', "<!--", "<title", "<time ", "datePublished<", "<a class=published "],
+)
 def test_metadata_of_hostile_heads_takes_no_longer_than_reading_them(piece):
     page = piece * (2_000_000 // len(piece)) + "application/ld+json" * 1000
     start = time.thread_time()

@@ -61,7 +61,7 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
         ("the 1<sup>st</sup> and 2<sup>nd</sup>, Mill<sup>TM</sup>", "the 1st and 2nd, MillTM"),
         ("<sup>1</sup>/<sub>2</sub> and 3<sup>1</sup>&frasl;<sub>4</sub>", "1/2 and 3 1⁄4"),
         ("said<sup><a href=#1>[1]</a></sup>", "said[1]"),
-        ("<p>said.<sup><a href=#n1>1</a></sup> Then<a href='#n2'><sup>2, 3</sup></a> more.", "said.[1] Then[2, 3] more."),
+        ("<p>so.<sup><a href=#n1>1</a></sup> Then<a href='#n2'><sup>2, 3</sup></a> more.", "so.[1] Then[2, 3] more."),
         ("<p><a href=#x>10<sup>8</sup></a> m<sup>2</sup><a href=#y>!</a>", "10^8 m^2!"),
         # icons that a font draws for their names
         ("<p>a <i class='material-icons md-18'>share</i> b<span class=material-symbols-outlined>close</span>", "a b"),
@@ -403,6 +403,7 @@ def test_emphasis_that_adds_nothing_in_markdown():
     assert rendered("<h2><b>a</b></h2><h3><b>b</b> c</h3>", markdown=True) == "## a\n\n### **b** c"
     assert rendered("<p><strong>1. <b>a</b> b</strong> <b>c</b> <i>d</i>", markdown=True) == "**1. a b c** *d*"
     assert rendered("<p><b>a</b><br><b>b</b> 2 ** **", markdown=True) == "**a**\n**b** 2 ** **"
+    assert rendered("<p><code>f(<em>a <code>b</code></em>)</code> <em>c</em>", markdown=True) == "`f(a b)` *c*"
 
 
 def test_what_is_set_large_at_length_is_no_heading():
