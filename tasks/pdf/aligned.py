@@ -37,14 +37,20 @@ def aligned(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], Cells]
         return
     width = max(s.right for s in free) - min(s.left for s in free)
     runs: list[list[Line]] = [[]]
+    beside: list[Segment] = []  # what stands in one line with prose
     for line in lines_of(free):
         if any(_is_apart(s, width) for s in line.segments):
             runs.append([])
+            beside += line.segments if len(line.segments) > 1 else []
             continue
         if runs[-1] and runs[-1][-1].middle - line.middle > _FAR * line.size:
             runs.append([])
         runs[-1].append(line)
-    yield from filter(None, map(_of_run, runs))
+    for inside, rows in filter(None, map(_of_run, runs)):
+        # a column of prose goes on beside other prose
+        last = min((s.left for row in rows for s in row[-1]), default=0.0)
+        if not any(abs(s.left - last) <= _EDGE for s in beside):
+            yield inside, rows
 
 
 def _in_columns_of_prose(segments: Sequence[Segment]) -> bool:

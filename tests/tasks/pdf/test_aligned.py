@@ -80,6 +80,15 @@ def test_prose_in_two_columns_is_no_table(gap):
     assert "|" not in text(both)
 
 
+def test_contents_beside_prose_are_no_table():
+    contents = [
+        (60, 700 - 12 * k, 10, each) for k, each in enumerate(["Mills . . . . . . .", "Stones", "Dams", "Bread"])
+    ]
+    contents += [(270, 700 - 12 * k, 10, str(k + 1)) for k in range(4)]
+    prose = [(300, 700 - 12 * k, 10, each) for k, each in enumerate(RIGHT)]
+    assert "|" not in text([*contents, *prose])
+
+
 def test_lists_with_marks_apart_are_no_tables():
     for marks in (["1.", "2.", "3.", "4."], ["-", "-", "-", "-"], ["[1]", "[2]", "[3]", "[4]"]):
         given = [(60, 700 - 14 * k, 10, mark) for k, mark in enumerate(marks)]
