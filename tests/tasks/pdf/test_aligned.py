@@ -82,7 +82,8 @@ def test_prose_in_two_columns_is_no_table(gap):
 
 def test_contents_beside_prose_are_no_table():
     contents = [
-        (60, 700 - 12 * k, 10, each) for k, each in enumerate(["Mills . . . . . . .", "Stones", "Dams", "Bread"])
+        (60, 700 - 12 * k, 10, each)
+        for k, each in enumerate(["Mills . . . . . . .", "Stones", "Dams", "Bread . . . . . . ."])
     ]
     contents += [(270, 700 - 12 * k, 10, str(k + 1)) for k in range(4)]
     prose = [(300, 700 - 12 * k, 10, each) for k, each in enumerate(RIGHT)]
