@@ -157,7 +157,7 @@ def _is_prose(rows: Cells, columns: Sequence[tuple[float, float]]) -> bool:
     for k, (left, right) in enumerate(columns):
         texts = [sum(len(s.text) for s in row[k]) for row in rows if row[k]]
         widths = [max(s.right for s in row[k]) - min(s.left for s in row[k]) for row in rows if row[k]]
-        full += median(texts) >= _PROSE and median(widths) >= _FULL * (right - left)
+        full += bool(texts) and median(texts) >= _PROSE and median(widths) >= _FULL * (right - left)
     return full >= 2
 
 

@@ -1,6 +1,8 @@
 """Tables that no line is drawn for, and text in columns that is none: placed by hand."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gristmill.tasks.pdf.document import read
 from tests.tasks.pdf.writing import lines, pdf
@@ -20,8 +22,8 @@ def placed(rows, step, pad):
     return found
 
 
-def text(given):
-    parts = read(pdf([[*BEFORE, *given, *AFTER]]), False)["text"].split("\n\n")
+def text(segments):
+    parts = read(pdf([[*BEFORE, *segments, *AFTER]]), False)["text"].split("\n\n")
     assert parts[0] == BEFORE[0][3] and parts[-1] == AFTER[0][3]
     return "\n\n".join(parts[1:-1])
 
@@ -92,6 +94,17 @@ def test_contents_beside_prose_are_no_table():
 
 def test_lists_with_marks_apart_are_no_tables():
     for marks in (["1.", "2.", "3.", "4."], ["-", "-", "-", "-"], ["[1]", "[2]", "[3]", "[4]"]):
-        given = [(60, 700 - 14 * k, 10, mark) for k, mark in enumerate(marks)]
-        given += [(90, 700 - 14 * k, 10, word) for k, word in enumerate(["oats", "rye", "wheat", "barley"])]
-        assert "|" not in text(given)
+        listed = [(60, 700 - 14 * k, 10, mark) for k, mark in enumerate(marks)]
+        listed += [(90, 700 - 14 * k, 10, word) for k, word in enumerate(["oats", "rye", "wheat", "barley"])]
+        assert "|" not in text(listed)
+
+
+WORDS = st.sampled_from(["a", "mill", "stones of granite", "the water of the mill runs over a wheel", "12", "(3)"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(2, 50), st.integers(4, 70), WORDS), min_size=4, max_size=40))
+def test_text_at_any_place_is_kept_whole(given_places):
+    made = [(10 * x, 10 * y, 10, word) for x, y, word in given_places]
+    found = read(pdf([made]), False)
+    assert sorted(set("".join(word for *_, word in made)) - {" "}) == sorted(set(found["text"]) - set(" \n|-"))
