@@ -305,9 +305,9 @@ def matches_in(data, begin, end, text):
 
 @nb.njit(nogil=True, cache=True)
 def is_formula_image(data, begin, end):
-    """Whether the tag of an image, `data[begin:end]`, may be that of a formula: by a class that has the word `tex`,
-    `latex` or `math`, by its address, or by an `alt` that is LaTeX, as latex2html writes it: between dollars, or
-    `\\begin`."""
+    """Whether the tag of an image, `data[begin:end]`, may be that of a formula: by a class that has the word `tex` or
+    `math`, or one that ends with `latex` (QuickLaTeX), by its address, or by an `alt` that is LaTeX, as latex2html
+    writes it: between dollars, or `\\begin`."""
     value, value_end = value_of(data, begin, end, _ALT)
     if value_end > value + 2:
         dollars = byte(data, value) == 36 and byte(data, value_end - 1) == 36
@@ -316,8 +316,8 @@ def is_formula_image(data, begin, end):
     value, value_end = value_of(data, begin, end, _A_CLASS_NAME)
     for i in range(value, value_end):
         size = 3 if _matches(data, i, _TEX) else 4 if _matches(data, i, _MATH) else 0
-        before = i - 2 if size == 3 and i - 2 >= value and _matches(data, i - 2, _LA) else i
-        if size and i + size <= value_end and (before == value or not _is_alphanumeric(byte(data, before - 1))):
+        latex = size == 3 and i - 2 >= value and _matches(data, i - 2, _LA)
+        if size and i + size <= value_end and (latex or i == value or not _is_alphanumeric(byte(data, i - 1))):
             if i + size == value_end or not _is_alphanumeric(byte(data, i + size)):
                 return True
     value, value_end = value_of(data, begin, end, _SRC)

@@ -417,6 +417,7 @@ def test_what_is_set_large_at_length_is_no_heading():
         ("class='latex' src='a.png'", True),
         ("class='mwe-math-fallback-image-inline' src='https://x.example/svg/1'", True),
         ("class='math' src='a.png'", True),
+        ("class='ql-img-inline-formula quicklatex-auto-format' src='/cache3/ab/ql_ab_l3.svg'", True),
         ("class='tex' src='a.png'", True),
         ("class='text latexit mathematics' src='a.png'", False),
         ("src='https://wikimedia.example/api/rest_v1/media/math/render/svg/ab12'", True),
