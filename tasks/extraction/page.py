@@ -128,7 +128,7 @@ def extract_page(
     those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as
     HTML. Holds the page some four times, XHTML six.
     """
-    kind = told(payload, content_type) or content_type or _sniff(payload)
+    kind = told(payload, content_type, charset) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):
         return _drop("content_type", kind)
     if kind in PDFS:

@@ -102,11 +102,11 @@ def is_binary(payload: bytes) -> bool:
     return bool(_BINARY.search(payload, 0, _LOOKED_AT))
 
 
-def told(payload: bytes, declared: str) -> str | None:
+def told(payload: bytes, declared: str, header_charset: str | None = None) -> str | None:
     """The type of a payload that is no page and no text, by its bytes; None for what may be one. Raises nothing.
 
-    declared: its essence in lower case, "" for none. A drawing (SVG) by itself counts where it is not declared as a
-    page; JSON counts if it is whole.
+    declared: its essence in lower case, "" for none. header_charset: as the HTTP header names it. A drawing (SVG) by
+    itself counts where it is not declared as a page; JSON counts if it is whole.
     """
     if is_pdf(payload):
         return PDF
@@ -123,9 +123,14 @@ def told(payload: bytes, declared: str) -> str | None:
         return _BRANDS.get(payload[8:12], "video/mp4")
     if payload[257:262] == b"ustar":
         return "application/x-tar"
-    if binary > max(_FEW, _SHARE * len(head)) and not charset.guess(payload).startswith(("utf-16", "utf-32")):
+    if binary > max(_FEW, _SHARE * len(head)) and not _is_wide(payload, header_charset):
         return "image/bmp" if payload.startswith(b"BM") else "application/octet-stream"
     return _of_text(payload, declared)
+
+
+def _is_wide(payload: bytes, header_charset: str | None) -> bool:
+    """Whether bytes that no text has are halves of characters."""
+    return charset.detect(payload, header_charset, False).startswith(("utf-16", "utf-32"))
 
 
 def _of_zip(head: bytes) -> str:

@@ -403,7 +403,7 @@ def test_odd_characters_are_kept_or_replaced_and_never_stop_a_shard(run, page, e
     for text in found.texts:
         assert text.encode("utf-8").decode() == text
     assert sum("river leaves the forest" in text for text in found.texts) >= 4
-    allowed = {"empty_text", "extractor_error", "undecodable_payload", "too_deep"}
+    allowed = {"empty_text", "extractor_error", "undecodable_payload", "too_deep", "content_type"}
     assert set(found.ledger["rule"].to_pylist()) <= allowed
 
 
