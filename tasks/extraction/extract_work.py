@@ -31,7 +31,8 @@ from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.job_progress import ProgressReport
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.page import PLAIN, extract_page, is_pdf, is_read
+from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
+from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, told
 from gristmill.tasks.extraction.union import chosen, united
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
@@ -335,7 +336,8 @@ def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:
     if record.status is not None and record.status != 200:
         return _drop(row, "http_status", value=float(record.status))
     if not is_read(record.payload, record.content_type, types):
-        return _drop(row, "content_type", detail=record.content_type)
+        said = record.content_type
+        return _drop(row, "content_type", detail=(told(record.payload, said) if said in OCTETS else None) or said)
     return None
 
 

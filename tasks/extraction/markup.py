@@ -55,7 +55,8 @@ MATH_TYPES = np.frombuffer(b"math/tex", np.uint8)
 _ALT, _TITLE, _LATEX = (np.frombuffer(word, np.uint8) for word in (b"alt", b"title", b"latex"))
 _BEGIN = np.frombuffer(b"\\begin{", np.uint8)
 _A_CLASS_NAME, _SRC = np.frombuffer(b"class", np.uint8), np.frombuffer(b"src", np.uint8)
-_TEX, _MATH = np.frombuffer(b"tex", np.uint8), np.frombuffer(b"math", np.uint8)
+_TEX, _MATH, _MIME, _LA = (np.frombuffer(word, np.uint8) for word in (b"tex", b"math", b"mime", b"la"))
+_MATH_FOLDER, _RENDER, _DATA = (np.frombuffer(word, np.uint8) for word in (b"/math/", b"render/", b"data:"))
 
 
 def _attribute(name: str) -> np.uint64:
@@ -304,17 +305,55 @@ def matches_in(data, begin, end, text):
 
 @nb.njit(nogil=True, cache=True)
 def is_formula_image(data, begin, end):
-    """Whether the tag of an image, `data[begin:end]`, may be that of a formula, by its class or address, or by an `alt`
-    that is LaTeX, as latex2html writes it: between dollars, or `\\begin`."""
+    """Whether the tag of an image, `data[begin:end]`, may be that of a formula: by a class that has the word `tex` or
+    `math`, or one that ends with `latex` (QuickLaTeX), by its address, or by an `alt` that is LaTeX, as latex2html
+    writes it: between dollars, or `\\begin`."""
     value, value_end = value_of(data, begin, end, _ALT)
     if value_end > value + 2:
         dollars = byte(data, value) == 36 and byte(data, value_end - 1) == 36
         if dollars or matches_in(data, value, min(value + len(_BEGIN), value_end), _BEGIN):
             return True
-    for word in (_A_CLASS_NAME, _SRC):
-        value, value_end = value_of(data, begin, end, word)
-        if value_end >= 0 and (matches_in(data, value, value_end, _TEX) or matches_in(data, value, value_end, _MATH)):
-            return True
+    value, value_end = value_of(data, begin, end, _A_CLASS_NAME)
+    for i in range(value, value_end):
+        size = 3 if _matches(data, i, _TEX) else 4 if _matches(data, i, _MATH) else 0
+        latex = size == 3 and i - 2 >= value and _matches(data, i - 2, _LA)
+        if size and i + size <= value_end and (latex or i == value or not _is_alphanumeric(byte(data, i - 1))):
+            if i + size == value_end or not _is_alphanumeric(byte(data, i + size)):
+                return True
+    value, value_end = value_of(data, begin, end, _SRC)
+    return value_end > value and _is_address_of_formula(data, value, value_end)
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def _is_alphanumeric(b):
+    return is_letter(b) or 48 <= b <= 57
+
+
+@nb.njit(nogil=True, cache=True)
+def _is_address_of_formula(data, begin, end):
+    """Whether an image's address is that of a service that draws LaTeX (mathtex.cgi, mimetex.cgi, latex.php?,
+    gif.latex?, Moodle's filter/tex/), or of a folder of drawn formulas (MediaWiki's math/render/ and math/a/b/,
+    Sphinx's _images/math/ and a digest)."""
+    if _matches(data, begin, _DATA):
+        return False
+    for i in range(begin, end):
+        if _matches(data, i, _TEX) and i + 3 <= end:
+            if i - 4 >= begin and (_matches(data, i - 4, _MATH) or _matches(data, i - 4, _MIME)):
+                return True
+            latex = i - 2 >= begin and _matches(data, i - 2, _LA)
+            before = byte(data, i - 3 if latex else i - 1) if i - (3 if latex else 1) >= begin else np.uint8(0)
+            after = byte(data, i + 3) if i + 3 < end else np.uint8(47)
+            apart = before == 47 or before == 63 or before == 38 or (latex and before == 46)
+            if apart and (after == 46 or after == 47 or after == 63 or after == 61):
+                return True
+        elif _matches(data, i, _MATH_FOLDER):
+            if _matches(data, i + 6, _RENDER):
+                return True
+            k = i + 6
+            while k < end and (48 <= byte(data, k) <= 57 or 97 <= byte(data, k) | 32 <= 102):
+                k += 1
+            if i + 6 < k < end and (byte(data, k) == 47 or byte(data, k) == 46):
+                return True
     return False
 
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Iterator
 from datetime import date, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypedDict
@@ -12,14 +13,20 @@ _HEAD_ENDS = re.compile(r"</head|<body", re.IGNORECASE)
 _TAG = re.compile(r"<(meta|link)\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,40})\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})'|([^\s\"'>]{1,4000}))")
 # what a tag with one of the three holds; most have other metadata
-_WANTED = re.compile(r"canonical|og:|date|published|&", re.IGNORECASE)
+_WANTED = re.compile(r"canonical|og:|date|publi[sc]|created|&", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^>]{0,400}>", re.IGNORECASE)
 _H1 = re.compile(r"<h1\b[^>]{0,1000}>", re.IGNORECASE)
 _ENDS = {"title": re.compile(r"</title", re.IGNORECASE), "h1": re.compile(r"</h1", re.IGNORECASE)}
 _ANY_TAG = re.compile(r"<[^<>]{0,4000}>")
 _SCRIPT_DATE = re.compile(r"\"datePublished\"\s{0,9}:\s{0,9}\"([^\"]{4,40})\"")
 _TIME = re.compile(r"<time\b([^>]{0,1000})", re.IGNORECASE)
-_DAY = re.compile(r"\s*(\d{4})[-/](\d{2})[-/](\d{2})(?!\d)")
+# The attribute and the word in it by which an element says that it has the day of publication, the best first:
+# microdata, hAtom and h-entry, RDFa.
+_SAID = (
+    ("itemprop", "datePublished"),
+    *(("class", "published"), ("class", "dt-published"), ("property", "dc:date"), ("property", "dc:created")),
+)
+_DAY = re.compile(r"\s*(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?!\d)")
 # A head without an end is read this far, in characters.
 _HEAD = 300_000
 _TITLE_LENGTH = 1000
@@ -27,6 +34,8 @@ _TITLE_LENGTH = 1000
 _DATE_NAMES = (
     *("article:published_time", "datepublished", "og:published_time", "dc.date.issued", "dcterms.issued"),
     *("dc.date", "date", "pubdate", "publishdate", "parsely-pub-date", "sailthru.date", "citation_date"),
+    *("publish_date", "publication_date", "publicationdate", "originalpublicationdate", "article:published"),
+    *("rnews:datepublished", "dc.date.created", "dcterms.created"),
 )
 
 
@@ -39,7 +48,8 @@ class Metadata(TypedDict):
 
 
 def metadata(page: str, url: str) -> Metadata:
-    """Title (og:title, <title>, <h1>), canonical address (link, og:url), day of publication (meta, JSON-LD, <time>).
+    """Title (og:title, <title>, <h1>), canonical address (link, og:url), day of publication (meta, JSON-LD, microdata,
+    hAtom, RDFa, <time>).
 
     Each is None if the page does not have it, or not as a valid http(s) address or date.
     """
@@ -58,7 +68,7 @@ def metadata(page: str, url: str) -> Metadata:
             name = given.get("property") or given.get("name") or given.get("itemprop") or ""
             if given.get("content", "").strip():
                 metas.setdefault(name.lower(), given["content"])
-    title = metas.get("og:title") or _inner(head, _TITLE, "title") or _inner(page, _H1, "h1")
+    title = metas.get("og:title") or _inner(head, _TITLE, "title") or _title_of_body(page) or _inner(page, _H1, "h1")
     return {
         "title": _plain(title),
         "canonical_url": _address(canonical, url) or _address(metas.get("og:url"), url),
@@ -87,6 +97,12 @@ def _inner(page: str, begins: re.Pattern, name: str) -> str | None:
         return None
     end = _ENDS[name].search(page, begin.end(), begin.end() + 20_000)
     return html.unescape(_ANY_TAG.sub(" ", page[begin.end() : end.start()])) if end else None
+
+
+def _title_of_body(page: str) -> str | None:
+    """A `title` that stands behind the head, as in pages of the 1990s; not that of a drawing."""
+    begin = _TITLE.search(page, 0, _HEAD)
+    return _inner(page, _TITLE, "title") if begin and page.find("<svg", 0, begin.start()) < 0 else None
 
 
 def _plain(title: str | None) -> str | None:
@@ -119,16 +135,24 @@ def _published(page: str, metas: dict[str, str]) -> str | None:
         if end < 0:
             break
         at = end
-    at = page.find("datePublished")
+    for attribute, word in _SAID:
+        for given in _tags_with(page, word):
+            if word in given.get(attribute, "").split():
+                days = (_day(given.get(name)) for name in ("content", "datetime", "title"))
+                if day := next(filter(None, days), None):
+                    return day
+    first = _TIME.search(page)  # of later ones most are those of other articles
+    return _day(_attributes(first[1]).get("datetime")) if first else None
+
+
+def _tags_with(page: str, word: str) -> Iterator[dict[str, str]]:
+    """The attributes of the tags in which a word stands."""
+    at = page.find(word)
     while at >= 0:
         begin, end = page.rfind("<", max(0, at - 1000), at), page.find(">", at, at + 1000)
         if 0 <= begin < end and ">" not in page[begin:at]:
-            given = _attributes(page[begin + 1 : end])
-            if given.get("itemprop") == "datePublished":
-                return _day(given.get("content") or given.get("datetime"))
-        at = page.find("datePublished", at + 13)
-    first = _TIME.search(page)
-    return _day(_attributes(first[1]).get("datetime")) if first else None
+            yield _attributes(page[begin + 1 : end])
+        at = page.find(word, at + len(word))
 
 
 def _day(given: str | None) -> str | None:

@@ -15,6 +15,7 @@ from resiliparse.parse.encoding import detect_mime
 from gristmill.tasks.extraction.engines import Refused, blocks
 from gristmill.tasks.extraction.engines import engine as engine_of
 from gristmill.tasks.extraction.metadata import Metadata, metadata
+from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_pdf, told
 from gristmill.tasks.reading import charset as encodings
 
 _XHTML = "http://www.w3.org/1999/xhtml"
@@ -83,8 +84,8 @@ def _name(name: str) -> str:
 XHTML = "application/xhtml+xml"
 HTML = ("text/html", XHTML)
 PLAIN = ("text/plain",)
-PDF = ("application/pdf", "application/x-pdf")
-_TYPES = {"html": HTML, "text": PLAIN, "pdf": PDF}
+PDFS = (PDF, "application/x-pdf")
+_TYPES = {"html": HTML, "text": PLAIN, "pdf": PDFS}
 # How a page of no declared type begins: a comment, or an element of HTML. WHATWG MIME Sniffing, section 7.1, has some
 # of the elements; pages of crawls begin with others, too, and what is no page begins with none of them.
 _ELEMENTS = (
@@ -99,21 +100,6 @@ _HTML_BEGINS = re.compile(
 
 # what a text begins with is dropped but for the indentation of its first line, which may be code
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
-# how files begin that servers send as HTML or text all the same (WHATWG MIME Sniffing, sections 6 and 7)
-_NO_PAGES = (
-    b"%PDF-",
-    b"\x89PNG\r\n\x1a\n",
-    b"GIF87a",
-    b"GIF89a",
-    b"\xff\xd8\xff",
-    b"PK\x03\x04",
-    b"\x1f\x8b\x08",
-    b"Rar!\x1a\x07",
-)
-
-
-def is_pdf(payload: bytes) -> bool:
-    return payload.startswith(b"%PDF-")
 
 
 def is_read(payload: bytes, content_type: str, types: Sequence[str]) -> bool:
@@ -142,10 +128,10 @@ def extract_page(
     those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as
     HTML. Holds the page some four times, XHTML six.
     """
-    kind = content_type if content_type and not payload.startswith(_NO_PAGES) else _sniff(payload)
+    kind = told(payload, content_type, charset) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):
         return _drop("content_type", kind)
-    if kind in PDF:
+    if kind in PDFS:
         # imported here, since its library is loaded where it is needed alone
         from gristmill.tasks.pdf.document import read
 
@@ -175,4 +161,7 @@ def _drop(rule: str, detail: str) -> dict:
 
 
 def _sniff(payload: bytes) -> str:
-    return "text/html" if _HTML_BEGINS.match(payload) else detect_mime(payload)
+    if _HTML_BEGINS.match(payload):
+        return "text/html"
+    found = detect_mime(payload)
+    return "text/plain" if found == "application/octet-stream" and not is_binary(payload) else found

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,6 +103,8 @@ def characters(
             continue
         if replacements:
             heights.learns(at, owner, y0, y1)
+            if _is_hebrew(code):
+                heights.learns_advance(chr(code), at, owner, x1 - x0)
         unknown = code < 32 or 0xFFFD <= code <= 0xFFFF
         listed.append(Character("" if unknown else chr(code), x0, y0, x1, y1, at, space))
         space = False
@@ -137,6 +140,11 @@ def turned(box: Box, angle: float, sides: tuple[float, float]) -> Box:
     return bottom, sides[0] - right, top, sides[0] - left
 
 
+def _is_hebrew(code: int) -> bool:
+    """Whether a character is a Hebrew letter, or two as one as Yiddish has them."""
+    return 0x5D0 <= code <= 0x5F2
+
+
 def _means_nothing(code: int) -> bool:
     return code in (0, 0xFFFD, 0xFFFE, 0xFFFF) or 0xE000 <= code < 0xF900 or code < 32 or 0x80 <= code < 0xA0
 
@@ -156,13 +164,15 @@ def origin(textpage: pdfium.FPDF_TEXTPAGE, at: int) -> tuple[float, float]:
 
 
 class _Heights:
-    """Bottom and top of drawn glyphs as their font has them: where other characters of it are, these say it."""
+    """Bottom and top of drawn glyphs as their font has them: where other characters of it are, these say it. And the
+    right side of Hebrew letters with points, which are as wide as the letters without."""
 
     def __init__(self, textpage: pdfium.FPDF_TEXTPAGE) -> None:
         self.textpage = textpage
         self.wanting: list[tuple[Character, int, float, float]] = []
         self.fonts: dict[int, tuple[float, float]] = {}  # below and above the line, in sizes of the font
         self.owners: dict[int, int] = {}
+        self.advances: dict[tuple[int, str], float] = {}  # of a font's letters, in sizes of the font
 
     def _font(self, owner: pdfium.FPDF_PAGEOBJECT) -> int:
         key = address(owner)
@@ -183,8 +193,16 @@ class _Heights:
             if size > 0:
                 self.fonts[font] = (bottom - line) / size, (top - line) / size
 
+    def learns_advance(self, letter: str, at: int, owner: pdfium.FPDF_PAGEOBJECT, width: float) -> None:
+        key = self._font(owner), letter
+        if key not in self.advances and (size := font_size(self.textpage, at)) > 0:
+            self.advances[key] = width / size
+
     def give(self) -> None:
         for each, font, line, size in self.wanting:
+            letters = [c for c in each.text if not unicodedata.combining(c)]
+            if len(letters) == 1 and (advance := self.advances.get((font, letters[0]))):
+                each.right = max(each.right, each.left + advance * size)
             below, above = self.fonts.get(font, (-0.25, 0.9))
             each.bottom, each.top = min(each.bottom, line + below * size), max(each.top, line + above * size)
             if font in self.fonts and size > 0:

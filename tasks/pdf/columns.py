@@ -76,7 +76,7 @@ def ordered(segments: Sequence[Segment], depth: int = 0) -> list[Line]:
     """The lines of a part of a page in the order in which they are read."""
     if not segments:
         return []
-    best = _gutter(segments) if depth < _DEPTH and len(segments) >= 2 * _LINES else None
+    best = gutter(segments) if depth < _DEPTH and len(segments) >= 2 * _LINES else None
     if best is None:
         return lines_of(segments)
     found: list[Line] = []
@@ -94,8 +94,9 @@ def _right_to_left(segments: Sequence[Segment]) -> bool:
     return 2 * sum(s.rtl for s in segments) > len(segments)
 
 
-def _gutter(segments: Sequence[Segment]) -> float | None:
-    """Where to cut: of all gaps beside segments the one with the most lines of prose on both sides."""
+def gutter(segments: Sequence[Segment]) -> float | None:
+    """Where to cut, None for nowhere: of all gaps beside segments the one with the most lines of prose on both
+    sides."""
     edges = sorted({round(s.left) for s in segments})
     begin, end = min(s.left for s in segments), max(s.right for s in segments)
     counts = {x: 0 for x in edges}

@@ -30,6 +30,8 @@ from gristmill.tasks.pdf.structure import heading_marks
 GAP = 0.85
 # A gap wider than this is a space between words, though the file has none.
 _WORD_GAP = 0.14
+# A gap wider than this is one where pdfium has found it, also behind a mark of a letter.
+_SEEN = 0.1
 _MONO = re.compile(r"mono|courier|consol|typewriter|cmtt|lmtt|code", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|semibold|cmbx", re.IGNORECASE)
 
@@ -162,7 +164,11 @@ def _text(piece: Sequence[Character]) -> str:
             if drawn or each.drawn:
                 space = space or gap > DRAWN_GAP * max(drawn, each.drawn)
             else:
-                space = space or each.space or gap > _WORD_GAP * height
+                space = (
+                    space
+                    or gap > _WORD_GAP * height
+                    or (each.space and (gap > _SEEN * height or not _is_marked(found[-1])))
+                )
             if space:
                 found.append(" ")
         found.append(each.text)
@@ -170,6 +176,12 @@ def _text(piece: Sequence[Character]) -> str:
         if each.right > right:
             right = each.right
     return "".join(found)
+
+
+def _is_marked(text: str) -> bool:
+    """Whether a text ends with a mark of a letter. LibreOffice goes back to place it, and forth again, which pdfium
+    takes for a gap."""
+    return unicodedata.category(text[-1])[0] == "M" if text else False
 
 
 def _segment(textpage: pdfium.FPDF_TEXTPAGE, piece: list[Character], text: str, marks: dict[int, int]) -> Segment:

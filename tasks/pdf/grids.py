@@ -1,10 +1,12 @@
-"""Tables that ruling lines show: cells between lines across and down, or rows between lines across alone."""
+"""Tables that ruling lines show: cells between lines across and down, or rows between lines across alone; then those
+that strips without text show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from gristmill.tasks.pdf.aligned import aligned
 from gristmill.tasks.pdf.columns import lines_of
 from gristmill.tasks.pdf.glyphs import Segment
 from gristmill.tasks.pdf.ruling import Ruling, Rulings
@@ -40,6 +42,8 @@ def with_tables(segments: Sequence[Segment], rulings: Rulings) -> list[Segment]:
     for area, bands in _bands(rulings, rest):
         inside = [s for s in rest if _within(s, area)]
         rest = _put(rest, inside, _rows(inside, bands))
+    for inside, cells in aligned(rest):
+        rest = _put(rest, inside, cells)
     return rest
 
 

@@ -11,14 +11,25 @@ _LEADERS = re.compile(r"[. ·…]{3,}|.*(?:\. ?){4,}")
 # Of a line of a listing, of a section in a table of contents
 _NUMBER = re.compile(r"[\d.]{1,8}[A-Za-z]?|[ivxIVX]{1,6}")
 
-_SECTION = re.compile(r"(?:[\d.]{1,8}[A-Za-z]?|[ivxIVX]{1,6})(?:\s|$)")
+_BULLETS = re.compile(r"[•‣◦▪●○■□–—*·\-\uf0b7\u2043]|\(?[\divxIVXa-z.]{1,8}[.)\]]|\[\w{1,8}\]")
+_SECTION = re.compile(r"(?:[\d.]{1,8}[A-Za-z]?|[ivxIVX]{1,6}|[A-Z](?:\.\d{1,3}){0,3}\.?)(?:\s|$)")
+
+
+def leads(text: str) -> bool:
+    """Whether a text is, or ends with, dots that lead from one text to another."""
+    return bool(_LEADERS.match(text))
+
+
+def is_listing(firsts: Sequence[str]) -> bool:
+    """Whether what lines begin with are bullets, or numbers of items, of sections or of lines."""
+    return sum(bool(_NUMBER.fullmatch(text) or _BULLETS.fullmatch(text)) for text in firsts) * 2 > len(firsts)
 
 
 def is_row(line: Line) -> bool:
     """Whether a line may be a row: pieces apart, none of them long, and no dots that lead from one to the other."""
     if len(line.segments) < 2:
         return False
-    return not any(len(segment.text) > _CELL or _LEADERS.match(segment.text) for segment in line.segments)
+    return not any(len(segment.text) > _CELL or leads(segment.text) for segment in line.segments)
 
 
 def table_end(lines: Sequence[Line], begin: int) -> int:
@@ -32,22 +43,18 @@ def table_end(lines: Sequence[Line], begin: int) -> int:
     while end < len(lines) and _below(lines[end - 1], lines[end]):
         end += 1
     rows = lines[begin:end]
-    # numbers ahead of lines are those of a listing, or of sections
-    numbered = len(rows[0].segments) == 2 and sum(map(_is_numbered, rows)) * 2 > len(rows)
-    return end if len(rows) >= _ROWS and not numbered and not _is_contents(rows) else begin
+    firsts = [min(row.segments, key=lambda segment: segment.left).text for row in rows]
+    lasts = [max(row.segments, key=lambda segment: segment.right).text for row in rows]
+    listed = len(rows[0].segments) == 2 and is_listing(firsts)
+    return end if len(rows) >= _ROWS and not listed and not is_contents(firsts, lasts) else begin
 
 
-def _is_numbered(row: Line) -> bool:
-    return bool(_NUMBER.fullmatch(min(row.segments, key=lambda segment: segment.left).text))
-
-
-def _is_contents(rows: Sequence[Line]) -> bool:
+def is_contents(firsts: Sequence[str], lasts: Sequence[str]) -> bool:
     """Whether rows are those of a table of contents: they begin with a section's number, and end with pages that do not
     fall."""
-    last = [max(row.segments, key=lambda segment: segment.right).text for row in rows]
-    pages = [int(text[:9]) for text in last if text.isdecimal()]
-    begin = sum(bool(_SECTION.match(row.segments[0].text)) for row in rows)
-    return begin * 2 > len(rows) and len(pages) == len(rows) and pages == sorted(pages)
+    pages = [int(text[:9]) for text in lasts if text.isdecimal()]
+    begin = sum(bool(_SECTION.match(text)) for text in firsts)
+    return begin * 2 >= len(firsts) and len(pages) == len(firsts) and pages == sorted(pages)
 
 
 def _below(row: Line, following: Line) -> bool:

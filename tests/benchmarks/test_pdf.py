@@ -225,3 +225,28 @@ def test_words_and_their_order_beside_peers(tmp_path, renderer, seed):
         for peer in ENGINES:
             for ours, theirs in zip(means["script", script]["ours"], means["script", script][peer], strict=True):
                 assert ours >= theirs - 0.002, (script, peer)
+
+
+YIDDISH = "יעדער מענטש װערט געבױרן פֿרײַ און גלײַך אין כּבֿוד און רעכט די מיל דרײט זיך אַ גאַנצן טאָג"
+TAMIL = "மில்லில் கோதுமை அரைக்கிறார்கள் நீர் கொடுக்கும் ஊர் சக்கரம் கல் கிராமம் காலை மாலை மற்றும்"
+
+
+def test_letters_whose_marks_are_placed_by_themselves(tmp_path):
+    """Chromium draws Hebrew letters with points as one, LibreOffice goes back to place the marks of Tamil letters."""
+    for name, text, font in (("yi", YIDDISH, "Noto Serif Hebrew"), ("ta", TAMIL, "Noto Serif Tamil")):
+        direction = "rtl" if name == "yi" else "ltr"
+        source = tmp_path / f"{name}.html"
+        source.write_text(
+            f"<html lang={name} dir={direction}><meta charset=utf-8><body style=\"font-family: '{font}'\">"
+            f"<h1>1</h1><p>{text}</p><p>{text}</p></body></html>"
+        )
+        program = shutil.which("chromium" if name == "yi" else "soffice") or pytest.skip("needs chromium, soffice")
+        made = tmp_path / f"{name}.pdf"
+        if name == "yi":
+            flags = ("--no-sandbox", "--disable-gpu", "--no-pdf-header-footer", f"--print-to-pdf={made}")
+        else:
+            flags = ("--convert-to", "pdf:writer_web_pdf_Export", "--outdir", str(tmp_path))
+        subprocess.run([program, "--headless", *flags, str(source)], check=True, capture_output=True, timeout=120)
+        found, truth = tokens(read(made.read_bytes(), False)["text"], name), tokens(f"1 {text} {text}", name)
+        print(f"\n{name}: words F1 {f1(found, truth):.3f}")
+        assert f1(found, truth) >= 0.95

@@ -121,6 +121,11 @@ def _even(grid: list[list[str]], cells: int) -> list[list[str]]:
     return [[row[column] if column < len(row) else "" for column in used] for row in grid]
 
 
+def is_column(grid: list[list[str]]) -> bool:
+    """Whether no two cells with text stand beside each other: then the table was none."""
+    return all(sum(map(bool, row)) < 2 for row in grid)
+
+
 def lines(grid: list[list[str]], markdown: bool) -> list[str]:
     """A line for each row; in Markdown the first is the header."""
     found = ["| " + " | ".join(row) + " |" for row in grid]

@@ -11,6 +11,7 @@ code, and a backslash before what would begin a line as a mark without being one
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +28,11 @@ _CLOSE, _FAR = "\n", "\n\n"
 _DT, _DD, _LI, _H1, _BUTTON = (E[name] for name in "dt dd li h1 button".split())
 # what the UTF-8 of a str cannot hold, and what html.unescape may make of a number
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_RUNS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
+_RUNS, _LINE_BEGINS = re.compile(r"[^\S\n]{2,}|[^\S\n ]"), re.compile(r"\n +")
 _MARK = re.compile(r"^(\d*)(?=(?:(?<!\d)(?:#{1,6}|[-+*>])|(?<=\d)[.)])(?:\s|$)|(?<!\d)(?:```|~~~))", re.MULTILINE)
 PARAGRAPH, ITEM, DEFINITION, ROWS, TERM = range(5)
+# What is longer is set large, and heads nothing. In characters.
+_LONGEST_HEADING = 250
 
 
 class _Block(NamedTuple):
@@ -56,7 +59,8 @@ def render(source: Source, chosen: Units, kept: np.ndarray, markdown: bool = Fal
     """The text of the kept blocks (bool) of a page."""
     writer = _Writer(source, chosen, markdown)
     done: set[int] = set()
-    for block in _kept(source, chosen, kept):
+    found = list(_kept(source, chosen, kept))
+    for block, following in zip_longest(found, found[1:]):
         if block.unit:
             if block.unit in done:
                 continue
@@ -64,8 +68,7 @@ def render(source: Source, chosen: Units, kept: np.ndarray, markdown: bool = Fal
             piece = _whole(source, chosen.wholes[block.unit], markdown)
         else:
             piece = _Piece(writer.paragraph(block.number), PARAGRAPH, False)
-        if piece.text:
-            writer.add(block, piece)
+        writer.add(block, piece, bool(following and following.item == block.item))
     return _SURROGATES.sub("\ufffd", "".join(writer.parts))
 
 
@@ -96,11 +99,12 @@ class _Writer:
         self._begin, self._end = blocks.begin.tolist(), blocks.end.tolist()
         self._after, self._before = blocks.after.tolist(), blocks.before.tolist()
         looked_at = (blocks.before > blocks.after + 1) & (blocks.kind == HEADING) | blocks.marked
-        if markdown or (source.formulas and (blocks.marked.any() or source.has(b"katex-html"))):
+        if markdown or source.icons or (source.formulas and (blocks.marked.any() or source.has(b"katex-html"))):
             looked_at |= blocks.before > blocks.after + 1
         self._looked_at = looked_at.tolist()  # whose tags matter
         self._role = PARAGRAPH
         self._item = self._heading = -1
+        self._waiting = -1  # an item that has begun, of whose text nothing is written
 
     def paragraph(self, block: int) -> str:
         """The text of a block by itself."""
@@ -108,14 +112,15 @@ class _Writer:
             text = inline(self._source, self._after[block], self._before[block], self._markdown)
         else:
             text = self._source.text_of(self._text[self._begin[block] : self._end[block]])
-        text = text.strip() if text.isascii() else _RUNS.sub(" ", text).strip()
+        text = text.strip() if text.isascii() else _LINE_BEGINS.sub("\n", _RUNS.sub(" ", text)).strip()
         if text.endswith("¶"):
             text = text[:-1].rstrip()
         return _MARK.sub(r"\1\\", text) if self._markdown else text
 
-    def add(self, block: _Block, piece: _Piece) -> None:
-        """Write a piece behind what is written."""
-        if block.kind == HEADING and not block.unit:
+    def add(self, block: _Block, piece: _Piece, more: bool) -> None:
+        """Write a piece behind what is written. The mark of an item waits for a piece with text; `more`: whether one
+        of the same item follows."""
+        if piece.text and block.kind == HEADING and not block.unit:
             if block.heading == self._heading and self.parts:
                 if self._of_button(block):
                     return
@@ -123,11 +128,17 @@ class _Writer:
                 return
             if self._markdown:
                 piece = piece._replace(text=self._marked_heading(block.heading, piece.text))
-        self._heading = block.heading
-        item, begins = block.item if block.item > 0 else -1, block.begins
+        item = block.item if block.item > 0 else -1
+        begins = block.begins or item == self._waiting > 0
         if block.unit:  # the item that it lies in, not one that lies in it
             item = int(self._chosen.around.item[self._chosen.wholes[block.unit].parent])
             begins &= item == block.item
+        if begins and more and not piece.is_code and self._is_number(item, piece.text):
+            piece = piece._replace(text="")
+        if not piece.text:
+            self._waiting = item if begins else self._waiting
+            return
+        self._waiting, self._heading = -1, block.heading
         piece = self._set(piece, item, begins)
         if self.parts:
             close = (piece.role == ITEM and self._role == ITEM) or (
@@ -137,6 +148,11 @@ class _Writer:
         self.parts.append(piece.text)
         self._role, self._item = piece.role, item
 
+    def _is_number(self, item: int, text: str) -> bool:
+        """Whether a text is the number of its item, and nothing else."""
+        number = text.strip("*").rstrip(".)\\")
+        return number.isdigit() and self._source.page.nodes.tag[item] == _LI and self._lists.mark(item) == f"{number}. "
+
     def _of_button(self, block: _Block) -> bool:
         """Whether a piece of a heading is the label of a button in it."""
         first = int(self._source.page.nodes.first[block.heading])
@@ -145,6 +161,10 @@ class _Writer:
 
     def _marked_heading(self, heading: int, text: str) -> str:
         level = int(self._source.page.nodes.tag[heading]) - _H1 + 1 if heading > 0 else 1
+        if len(text) > _LONGEST_HEADING:
+            return text
+        if text.startswith("**") and text.endswith("**") and "*" not in text[2:-2]:
+            text = text[2:-2]
         return "#" * level + " " + text.replace("\n", " ")
 
     def _set(self, piece: _Piece, item: int, begins: bool) -> _Piece:
@@ -164,6 +184,8 @@ class _Writer:
         if begins:
             indent = self._lists.indent(item)
             mark, role = self._lists.mark(item), ITEM
+            if not piece.is_code:
+                text = _without_number(text, mark)
             text = mark + (text if piece.is_code else text.replace("\n", "\n" + " " * len(mark)))
         elif item == self._item or self._role == ITEM:
             indent = self._lists.content(item)
@@ -172,12 +194,22 @@ class _Writer:
         return _Piece(text, role, piece.is_code)
 
 
+def _without_number(text: str, mark: str) -> str:
+    """The text of an item without its number, where the page has that once more, as a word of its own."""
+    number = mark.rstrip(" .")
+    if not number.isdigit() or not text.lstrip("*").startswith(number):
+        return text
+    return re.sub(rf"\A(\**){number}(?:\\?[.)]\1\s+|\1\n)(?=\S)", "", text)
+
+
 def _whole(source: Source, whole: Whole, markdown: bool) -> _Piece:
     """The text of what is rendered as a whole."""
     kind, first, last, _ = whole
     if kind == DATA:
         outside, grid = data_tables.rows(source, first, last, markdown)
         equations = "ltx_eqn" in source.classes(first)
+        if data_tables.is_column(grid) and not equations:
+            return _Piece(_FAR.join([*outside, *filter(None, map("".join, grid))]).strip(), PARAGRAPH, False)
         found = [" ".join(filter(None, row)) for row in grid] if equations else data_tables.lines(grid, markdown)
         return _Piece(_FAR.join([*outside, _CLOSE.join(found)]).strip(), ROWS, False)
     if kind == CODE:

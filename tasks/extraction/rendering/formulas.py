@@ -15,8 +15,11 @@ MATH, SCRIPT, IMG = E["math"], E["script"], E["img"]
 # Elements that hold one formula, by their class.
 RENDERED = re.compile(r"(?:^|\s)(?:katex|MathJax\w*|mjx-chtml|MJXc-display|mwe-math-element)(?:\s|$)")
 _SCRIPT = re.compile(rb"<script[^>]*math/tex([^>]*)>(.*?)(?:</script|\Z)", re.DOTALL | re.IGNORECASE)
-_IMAGE = re.compile(
-    r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex[.?]"
+# The class and the address of images of formulas, as `markup.is_formula_image` has them.
+_CLASS = re.compile(r"(?i)(?:latex|(?:^|[^a-z0-9])(?:tex|math))(?:$|[^a-z0-9])")
+_ADDRESS = re.compile(
+    r"(?i)(?!data:).*?(?:m(?:ath|ime)tex|(?:[?&/](?:la)?|\.la)tex(?:[./?=]|$)|/math/(?:render/|[0-9a-f]+[./]))",
+    re.DOTALL,
 )
 # The `alt` of images by latex2html.
 _SOURCE = re.compile(r"\s*(?:\$.*\$|\\begin\{.*\})\s*", re.DOTALL)
@@ -104,7 +107,7 @@ def of_script(tag: bytes) -> str | None:
 def of_image(source: Source, k: int) -> str | None:
     """The formula of an `<img>`, None if it is the picture of something else."""
     classes, address = source.classes(k), source.attribute(k, "src") or ""
-    if _SOURCE.fullmatch(source.attribute(k, "alt") or "") or _IMAGE.search(classes) or _IMAGE.search(address):
+    if _SOURCE.fullmatch(source.attribute(k, "alt") or "") or _CLASS.search(classes) or _ADDRESS.match(address):
         tex = source.attribute(k, "alt") or ("latex" in address.lower() and source.attribute(k, "title"))
         return delimited(tex, "display" in classes) if tex else None
     return None

@@ -15,6 +15,8 @@ _MARKS = {
     **{E[name]: "`" for name in ("code", "kbd", "samp", "tt")},
 }
 _PERMALINK = re.compile(r"(?:^|[\s_-])(?:header-?link|anchor|permalink|hash-?link|header-?anchor|heading-?link)", re.I)
+# Google's fonts of icons show the picture of a name: `<i class=material-icons>share</i>`.
+_ICON = re.compile(r"(?:^|\s)material-(?:icons|symbols)")
 _SIGNS = frozenset("¶#§🔗\u200b\u200c")
 _SPACE = re.compile(r"[ \t\r\n\f\xa0]+")
 _LINE_ENDS, _RUNS = re.compile(r" *\n *"), re.compile(r"  +")
@@ -28,6 +30,10 @@ _INERT = frozenset(
     for name in "a b i u em strong font small big tt s strike nobr cite dfn abbr code kbd samp var mark span".split()
     for code in (E[name], ENDS - E[name])
 )
+# A `sup` that is the mark of a note: a link to a place of the page stands in it or around it.
+_NOTE = -1
+_NUMBERS = re.compile(r"\d{1,3}(?:\s?[,–-]\s?\d{1,3})*$")
+_BOLD_APART = re.compile(r"(?<=[^\s*\\])\*\* \*\*(?=[^\s*])")
 # How many elements whose text is rewritten may lie in each other.
 _NESTED = 8
 
@@ -35,13 +41,13 @@ _NESTED = 8
 def inline(source: Source, first: int, last: int, markdown: bool = False) -> str:
     """The text between two tags, white space collapsed, a line for each `<br>`; blocks in it are parted by spaces.
 
-    Fractions and exponents are written as `1/2` and `10^8`, ruby in brackets behind its base, formulas as LaTeX. Links
-    of headings to themselves are left out.
+    Fractions and exponents are written as `1/2` and `10^8`, marks of notes as `[1]`, ruby in brackets behind its base,
+    formulas as LaTeX. Links of headings to themselves and names of icons are left out.
     """
     if last == first + 1:
         return _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
     element, end = source.element, source.end
-    if not markdown and _INERT.issuperset(element[first + 1 : last]) and not source.formulas:
+    if not markdown and _INERT.issuperset(element[first + 1 : last]) and not (source.formulas or source.icons):
         text = source.between(first, last)
         if (
             _SIGNS.isdisjoint(text)
@@ -80,6 +86,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             elif k in ends and (
                 (tag == _SPAN and b"editsection" in source.tag(k))  # MediaWiki's [edit]
                 or (hides and not PROPERTIES[tag] & BLOCK and source.hidden(k))
+                or (source.icons and not PROPERTIES[tag] & BLOCK and _ICON.search(source.classes(k)))
             ):
                 k = ends[k]
                 pos = end[k]
@@ -88,14 +95,18 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
                 k = ends.get(k, last - 1)  # one that is not closed goes on as far as its block
             elif PROPERTIES[tag] & BLOCK:
                 out.append(" ")
-            elif k in ends and len(opened) < _NESTED and (tag in (_SUP, _SUB, _RT, _RTC, _RP) or _marks(tag, markdown)):
-                opened.append((ends[k], len(out), tag))
+            elif k in ends and len(opened) < _NESTED:
+                if tag in (_SUP, _SUB, _RT, _RTC, _RP):
+                    opened.append((ends[k], len(out), _NOTE if tag == _SUP and _is_note(source, k, ends[k]) else tag))
+                elif _marks(tag, markdown, opened):
+                    opened.append((ends[k], len(out), tag))
         elif tag < 0 and PROPERTIES[ENDS - tag] & BLOCK:
             out.append(" ")
         k += 1
     while opened:
         _close(opened.pop(), out, source, last, last, markdown)
-    return _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
+    text = _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
+    return _BOLD_APART.sub(" ", text) if markdown else text
 
 
 def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int, markdown: bool) -> None:
@@ -133,8 +144,9 @@ def _apart(outside: str, inside: str) -> bool:
     return outside != "*" and (inside.isalnum() or not outside.isalnum())
 
 
-def _marks(tag: int, markdown: bool) -> bool:
-    return markdown and tag in _MARKS
+def _marks(tag: int, markdown: bool, opened: list[tuple[int, int, int]]) -> bool:
+    """Whether an element is marked: not in another of its mark, and not in code."""
+    return markdown and tag in _MARKS and all(_MARKS.get(kind) not in ("`", _MARKS[tag]) for *_, kind in opened)
 
 
 def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tuple[str | None, int]:
@@ -181,6 +193,13 @@ def _is_permalink(source: Source, first: int, last: int) -> bool:
     return set(text) <= _SIGNS | {" "} and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
 
 
+def _is_note(source: Source, k: int, behind: int) -> bool:
+    """Whether the link right around a `sup`, or right in it, leads to a place of the page."""
+    within = range(k + 1, min(k + 3, behind))
+    around = range(k - 1, k) if k and not source.data[source.end[k - 1] : source.begin[k]].strip() else range(0)
+    return any(source.element[j] == _A and b"#" in source.tag(j) for j in (*around, *within))
+
+
 def _rewritten(kind: int, content: str, before: list[str], marks: str) -> str:
     """The text of an element that is raised, lowered, or beside its base; `marks`: of emphasis around the base."""
     if not content:
@@ -189,6 +208,8 @@ def _rewritten(kind: int, content: str, before: list[str], marks: str) -> str:
         return ""
     if kind in (_RT, _RTC):
         return f"({content})"
+    if kind == _NOTE and _NUMBERS.match(content):
+        return f"[{content}]"
     base = ""
     for piece in reversed(before):
         base = piece[-12:] + base

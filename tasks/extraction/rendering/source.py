@@ -41,6 +41,11 @@ class Source:
         """Whether elements of any name may show formulas, so that their classes must be looked at."""
         return any(self.has(word) for word in (b"MathJax", b"katex", b"mwe-math", b"mjx"))
 
+    @cached_property
+    def icons(self) -> bool:
+        """Whether the page may have icons of a font that draws them for their names."""
+        return self.has(b"material-icons") or self.has(b"material-symbols")
+
     def has(self, word: bytes) -> bool:
         """Whether a word stands anywhere in the page."""
         return contains(np.frombuffer(self.data, np.uint8), np.frombuffer(word, np.uint8))

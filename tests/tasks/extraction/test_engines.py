@@ -161,6 +161,7 @@ URL = "https://mill.example/a/b?c=1"
         ("<body><h1 class=x>Only <i>this</i></h1>", {"title": "Only this"}),
         ("<body><svg><title>icon</title></svg>", {"title": None}),
         ("<title></title><h1> </h1>", {"title": None}),
+        ("<body bgcolor=white><head><title>Mill</title></head><h1>Welcome</h1>", {"title": "Mill"}),
         ("<!-- <title>no</title> --><TITLE>yes</TITLE>", {"title": "yes"}),
         ("<link rel=canonical href=/x>", {"canonical_url": "https://mill.example/x"}),
         ("<link href='//o.example/x#y' rel='alternate canonical'>", {"canonical_url": "https://o.example/x"}),
@@ -184,6 +185,13 @@ URL = "https://mill.example/a/b?c=1"
         ("<body><p>on <span itemprop='datePublished' content='2021-03-04'>March 4</span>", {"published": "2021-03-04"}),
         ("<body><time datetime='2021-03-04T10:00'>now</time>", {"published": "2021-03-04"}),
         ("<body><p>Published on 2021-03-04.", {"published": None}),
+        ("<body><abbr class='published updated' title='2021-03-04T10:00:00Z'>then</abbr>", {"published": "2021-03-04"}),
+        ("<body><time class=dt-published datetime='2021-03-04'>then</time>", {"published": "2021-03-04"}),
+        ("<body><i class=published>March</i><i class=unpublished title=2021-03-04>", {"published": None}),
+        ("<body><span property='dc:date dc:created' content='2021-03-04T10:00'>x</span>", {"published": "2021-03-04"}),
+        ("<body><meta itemprop='datePublished dateCreated' content=2021-03-04>", {"published": "2021-03-04"}),
+        ("<meta name=OriginalPublicationDate content='2021/3/4 10:00:00'>", {"published": "2021-03-04"}),
+        ("<meta name=dcterms.created content='2021-03-04'>", {"published": "2021-03-04"}),
         ("", {"title": None, "canonical_url": None, "published": None}),
     ],
 )
@@ -193,7 +201,10 @@ def test_metadata(head, expected):
     assert {name: found[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("piece", ["<meta ", "<meta a='", '<link rel="', "<!--", "<title", "<time ", "datePublished<"])
+@pytest.mark.parametrize(
+    "piece",
+    ["<meta ", "<meta a='", '<link rel="', "<!--", "<title", "<time ", "datePublished<", "<a class=published "],
+)
 def test_metadata_of_hostile_heads_takes_no_longer_than_reading_them(piece):
     page = piece * (2_000_000 // len(piece)) + "application/ld+json" * 1000
     start = time.thread_time()

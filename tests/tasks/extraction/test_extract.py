@@ -153,6 +153,43 @@ def test_the_type_that_a_crawler_found_counts_where_the_server_says_nothing(run,
     assert found.record["types"] == {"application/octet-stream": 1, "application/pdf": 1, "image/png": 1}
 
 
+def test_types_are_told_from_bytes_where_a_server_says_nothing_or_is_wrong(run, page):
+    story = html(STORY[0]).encode()
+    octets, as_html, as_text, none = (
+        (("Content-Type", f"{t}"),) for t in ("application/octet-stream", "text/html", "text/plain", "")
+    )
+    feed, table = b'<?xml version="1.0"?><rss><channel/></rss>', b'{"mill": [1, 2]}'
+    png, packed, rtf = b"\x89PNG\r\n\x1a\n" + bytes(9), b"PK\x03\x04" + bytes(40), rb"{\rtf1 The mill}"
+    given = [
+        (png, octets),
+        (png, as_html),
+        (png, none),
+        (packed, octets),
+        (packed, as_text),
+        (rtf, none),
+        (rtf, as_text),
+    ]
+    given += [
+        (feed, as_html),
+        (feed, as_text),
+        (feed, none),
+        (table, as_html),
+        (table, none),
+        (b"RIFF\0\0\0\0WAVE", octets),
+    ]
+    found = run([page(story), page(STORY[1].encode(), none), *(page(payload, declared) for payload, declared in given)])
+    assert len(found.texts) == 2
+    assert found.record["types"] == {
+        "application/rss+xml": 3,
+        "image/png": 3,
+        "application/json": 2,
+        "application/rtf": 2,
+        "application/zip": 2,
+        "audio/wav": 1,
+    }
+    assert found.ledger["rule"].to_pylist() == ["content_type"] * 13
+
+
 def test_rows_say_where_they_come_from(run, page, tmp_path):
     pages = [page(html(text).encode(), url=f"https://mill.example/{i}") for i, text in enumerate(STORY)]
     found = run(pages)
@@ -366,7 +403,7 @@ def test_odd_characters_are_kept_or_replaced_and_never_stop_a_shard(run, page, e
     for text in found.texts:
         assert text.encode("utf-8").decode() == text
     assert sum("river leaves the forest" in text for text in found.texts) >= 4
-    allowed = {"empty_text", "extractor_error", "undecodable_payload", "too_deep"}
+    allowed = {"empty_text", "extractor_error", "undecodable_payload", "too_deep", "content_type"}
     assert set(found.ledger["rule"].to_pylist()) <= allowed
 
 

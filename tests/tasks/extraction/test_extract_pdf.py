@@ -50,7 +50,7 @@ def test_without_the_type_documents_are_counted_as_before(tmp_path, archive):
     record, table, dropped = extracted(tmp_path / "out", archive)
     assert not {signal.name for signal in SIGNALS} & {*table.column_names}
     assert set(dropped["rule"].to_pylist()) == {"content_type"}
-    assert record["types"] == {"application/pdf": 4, "application/octet-stream": 1}
+    assert record["types"] == {"application/pdf": 5}
 
 
 def test_folders_and_columns_of_bytes(tmp_path):
