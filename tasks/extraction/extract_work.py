@@ -307,13 +307,14 @@ def _documents(
                 lost.append(drop)
                 continue
             # a text is the same by all of them, and so is a PDF document's
-            alike = record.content_type in PLAIN or is_pdf(record.payload)
+            plain = record.content_type in PLAIN
+            alike = plain or is_pdf(record.payload)
             engines = extract.asked[:1] if alike else extract.asked
             waiting.append((row, len(engines)))
             for engine in engines:
                 yield (
                     *(record.payload, record.content_type, record.charset, record.url),
-                    *(engine, extract.format, extract.types),
+                    *(engine, extract.format, extract.types, plain and record.kind == "row"),
                 )
 
     made = guard.map(calls())

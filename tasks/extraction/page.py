@@ -15,7 +15,7 @@ from resiliparse.parse.encoding import detect_mime
 from gristmill.tasks.extraction.engines import Refused, blocks
 from gristmill.tasks.extraction.engines import engine as engine_of
 from gristmill.tasks.extraction.metadata import Metadata, metadata
-from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_pdf, told
+from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_html, is_pdf, told
 from gristmill.tasks.reading import charset as encodings
 
 _XHTML = "http://www.w3.org/1999/xhtml"
@@ -86,17 +86,6 @@ HTML = ("text/html", XHTML)
 PLAIN = ("text/plain",)
 PDFS = (PDF, "application/x-pdf")
 _TYPES = {"html": HTML, "text": PLAIN, "pdf": PDFS}
-# How a page of no declared type begins: a comment, or an element of HTML. WHATWG MIME Sniffing, section 7.1, has some
-# of the elements; pages of crawls begin with others, too, and what is no page begins with none of them.
-_ELEMENTS = (
-    b"!doctype html|html|head|script|iframe|h[1-6]|div|font|table|a|style|title|b|body|br|p|article|aside|base"
-    b"|blockquote|center|dd|dl|dt|em|fieldset|footer|form|frameset|header|hr|i|img|input|li|link|main|meta|nav|noscript|ol|pre"
-    b"|section|span|strong|tbody|td|th|tr|u|ul"
-)
-_HTML_BEGINS = re.compile(
-    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:" + _ELEMENTS + rb")[\s/>])",
-    re.IGNORECASE,
-)
 
 # what a text begins with is dropped but for the indentation of its first line, which may be code
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
@@ -117,6 +106,7 @@ def extract_page(
     engine: str,
     format: str,
     types: Sequence[str] = ("html", "text"),
+    given: bool = False,
 ) -> dict:
     """Text, charset, content_type, title, canonical_url, published and engine of a page; or rule and detail of a drop.
 
@@ -128,7 +118,7 @@ def extract_page(
     those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as
     HTML. Holds the page some four times, XHTML six.
     """
-    kind = told(payload, content_type, charset) or content_type or _sniff(payload)
+    kind = told(payload, content_type, charset, given) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):
         return _drop("content_type", kind)
     if kind in PDFS:
@@ -161,7 +151,7 @@ def _drop(rule: str, detail: str) -> dict:
 
 
 def _sniff(payload: bytes) -> str:
-    if _HTML_BEGINS.match(payload):
+    if is_html(payload):
         return "text/html"
     found = detect_mime(payload)
     return "text/plain" if found == "application/octet-stream" and not is_binary(payload) else found

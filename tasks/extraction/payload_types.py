@@ -90,6 +90,17 @@ _SVG = re.compile(rb"<svg[\s>]")
 # this number, is no text.
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _LOOKED_AT, _SHARE, _FEW = 4096, 0.05, 8
+# How a page of no declared type begins: a comment, or an element of HTML. WHATWG MIME Sniffing, section 7.1, has some
+# of the elements; pages of crawls begin with others, too, and what is no page begins with none of them.
+_ELEMENTS = (
+    b"!doctype html|html|head|script|iframe|h[1-6]|div|font|table|a|style|title|b|body|br|p|article|aside|base"
+    b"|blockquote|center|dd|dl|dt|em|fieldset|footer|form|frameset|header|hr|i|img|input|li|link|main|meta|nav|noscript|ol|pre"
+    b"|section|span|strong|tbody|td|th|tr|u|ul"
+)
+_HTML_BEGINS = re.compile(
+    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:" + _ELEMENTS + rb")[\s/>])",
+    re.IGNORECASE,
+)
 _JSON_BEGINS = re.compile(rb"[\xef\xbb\xbf\s]{0,1000}[\[{]")
 
 
@@ -97,23 +108,29 @@ def is_pdf(payload: bytes) -> bool:
     return payload[:_HEAD].lstrip(_SPACES).startswith(b"%PDF-")
 
 
+def is_html(payload: bytes) -> bool:
+    """Whether it begins as a page."""
+    return bool(_HTML_BEGINS.match(payload))
+
+
 def is_binary(payload: bytes) -> bool:
     """Whether there is a byte that no text has among the first."""
     return bool(_BINARY.search(payload, 0, _LOOKED_AT))
 
 
-def told(payload: bytes, declared: str, header_charset: str | None = None) -> str | None:
+def told(payload: bytes, declared: str, header_charset: str | None = None, given: bool = False) -> str | None:
     """The type of a payload that is no page and no text, by its bytes; None for what may be one. Raises nothing.
 
-    declared: its essence in lower case, "" for none. header_charset: as the HTTP header names it. A drawing (SVG) by
-    itself counts where it is not declared as a page; JSON counts if it is whole.
+    declared: its essence in lower case, "" for none. header_charset: as the HTTP header names it. given: a text by the
+    user's word, of which binary formats alone are told. A drawing (SVG) by itself counts where it is not declared as a
+    page; JSON counts if it is whole.
     """
     if is_pdf(payload):
         return PDF
     head = payload[:_LOOKED_AT]
     binary = len(_BINARY.findall(head))
     for beginning, name in _BEGINNINGS:
-        if payload.startswith(beginning) and (binary or beginning not in _ALSO_TEXT):
+        if payload.startswith(beginning) and (binary or not given and beginning not in _ALSO_TEXT):
             return name
     if payload.startswith(b"PK\x03\x04"):
         return _of_zip(head)
@@ -123,9 +140,9 @@ def told(payload: bytes, declared: str, header_charset: str | None = None) -> st
         return _BRANDS.get(payload[8:12], "video/mp4")
     if payload[257:262] == b"ustar":
         return "application/x-tar"
-    if binary > max(_FEW, _SHARE * len(head)) and not _is_wide(payload, header_charset):
+    if binary > max(_FEW, _SHARE * len(head)) and not is_html(payload) and not _is_wide(payload, header_charset):
         return "image/bmp" if payload.startswith(b"BM") else "application/octet-stream"
-    return _of_text(payload, declared)
+    return None if given else _of_text(payload, declared)
 
 
 def _is_wide(payload: bytes, header_charset: str | None) -> bool:

@@ -103,6 +103,14 @@ def test_a_payload_is_what_its_bytes_say(kind, payload, declared):
     assert (found["rule"], found["detail"]) == ("content_type", kind)
 
 
+def test_a_text_that_a_user_names_may_be_of_any_format_that_is_text():
+    """A row of JSON lines, or a file of code."""
+    texts = ("xml", "svg", "json", "rtf", "postscript", "text/")
+    for kind, payload in PAYLOADS:
+        found = told(payload, "text/plain", given=True)
+        assert found == (None if any(name in kind for name in texts) and b"\0" not in payload[:99] else kind), kind
+
+
 @pytest.mark.parametrize(
     "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "iso-2022-jp", "shift_jis"]
 )
@@ -132,3 +140,4 @@ def test_a_text_that_nobody_names_is_one():
 def test_a_control_character_here_and_there_makes_no_binary_file():
     page = f"<html><body><p>{TEXT}\x00 {TEXT}\x0b</p></body></html>".encode()
     assert told(page, "text/html") is None
+    assert told(b"<html>" + bytes(range(32)) * 9, "text/html") is None, "it begins as a page"
