@@ -62,9 +62,9 @@ class OpenCoder(DocumentStep):
     generated: bool = Field(False, description="files that a tool has written stay")
     max_longest_encoded: int | None = Field(1024, description="most characters of a run of encoded data; null: any")
     max_encoded: float | None = Field(0.5, description="most characters in encoded data, as a fraction; null: any")
+    max_hex: float | None = Field(0.4, description="most characters in numbers like 0x1F, as a fraction; null: any")
     min_html_text: int | None = Field(100, description="fewest characters of visible text of HTML; null: any")
     min_html_share: float | None = Field(0.2, description="fewest of them, as a fraction of the file; null: any")
-    max_hex: float | None = Field(0.4, description="most characters in numbers like 0x1F, as a fraction; null: any")
 
     @property
     def reads(self) -> tuple[str, ...]:
