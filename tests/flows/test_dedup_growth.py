@@ -48,7 +48,7 @@ DECIDED = ("candidates", "comparisons", "left_out", "clusters", "dropped", "larg
 @dataclass
 class Sizes:
     """Takes the place of a PhaseRunner. `jobs`: how many each phase has; `bytes`: of the pickled arguments of every
-    97th, and of the last."""
+    997th, and of the last."""
 
     folder: str
     jobs: dict[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Sizes:
         assert phase not in self.jobs
         self.jobs[phase] = len(jobs)
         numbers = sorted(jobs)
-        for number in {*numbers[::97], numbers[-1]}:
+        for number in {*numbers[::997], numbers[-1]}:
             self.bytes[phase].append(len(pickle.dumps(dict(jobs[number]))))
         counts = COUNTS.get(phase, dict.fromkeys(DECIDED, 10))
         return dict.fromkeys(numbers, counts)

@@ -33,7 +33,7 @@ def planted(seed: int) -> list[dict]:
         return " ".join(f"w{rng.randrange(10**9)}" for _ in range(rng.randint(1, 12))).capitalize() + "."
 
     texts = []
-    for _ in range(rng.randint(3, 25)):
+    for _ in range(rng.randint(3, 12)):
         template = [sentence() for _ in range(rng.choice((8, 8, 8, 100)))]
         own = rng.choice((0, 0, 0.02, 0.1, 0.2))
         for _ in range(rng.randint(2, 12)):

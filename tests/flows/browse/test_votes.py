@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from functools import cache
 from math import comb
 from pathlib import Path
 from urllib.parse import urlencode
@@ -146,14 +147,25 @@ def test_one_group_has_the_interval_of_clopper_and_pearson():
 @pytest.mark.parametrize("shares", [(0.9, 0.6, 0.2), (0.98, 0.95, 0.9), (0.5, 0.5, 0.5)])
 def test_the_interval_over_rules_has_its_coverage(shares):
     """Exactly, over all outcomes of the votes, and not by the formula of the interval."""
-    sizes, votes = (1000, 300, 50), (12, 8, 5)
-    truth = float(np.average(shares, weights=sizes))
+    truth = float(np.average(shares, weights=SIZES))
     covered = 0.0
-    for outcome in itertools.product(*(range(n + 1) for n in votes)):
-        chance = float(np.prod([binomial(k, n, p) for k, n, p in zip(outcome, votes, shares, strict=True)]))
-        _, low, high = weighted([share(k, n) for k, n in zip(outcome, votes, strict=True)], sizes)
+    for outcome, (low, high) in intervals().items():
+        chance = float(np.prod([binomial(k, n, p) for k, n, p in zip(outcome, VOTES, shares, strict=True)]))
         covered += chance * (low <= truth <= high)
     assert 0.95 <= covered <= 1
+
+
+SIZES, VOTES = (1000, 300, 50), (12, 8, 5)
+
+
+@cache
+def intervals() -> dict[tuple[int, ...], tuple[float, float]]:
+    """Of every outcome of the votes."""
+    found = {}
+    for outcome in itertools.product(*(range(n + 1) for n in VOTES)):
+        _, low, high = weighted([share(k, n) for k, n in zip(outcome, VOTES, strict=True)], SIZES)
+        found[outcome] = (low, high)
+    return found
 
 
 def binomial(k: int, n: int, p: float) -> float:
