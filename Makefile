@@ -13,8 +13,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
 
-# Three files at a time on two cores, since tests also wait: for servers, for workers, for each other.
-JOBS ?= 3
+# Two files at a time: several tests start servers and workers of their own.
+JOBS ?= 2
 test: $(INSTALLED)
 	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile
 

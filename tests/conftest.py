@@ -1,5 +1,6 @@
 """A small crawl with known truth, for tests that need a whole corpus."""
 
+import gc
 import io
 import os
 import random
@@ -24,6 +25,9 @@ from tests.planted.text import pydoc_paragraphs
 
 if TYPE_CHECKING:
     from tests import redis_server as redis_servers
+
+# Processes of the tests have all cores busy, and threads of matrices would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell's background jobs ignore Ctrl-C, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,6 +74,12 @@ FRENCH = (
     "La meunière pèse la farine, note le poids dans un cahier et range les sacs près de la porte ouverte.",
     "Quand il pleut pendant plusieurs jours, l'eau monte et il faut fermer la vanne avant la tombée de la nuit.",
 )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Modules and tests stay to the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)

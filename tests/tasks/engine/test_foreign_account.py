@@ -23,7 +23,7 @@ def test_nothing_runs_and_nothing_is_read(tmp_path):
         assert attacked(ports, tmp_path / "planted") == []
         assert not (tmp_path / "planted").exists()
         assert sorted(running.map(abs, [-3])) == [(0, 3)]
-    assert listening(ME) == before
+    assert not listening(ME).keys() - before.keys()
 
 
 @pytest.mark.slow
