@@ -13,8 +13,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
 
-# Two files at a time: several tests start servers and workers of their own.
-JOBS ?= 2
+# Three files at a time on two cores, since tests also wait for the servers and workers that they start.
+JOBS ?= 3
 test: $(INSTALLED)
 	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile
 
