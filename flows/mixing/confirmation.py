@@ -16,12 +16,11 @@ _EFFICIENCY = 0.37  # of a median of absolute deviations beside a standard devia
 
 @dataclass(frozen=True)
 class Gain:
-    """How much less the chosen mixture lost than another one, in bits per byte: `measured` of that one, the `gain`, its
-    standard `deviation`, and the `least` gain that is beyond it at LEVEL."""
+    """How much less the chosen mixture lost than another one, in bits per byte: `measured` of that one, the `gain`, and
+    the `least` gain that is beyond the noise of runs at LEVEL."""
 
     measured: float
     gain: float
-    deviation: float
     least: float
 
     @property
@@ -49,6 +48,5 @@ def gains(chosen: np.ndarray, others: np.ndarray, noise: tuple[float, int]) -> t
     """Over each of the other mixtures. `chosen`: losses of new runs, float64 (seeds,); `others`: those of the others
     with the same seeds, (n, seeds); `noise`: as of `run_noise`."""
     variance, degrees = noise
-    deviation = float(np.sqrt(2 * variance / len(chosen)))
-    least = float(t.ppf(LEVEL, degrees)) * deviation
-    return tuple(Gain(float(row.mean()), float(row.mean() - chosen.mean()), deviation, least) for row in others)
+    least = float(t.ppf(LEVEL, degrees) * np.sqrt(2 * variance / len(chosen)))
+    return tuple(Gain(float(row.mean()), float(row.mean() - chosen.mean()), least) for row in others)

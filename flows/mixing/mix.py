@@ -64,7 +64,7 @@ def mix(
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
         small = load_proxy(proxy)
-        check_options(method, keep is not None, bool(clean or judge))
+        check_options(method, keep is not None, bool(clean or judge), seeds)
         kept = None if keep is None else kept_weights(recipe, load(keep))
         if method == "regmix":
             check_judges(context.settings, [recipe], clean, judge)
@@ -75,8 +75,11 @@ def mix(
         return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge, seeds, kept)
 
 
-def check_options(method: str, keep: bool, judged: bool) -> None:
-    """Raises ValueError for what DoReMi would not heed. `judged`: something is named to judge by."""
+def check_options(method: str, keep: bool, judged: bool, seeds: int = REGMIX_SEEDS) -> None:
+    """Raises ValueError for what DoReMi would not heed, and for RegMix with fewer than two seeds. `judged`: something
+    is named to judge by."""
+    if method == "regmix" and seeds < 2:
+        raise ValueError("seeds: one run of a mixture does not tell its noise; ask for 2 or more")
     given = [name for name, there in (("--keep", keep), ("--judge or --clean", judged)) if there]
     if method == "doremi" and given:
         raise ValueError(f"{' and '.join(given)}: of regmix alone, doremi is judged by nothing; leave it out")
@@ -156,8 +159,6 @@ def by_regmix(
     """The optimum of a regression over so many mixtures, each trained with so many seeds, judged by these evaluation
     sets; it and the mixtures that everybody would try are then trained anew. `kept`: weights of sources that keep
     their proportions. Raises ValueError for fewer than two seeds."""
-    if seeds < 2:
-        raise ValueError("seeds: one run of a mixture does not tell its noise; ask for 2 or more")
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
     names, counts = list(tokens), np.array([*tokens.values()], float)

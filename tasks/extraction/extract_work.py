@@ -32,7 +32,7 @@ from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.job_progress import ProgressReport
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
-from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, told
+from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type
 from gristmill.tasks.extraction.union import chosen, united
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
@@ -338,7 +338,9 @@ def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:
         return _drop(row, "http_status", value=float(record.status))
     if not is_read(record.payload, record.content_type, types):
         said = record.content_type
-        return _drop(row, "content_type", detail=(told(record.payload, said) if said in OCTETS else None) or said)
+        return _drop(
+            row, "content_type", detail=(payload_type(record.payload, said) if said in OCTETS else None) or said
+        )
     return None
 
 

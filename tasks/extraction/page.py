@@ -15,7 +15,7 @@ from resiliparse.parse.encoding import detect_mime
 from gristmill.tasks.extraction.engines import Refused, blocks
 from gristmill.tasks.extraction.engines import engine as engine_of
 from gristmill.tasks.extraction.metadata import Metadata, metadata
-from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_html, is_pdf, told
+from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_html, is_pdf, payload_type
 from gristmill.tasks.reading import charset as encodings
 
 _XHTML = "http://www.w3.org/1999/xhtml"
@@ -118,7 +118,7 @@ def extract_page(
     those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as
     HTML. Holds the page some four times, XHTML six.
     """
-    kind = told(payload, content_type, charset, given) or content_type or _sniff(payload)
+    kind = payload_type(payload, content_type, charset, given) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):
         return _drop("content_type", kind)
     if kind in PDFS:

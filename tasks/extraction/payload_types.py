@@ -118,7 +118,7 @@ def is_binary(payload: bytes) -> bool:
     return bool(_BINARY.search(payload, 0, _LOOKED_AT))
 
 
-def told(payload: bytes, declared: str, header_charset: str | None = None, given: bool = False) -> str | None:
+def payload_type(payload: bytes, declared: str, header_charset: str | None = None, given: bool = False) -> str | None:
     """The type of a payload that is no page and no text, by its bytes; None for what may be one. Raises nothing.
 
     declared: its essence in lower case, "" for none. header_charset: as the HTTP header names it. given: a text by the

@@ -170,7 +170,7 @@ def test_what_is_taken_is_known_to_be_good():
 
 def test_a_gain_within_noise_is_none():
     best = Optimum(PRIOR, PRIOR, PRIOR, 2.0, 0.9, PRIOR[None])
-    over = {"by tokens": Gain(2.01, 0.01, 0.001, 0.002), "uniform": Gain(2.001, 0.001, 0.002, 0.0034)}
+    over = {"by tokens": Gain(2.01, 0.01, 0.002), "uniform": Gain(2.001, 0.001, 0.0034)}
     said = refusal(best, over, 24)
     assert "gains too little over uniform (+0.0010, 0.0034 is beyond noise)" in said and "by tokens" not in said
     assert refusal(best, {"by tokens": over["by tokens"]}, 24) == ""
@@ -198,6 +198,8 @@ def test_doremi_refuses_what_it_would_not_heed():
         check_options("doremi", keep=True, judged=True)
     check_options("doremi", keep=False, judged=False)
     check_options("regmix", keep=True, judged=True)
+    with pytest.raises(ValueError, match="^seeds: one run of a mixture does not tell its noise"):
+        check_options("regmix", keep=False, judged=True, seeds=1)
 
 
 def recipe_of(weights: dict[str, float]):

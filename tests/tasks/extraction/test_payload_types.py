@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from gristmill.tasks.extraction.page import extract_page
-from gristmill.tasks.extraction.payload_types import told
+from gristmill.tasks.extraction.payload_types import payload_type
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
 TEXT = "The mill stands where the river leaves the forest, and its wheel is never still."
@@ -98,7 +98,7 @@ PAYLOADS = [
 @pytest.mark.parametrize("declared", ["", "text/html", "text/plain", "application/xhtml+xml"])
 @pytest.mark.parametrize(("kind", "payload"), PAYLOADS, ids=[f"{k} {kind}" for k, (kind, _) in enumerate(PAYLOADS)])
 def test_a_payload_is_what_its_bytes_say(kind, payload, declared):
-    assert told(payload, declared) == kind
+    assert payload_type(payload, declared) == kind
     found = extract_page(payload, declared, None, "https://mill.example/", "blocks", "plain")
     assert (found["rule"], found["detail"]) == ("content_type", kind)
 
@@ -107,7 +107,7 @@ def test_a_text_that_a_user_names_may_be_of_any_format_that_is_text():
     """A row of JSON lines, or a file of code."""
     texts = ("xml", "svg", "json", "rtf", "postscript", "text/")
     for kind, payload in PAYLOADS:
-        found = told(payload, "text/plain", given=True)
+        found = payload_type(payload, "text/plain", given=True)
         assert found == (None if any(name in kind for name in texts) and b"\0" not in payload[:99] else kind), kind
 
 
@@ -127,7 +127,7 @@ def test_texts_and_pages_are_none_of_them(encoding):
         ("text/html", f"<svg><path/></svg><p>{text}</p>"),
     ):
         payload = given.encode(encoding)
-        assert told(payload, declared, encoding.removesuffix("-sig")) is None
+        assert payload_type(payload, declared, encoding.removesuffix("-sig")) is None
         kept = extract_page(payload, declared, encoding.removesuffix("-sig"), "https://mill.example/", "plain", "plain")
         assert text[:40] in kept["text"]
 
@@ -139,5 +139,5 @@ def test_a_text_that_nobody_names_is_one():
 
 def test_a_control_character_here_and_there_makes_no_binary_file():
     page = f"<html><body><p>{TEXT}\x00 {TEXT}\x0b</p></body></html>".encode()
-    assert told(page, "text/html") is None
-    assert told(b"<html>" + bytes(range(32)) * 9, "text/html") is None, "it begins as a page"
+    assert payload_type(page, "text/html") is None
+    assert payload_type(b"<html>" + bytes(range(32)) * 9, "text/html") is None, "it begins as a page"
