@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from gristmill.storage import files
+from gristmill.storage.contents import digest_json
 from gristmill.storage.damage import check_name, damaged, name_of
 
 _BEGIN = b'{\n  "checksum": "'
@@ -50,6 +51,7 @@ def content(data: bytes, path: str) -> dict[str, Any]:
 
 
 def write(path: str, value: Mapping[str, Any]) -> None:
+    files.record_values(path, digest_json(value))
     files.write_bytes(path, dumps(value, path))
 
 

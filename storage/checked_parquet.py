@@ -28,6 +28,7 @@ from gristmill.storage.damage import check_name, damaged, missing, name_of
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.retry import configured
+from gristmill.storage.row_digest import RowDigest
 
 _PARQUET, _MARK = b"PAR1", b"GRISTSH2"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
@@ -37,14 +38,28 @@ _END = 8 + 8 + 16 + len(_MARK)
 _TAIL = 1 << 16
 
 
+class Writing:
+    """A file that is written table by table. `rows`: the digest of what was written so far."""
+
+    def __init__(self, out: pq.ParquetWriter) -> None:
+        self._out = out
+        self.rows = RowDigest(out.schema)
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        self.rows.update(table)
+        self._out.write_table(table, row_group_size=row_group_size)
+
+
 @contextmanager
-def create(path: str, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+def create(path: str, schema: pa.Schema, **options: Any) -> Iterator[Writing]:
     """A file that is written table by table; `options` are those of `pq.ParquetWriter`."""
     written: list[pq.FileMetaData] = []
     with files.create(path) as f:
         with pq.ParquetWriter(f, schema, metadata_collector=written, **options) as out:
-            yield out
+            writing = Writing(out)
+            yield writing
         _add_trailer(f, written[0], name_of(path).encode())
+        files.record_values(path, writing.rows.hexdigest())
 
 
 def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData, name: bytes) -> None:

@@ -31,8 +31,10 @@ T = TypeVar("T")
 CHUNK = 1 << 20
 _PARQUET = b"PAR1"
 
-# The folder whose files are recorded in this thread, and what is recorded of them.
-_recording: ContextVar[tuple[str, dict[str, dict[str, Any]]] | None] = ContextVar("recording", default=None)
+# The folder whose files are recorded in this thread, what is recorded of them, and the logical digests of those that
+# are still being written.
+_Recording = tuple[str, dict[str, dict[str, Any]], dict[str, str]]
+_recording: ContextVar[_Recording | None] = ContextVar("recording", default=None)
 
 
 def join(*parts: str) -> str:
@@ -192,7 +194,7 @@ def read_json(path: str) -> Any:
 def recording(folder: str) -> Iterator[dict[str, dict[str, Any]]]:
     """What `create` writes below a folder in this thread, within the block: by name, see `facts`."""
     written: dict[str, dict[str, Any]] = {}
-    token = _recording.set((folder.rstrip("/") + "/", written))
+    token = _recording.set((folder.rstrip("/") + "/", written, {}))
     try:
         yield written
     finally:
@@ -218,18 +220,29 @@ def facts(f: IO[bytes]) -> dict[str, Any]:
     return known
 
 
-def record(path: str) -> None:
-    """Note a file that is there, as `create` notes those that it writes."""
+def record(path: str, values: str | None = None) -> None:
+    """Note a file that is there, as `create` notes those that it writes. `values`: see `record_values`."""
     if (recorded := _recording.get()) is not None:
         with open_file(path) as f:
-            recorded[1][path.removeprefix(recorded[0])] = facts(f)
+            recorded[1][path.removeprefix(recorded[0])] = facts(f) | _of_values(values)
+
+
+def record_values(path: str, values: str) -> None:
+    """Note the logical digest of a file that is being written (`gristmill.storage.contents`), which stands for its
+    bytes where contents are compared. An empty one: the file is no part of the contents."""
+    if (recorded := _recording.get()) is not None:
+        recorded[2][path] = values
+
+
+def _of_values(values: str | None) -> dict[str, str]:
+    return {} if values is None else {"values": values}
 
 
 def _record(path: str, f: IO[bytes]) -> None:
     """Note a file of which all is written, but which nobody sees yet."""
     if (recorded := _recording.get()) is not None and path.startswith(recorded[0]):
         with reopened(f) as whole:
-            recorded[1][path.removeprefix(recorded[0])] = facts(whole)
+            recorded[1][path.removeprefix(recorded[0])] = facts(whole) | _of_values(recorded[2].pop(path, None))
 
 
 def reopened(f: IO[bytes]) -> IO[bytes]:

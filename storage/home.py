@@ -64,9 +64,36 @@ class FinishedStage(StageFolder):
         return self._manifest["record"]
 
     @property
+    def version(self) -> int:
+        """The version of the stage: 1 up to manifests of format 5, which declared none."""
+        return self._manifest.get("version", 1)
+
+    @property
+    def contents(self) -> str:
+        """The digest of all that it holds, as values."""
+        return layout.contents(self._manifest)
+
+    @property
     def inputs(self) -> dict[str, str]:
-        """Keys of stages, or digests of files, by what they are to the stage."""
+        """Keys of the stages that were read, or digests of files, by what they are to the stage."""
+        read = {name: label.rpartition("-")[2] for name, label in self._manifest.get("read", {}).items()}
+        return {**self._manifest["inputs"], **read}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digests of the contents of the stages that were read, or of files, by what they are to the stage. Up to
+        manifests of format 5 those of stages are their keys."""
         return self._manifest["inputs"]
+
+    def reads(self, name: str, other: "FinishedStage") -> bool:
+        """Whether another stage, or one with equal contents, was read under this name."""
+        return other.key == self.inputs.get(name) or other.contents == self.digests.get(name)
+
+    def input(self, name: str) -> "FinishedStage | None":
+        """The stage that was read under a name, or one with equal contents; None if the home has none."""
+        if name not in self.inputs:
+            return None
+        return self.home.find(self.inputs[name]) or self.home.with_contents(self.digests[name])
 
     @property
     def result(self) -> dict[str, Any]:
@@ -113,22 +140,19 @@ class FinishedStage(StageFolder):
     @property
     def documents(self) -> "FinishedStage | None":
         """The stage with the texts that reached this one; None if it reads none, or that stage is not in the home."""
-        return self._input("documents")
+        return self.input("documents")
 
     @property
     def selection(self) -> "FinishedStage | None":
         """The stage whose parts name the documents that reached this one; None as for `documents`."""
-        return self._input("kept")
+        return self.input("kept")
 
     @property
     def measured(self) -> "tuple[FinishedStage, ...]":
         """The stages of the home whose signals it read, in the order in which they were measured."""
         names = [name for name in self.inputs if name.startswith("measured ")]
-        found = (self._input(name) for name in sorted(names, key=lambda name: int(name.removeprefix("measured "))))
+        found = (self.input(name) for name in sorted(names, key=lambda name: int(name.removeprefix("measured "))))
         return tuple(stage for stage in found if stage is not None)
-
-    def _input(self, name: str) -> "FinishedStage | None":
-        return self.home.find(self.inputs.get(name, ""))
 
 
 class Home:
@@ -159,6 +183,10 @@ class Home:
         """The finished stage with a key, if the home has it."""
         return next((stage for stage in self._finished if stage.key == key), None)
 
+    def with_contents(self, digest: str) -> FinishedStage | None:
+        """A finished stage whose contents have a digest, if the home has one."""
+        return next((stage for stage in self._finished if stage.contents == digest), None)
+
     def stage(self, key: str) -> FinishedStage:
         """The finished stage with a key. Raises LookupError if the home has none."""
         if (found := self.find(key)) is None:
@@ -168,7 +196,7 @@ class Home:
     def behind(self, stage: FinishedStage) -> Iterator[FinishedStage]:
         """The finished stages that were made from a stage's texts, or from these as a later stage has cut them."""
         for other in self._finished:
-            if other.inputs.get("documents") == stage.key:
+            if other.reads("documents", stage):
                 yield other
                 if other.edits_texts:
                     yield from self.behind(other)

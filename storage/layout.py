@@ -20,9 +20,12 @@ from typing import Any, overload
 import orjson
 
 from gristmill.storage import checked_json, counts, files
+from gristmill.storage.contents import PartsDigest
 from gristmill.storage.damage import DamagedFileError, RecordedFile, check_name, damaged
 
-FORMAT = 5
+FORMAT = 6
+# Manifests of format 5 have no digest of contents: their list of parts, with the digests of all files, stands for it.
+_READ = (5, FORMAT)
 _DONE = re.compile(r"(.+)-(\d{5,})\.json")
 
 
@@ -139,7 +142,7 @@ def manifest(folder: str) -> dict | None:
         return None
     try:
         value = checked_json.content(data, path)
-        if (found := value.get("format")) in (FORMAT, None):
+        if (found := value.get("format")) in (*_READ, None):
             check_name(path, value.pop("file", "a file of another version"))
             return value
     except DamagedFileError as error:
@@ -161,9 +164,16 @@ def _older_format(data: bytes) -> int | None:
     return found if found in (1, 2) else None
 
 
+def contents(value: Mapping[str, Any]) -> str:
+    """The digest of the contents of a stage with this manifest."""
+    return str(value.get("contents") or value["parts"]["digest"])
+
+
 def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part]) -> dict:
-    """Write the list of parts and, last, the manifest, which has their digest and their counts summed up. Goes over the
-    parts once, and holds one at a time."""
+    """Write the list of parts and, last, the manifest, which has their digest, that of the stage's contents
+    (`gristmill.storage.contents`), and their counts summed up. Goes over the parts once, and holds one at a time.
+    `value` has the stage's `result`."""
+    holding = PartsDigest()
     totals = {"jobs": 0, "files": 0, "bytes": 0}
     rows = {"rows_in": 0, "rows_out": 0}
     digest = files.Digest()
@@ -177,6 +187,7 @@ def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part])
             """The steps of each part that counts documents, once it is written."""
             for each in parts:
                 write((b",\n" if totals["jobs"] else b"[\n") + each.line())
+                holding.add(each.number, each.record, each.files)
                 totals["jobs"] += 1
                 totals["files"] += len(each.files)
                 totals["bytes"] += sum(facts["bytes"] for facts in each.files.values())
@@ -190,6 +201,7 @@ def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part])
     whole = {
         "format": FORMAT,
         **value,
+        "contents": holding.hexdigest(value["result"]),
         "counts": {**rows, "steps": steps},
         "parts": {**totals, "digest": digest.hexdigest()},
     }
@@ -215,13 +227,6 @@ def recorded_file(folder: str, value: Mapping[str, Any], name: str) -> RecordedF
         if name in each.files:
             return RecordedFile(files.join(folder, name), each.files[name]["content"])
     raise LookupError(f"{folder} has no file {name} that was recorded")
-
-
-def record_files(folder: str, number: int, names: list[str]) -> dict:
-    """A job that notes files of the stage's folder which another process wrote."""
-    for name in names:
-        files.record(files.join(folder, name))
-    return {"files": len(names)}
 
 
 def digest_of(values: Mapping[str, str] | list[str]) -> str:

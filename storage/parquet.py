@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gristmill.storage import checked_parquet, files
-from gristmill.storage.checked_parquet import open_checked
+from gristmill.storage.checked_parquet import Writing, open_checked
+from gristmill.storage.row_digest import RowDigest
 
 # Rows of a group where there are texts, and where there are none.
 _TEXTS, _ROWS = 1 << 12, 1 << 16
@@ -52,7 +52,7 @@ class Writer:
     Smaller groups are slow to read: twenty signals take four times as long from groups of 512 rows.
     """
 
-    def __init__(self, out: pq.ParquetWriter, row_group: int) -> None:
+    def __init__(self, out: Writing, row_group: int) -> None:
         self._out = out
         self._row_group = row_group
         self._held: list[pa.Table] = []
@@ -122,3 +122,13 @@ def rows(path: str) -> int:
     """Number of rows, from the footer alone."""
     with open_checked(path) as shard:
         return shard.metadata.num_rows
+
+
+def digest_rows(path: str) -> str:
+    """The logical digest of a shard's rows (`gristmill.storage.contents`), as it was when they were written. Reads the
+    shard once, and holds a row group."""
+    with open_checked(path) as shard:
+        digest = RowDigest(shard.schema)
+        for group in range(shard.metadata.num_row_groups):
+            digest.update(shard.read([group]))
+        return digest.hexdigest()

@@ -1,6 +1,6 @@
 """Shards of documents: what a job writes of one, and the check that all documents are accounted for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import layout, ledger, parquet
+from gristmill.storage import files, layout, ledger, parquet
 from gristmill.storage.schema import LEDGER, SELECTION
 
 _AT_ONCE = 1024  # shards that wait for a thread, with their records
@@ -73,3 +73,15 @@ def write_selection(folder: str, shard: int, arriving: pa.Table, drops: list[tup
 
 def _characters(table: pa.Table) -> int:
     return pc.sum(table["characters"]).as_py() or 0
+
+
+def record_files(folder: str, number: int, names: Sequence[str], logs: Sequence[str] = ()) -> dict:
+    """A job that notes files of the stage's folder which another process wrote. `logs`: further ones, which hold times
+    and are no part of the contents."""
+    for name in names:
+        path = files.join(folder, name)
+        table = name.endswith(".parquet")
+        files.record(path, parquet.digest_rows(path) if table else None)
+    for name in logs:
+        files.record(files.join(folder, name), "")
+    return {"files": len([*names, *logs])}

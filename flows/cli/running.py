@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 _LINE_SECONDS = 10.0  # between two lines where no bar is shown
 
+Remake = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remake", metavar="STEP", help="make a step's stages again, or a stage; `all`: all of them; repeatable"
+    ),
+]
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")]
 
 
@@ -36,27 +42,27 @@ def demo(
 
 
 @app.command(rich_help_panel=MAKE)
-def run(name: RecipeArgument, limit: Limit = None) -> None:
+def run(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
     """Run a recipe from its sources to a trained model. What is finished already is reused."""
-    _run("pipeline", name, limit)
+    _run("pipeline", name, limit, remake)
 
 
 @app.command(rich_help_panel=MAKE)
-def corpus(name: RecipeArgument, limit: Limit = None) -> None:
+def corpus(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
     """Make a recipe's curated documents, and their export if it names one. It needs no mixture, model or training."""
-    _run("corpus", name, limit)
+    _run("corpus", name, limit, remake)
 
 
 @app.command(rich_help_panel=MAKE)
-def tokens(name: RecipeArgument, limit: Limit = None) -> None:
+def tokens(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
     """Make a recipe's token shards and the plan of their mixture, and all that comes before them."""
-    _run("tokens", name, limit)
+    _run("tokens", name, limit, remake)
 
 
 @app.command(rich_help_panel=MAKE)
-def pretrain(name: RecipeArgument, limit: Limit = None) -> None:
+def pretrain(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
     """Train a recipe's model, and make all that comes before it."""
-    _run("pretrain", name, limit)
+    _run("pretrain", name, limit, remake)
 
 
 @app.command(rich_help_panel=MAKE)
@@ -67,9 +73,12 @@ def harvest(
     _harvest(out or _default_folder())
 
 
-def _run(flow: str, name: str, limit: int | None = None) -> None:
+def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | None = None) -> None:
+    from gristmill.flows.machine import remaking
+
     start_server_again()  # while the recipe is read
-    run_flow(flow, recipe_to_run(name, limit))
+    with remaking.remake(remake or ()):
+        run_flow(flow, recipe_to_run(name, limit))
 
 
 def run_flow(flow: str, recipe: "Recipe") -> None:

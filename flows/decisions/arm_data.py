@@ -28,6 +28,7 @@ from gristmill.flows.stages.tokenizer import taken, trained_on
 from gristmill.flows.stages.tokens import tokens as token_shards
 from gristmill.tasks.documents.by_shard import PartsOfSeveral
 from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import FinishedInput
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import group_weights
 from gristmill.tasks.tokens.tokenizer import Tokenizer
@@ -175,7 +176,7 @@ def _tokenizer(
     distinct = of_other_sources(recipes)
     parts: dict[str, PartsOfSeveral] = {}
     weights: dict[str, float] = {}
-    inputs: dict[str, str] = {}
+    inputs: dict[str, FinishedInput | str] = {}
     for number, recipe in enumerate(distinct, 1):
         whole = extracted(context, recipe)
         left = without_evaluation(context, whole, whole, evaluation)
@@ -192,7 +193,7 @@ def _tokenizer(
             if count:
                 weights[f"{apart}{source}"] = count / characters.total()
                 parts[f"{apart}{source}"] = left.places.parts((source,))
-        inputs |= {f"{apart}{name}": key for name, key in left.inputs().items()}
+        inputs |= {f"{apart}{name}": stage for name, stage in left.inputs().items()}
     return trained_on(context, parts, inputs, settings, Mixture(weights=weights), _SEED)
 
 

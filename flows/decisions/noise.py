@@ -22,14 +22,14 @@ from gristmill.storage import files, parquet
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.evaluation.documents import evaluation_file
-from gristmill.training.config import DOCUMENT_LOSSES
+from gristmill.training.config import DOCUMENT_LOSSES, TRAINING_VERSION
 
 MOST_SALTS = 64  # samples of one arm's text that are looked for
 # Of the proxy's settings those that decide no run.
 _UNDECIDING: dict[str, Any] = dict.fromkeys(("name", "tokens", "sample_bytes", "looks", "evaluation_documents"), True)
 _UNDECIDING |= {"training": {"steps", "learning_rate"}}  # which are those of `tokens` and of `learning_rates`
 
-Arm = tuple[str, int]  # the key of a mixture, and a salt
+Arm = tuple[str, int]  # the digest of a mixture's contents, and a salt
 Losses = dict[tuple[Arm, int, float], np.ndarray]  # bits of each document, by arm, pair and learning rate
 
 
@@ -38,6 +38,7 @@ class ProxyNoise(Settings):
 
     provenance: str = Field(min_length=1, description="what was trained, in a few words behind `recorded from`")
     proxy: ProxyConfig = Field(description="to another proxy than this the file is of no use")
+    training_version: int = Field(1, ge=1, description="the version of the training that the runs were made with")
     tokens: int = Field(gt=0, description="target tokens of a run")
     documents: int = Field(gt=0, description="evaluation documents")
     mixtures: int = Field(gt=0, description="data sets that were compared; 1: samples of one alone")
@@ -59,6 +60,11 @@ def read_noise(given: Any, proxy: ProxyConfig) -> ProxyNoise | None:
         raise ValueError(f"{noise} cannot be used ({error}); fit it again, or remove it") from None
     if _deciding(found.proxy) != _deciding(proxy):
         raise ValueError(f"{noise} was fitted to runs of another proxy than {path} has; fit it again, or remove it")
+    if found.training_version != TRAINING_VERSION:
+        raise ValueError(
+            f"{noise} is stale: it was measured with version {found.training_version} of the training, and this is "
+            f"version {TRAINING_VERSION}; fit it again, or remove it"
+        )
     return found
 
 
@@ -105,6 +111,7 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     return ProxyNoise(
         provenance=provenance,
         proxy=proxy,
+        training_version=TRAINING_VERSION,
         tokens=tokens,
         documents=len(evaluation.size),
         mixtures=max((len(arms) for arms, _ in of_mixtures), default=1),
@@ -130,6 +137,8 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
     groups: dict[tuple[int, str], Losses] = defaultdict(dict)
     tables = {}
     for stage in Home(home).stages("proxy"):
+        if stage.version != TRAINING_VERSION:
+            continue
         record, tokens = Record.model_validate(stage.settings), stage.result["tokens"]
         given = record.training
         salt = _salt(record, proxy, tokens)
@@ -138,7 +147,7 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
         table = parquet.read_table(files.join(stage.folder, DOCUMENT_LOSSES))
         documents = files.digest(orjson.dumps(table.select(["set", "document", "bytes"]).to_pylist()))
         tables[documents] = table
-        arm = (stage.inputs["mixture"], salt)
+        arm = (stage.digests["mixture"], salt)
         groups[tokens, documents][arm, given.seed, given.peak_rate] = table["bits"].to_numpy()
     if not groups:
         raise ValueError(f"{home} has no finished run of the proxy {proxy.name}: train an A/A bank first")

@@ -95,8 +95,8 @@ def match(a: Side, b: Side, folder: Path) -> Matched:
     """Match the documents of two sides; `folder`: for temporary files. Holds a shard of either, or 500,000 rows, and
     reads texts only where the sides have them from different stages."""
     found = Matched()
-    hashed = a.documents.key != b.documents.key
-    if a.extracted.key == b.extracted.key:  # then both have the same documents in shard i
+    hashed = a.documents.contents != b.documents.contents
+    if a.extracted.contents == b.extracted.contents:  # then both have the same documents in shard i
         for shard in a.shards:
             _join(found, rows(a, shard, hashed), rows(b, shard, hashed), "id")
         return found

@@ -79,7 +79,7 @@ def shares(a: Side, b: Side, folder: Path) -> Shares:
 
 
 def _tokenizer(side: Side) -> str:
-    return side.tokens.inputs["tokenizer"] if side.tokens else ""
+    return side.tokens.digests["tokenizer"] if side.tokens else ""
 
 
 def _amounts(side: Side, unit: str) -> Iterator[pa.Table]:

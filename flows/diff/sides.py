@@ -98,7 +98,7 @@ def side_of_stage(stage: FinishedStage) -> Side:
 
 def _scores(cut: FinishedStage) -> Iterable[FinishedStage]:
     """The scores of the learned filter that a stage cuts by."""
-    found = (cut.home.find(key) for key in cut.inputs.values())
+    found = (cut.input(name) for name in cut.inputs)
     return (stage for stage in found if stage is not None and cut.name == f"{stage.name}_cut")
 
 

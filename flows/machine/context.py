@@ -8,6 +8,7 @@ from typing import Any
 from gristmill.flows.machine.runs import Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.executors import Deferred, deferred
 from gristmill.tasks.engine.make import NotFinishedError, StageResult, find
 from gristmill.tasks.engine.options import JobOptions
@@ -24,13 +25,14 @@ class RunContext:
     run, by the flow's name and the recipe, so that a later flow need not ask again. `at_once` makes several stages at
     the same time; without it one follows the other. `outside(given, look)`: what `look` says, in JSON's types, of files
     outside of the home that the settings `given` name; a run notes it, and who reads finished work is told what was
-    noted."""
+    noted. `begin`: called with a stage before it is looked up, since a user may have asked to make it again."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
     finished: dict[tuple[str, str], Any] = field(default_factory=dict)
     at_once: Callable[[Sequence[SlotSpec], Callable[[], int]], list[StageResult]] | None = None
     outside: Callable[[Any, Callable[[], Any]], Any] = lambda given, look: look()
+    begin: Callable[[StageSpec], None] = lambda spec: None
 
     def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
         """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
@@ -67,12 +69,14 @@ def workers(settings: MachineSettings) -> AbstractContextManager[Deferred]:
 
 def lookup(settings: MachineSettings, recipe_name: str) -> RunContext:
     """A context that makes nothing: a stage that is not finished raises NotFinishedError."""
+    remakes.forget(settings.home)
 
     def build(spec: StageSpec) -> StageResult:
         if (found := find(settings.home, spec)) is None:
             raise NotFinishedError(
                 f"{spec.folder(settings.home)} is not finished: `gristmill run` the recipe {recipe_name} first (a "
-                "stage is made anew when its sources, its settings or the code behind it have changed)"
+                "stage is made again when its settings, the contents of what it reads, its declared version, or the "
+                "release of a library whose output it stores has changed)"
             )
         return found
 

@@ -6,16 +6,13 @@
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from gristmill.storage import checked_json, files, leftovers, space
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.engine.log_fields import JsonLines, bound, current
-
-if TYPE_CHECKING:
-    from gristmill.tasks.engine.spec import StageSpec
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +33,8 @@ class LastRun:
         self._seen: dict[str, Any] = {}
         self._earlier: tuple[list[str], dict[str, Any]] | None = None
 
-    def add(self, *specs: "StageSpec") -> None:
-        """Note stages that are found or made next."""
-        labels = [f"{spec.name}-{spec.key}" for spec in specs]
+    def add(self, *labels: str) -> None:
+        """Note stages, by their labels, that are found or made next."""
         if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
             self._labels += new
             self._write(*self._before())

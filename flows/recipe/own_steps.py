@@ -71,6 +71,32 @@ def libraries_of(module: str) -> tuple[str, ...]:
     return tuple(getattr(_imported(module), "LIBRARIES", ()))
 
 
+def versions_of(step: Step) -> dict[str, int | str]:
+    """What of a step's code decides, for keys: by the step's name its version, and by the address of each class or
+    module of users that does its work the version that is declared there, or the digest of its code."""
+    from gristmill.tasks.engine.code_version import is_ours, own_code  # here, since recipes are read without it
+
+    kind = type(step)
+    if not is_ours(kind.__module__):
+        declaring = next(one for one in kind.__mro__ if "work_version" in vars(one))
+        if not is_ours(declaring.__module__):
+            return {address(kind): kind.work_version}
+        return {address(kind): f"code {own_code((kind.__module__, kind.work or kind.__module__, *step.modules))}"}
+    return {
+        step.step: kind.work_version,
+        **{name: version_at(f"{name}:") for name in step.modules if not is_ours(name)},
+    }
+
+
+def version_at(address: str) -> int | str:
+    """The VERSION that the module of a user's function declares, or the digest of its code."""
+    from gristmill.tasks.engine.code_version import own_code  # here, since recipes are read without it
+
+    module = address.partition(":")[0]
+    declared = getattr(_imported(module), "VERSION", None)
+    return declared if isinstance(declared, int) else f"code {own_code((module,))}"
+
+
 def names_of(group: str) -> list[str]:
     """Names of the engines or readers of installed packages."""
     return sorted(_entry_points(group))

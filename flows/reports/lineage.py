@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from gristmill.flows.recipe import own_steps
 from gristmill.storage import files, parquet
+from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
@@ -134,7 +135,9 @@ def record_again(
     stage: FinishedStage, number: int, row: dict[str, Any], remote_io: RemoteIOConfig
 ) -> tuple[Record | None, str]:
     """The record of a row of a shard, or why it cannot be had: the file may have moved, or be another one by now."""
-    shard = recorded_file(_SHARDS.validate_python(stage.part_records[number]["files"]), row["file"])
+    record = stage.part_records[number]
+    opened = record[ADDRESSES] if ADDRESSES in record else record["files"]  # as up to manifests of format 5
+    shard = recorded_file(_SHARDS.validate_python(opened), row["file"])
     where = f"{shard.path}, offset {row['offset']}"
     place = row["file"], row["offset"], row["length"]
     try:

@@ -194,7 +194,7 @@ def _signed(stage: FinishedStage, documents: FinishedStage, bands: int | None, r
 def _deciding(signatures: FinishedStage) -> list[FinishedStage]:
     """The stages `near_duplicates` that were made of the signatures."""
     made = signatures.home.stages("near_duplicates")
-    return [stage for stage in made if stage.inputs.get("signatures") == signatures.key]
+    return [stage for stage in made if stage.reads("signatures", signatures)]
 
 
 def _decisions(stages: list[FinishedStage], shard: int, document: str) -> tuple[Decision, ...]:

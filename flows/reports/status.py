@@ -18,7 +18,8 @@ class StageStatus:
     `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`, most
     first; `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read; `recipes`: those whose last run
     had it; `modified`: when it was finished, or its last job, in seconds since 1970, None if none was; `tokens`: made
-    or trained on, None for other stages; `inputs`: keys of stages and digests of files, by what they are to it.
+    or trained on, None for other stages; `contents`: the digest of what it holds; `inputs`: keys of stages and digests
+    of files, by what they are to it, and `digests` the digests of both.
     """
 
     stage: str
@@ -31,7 +32,9 @@ class StageStatus:
     recipes: tuple[str, ...] = ()
     modified: float | None = None
     tokens: int | None = None
+    contents: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -60,7 +63,17 @@ def _row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatu
     steps = stage.step_counts
     drops = ranked({f"{count['step']}.{rule}": n for count in steps for rule, n in count["drops"].items()})
     arrived, left = (steps[0]["rows_in"], steps[-1]["rows_out"]) if steps else (None, None)
-    return StageStatus(stage.label, "finished", arrived, left, drops, tokens=_tokens(stage), inputs=stage.inputs)
+    return StageStatus(
+        stage.label,
+        "finished",
+        arrived,
+        left,
+        drops,
+        tokens=_tokens(stage),
+        contents=stage.contents,
+        inputs=stage.inputs,
+        digests=stage.digests,
+    )
 
 
 def _tokens(stage: FinishedStage) -> int | None:
@@ -104,8 +117,8 @@ def trees(rows: Iterable[StageStatus]) -> dict[str, list[StageNode]]:
 
 
 def _tree(rows: list[StageStatus]) -> list[StageNode]:
-    by_key = {row.key: row for row in rows}
-    read = {key for row in rows for key in row.inputs.values()}
+    by_key = {row.contents: row for row in rows if row.contents} | {row.key: row for row in rows}
+    read = {found.key for row in rows for name in row.inputs if (found := _input(row, name, by_key)) is not None}
     shown: set[str] = set()
     lines: list[list[StageStatus]] = []
     for last in sorted((row for row in rows if row.key not in read), key=lambda row: row.state != "finished"):
@@ -116,7 +129,7 @@ def _tree(rows: list[StageStatus]) -> list[StageNode]:
     def node(row: StageStatus) -> StageNode:
         aside = []
         for name in sorted(row.inputs):
-            other = by_key.get(row.inputs[name])
+            other = _input(row, name, by_key)
             if other is not None and other.key not in shown:
                 shown.add(other.key)
                 aside.append(node(other))
@@ -125,13 +138,18 @@ def _tree(rows: list[StageStatus]) -> list[StageNode]:
     return [node(row) for line in lines for row in line]
 
 
+def _input(row: StageStatus, name: str, rows: Mapping[str, StageStatus]) -> StageStatus | None:
+    """The stage that another one read, or one with equal contents. `rows`: by key and by contents."""
+    return rows.get(row.inputs[name]) or rows.get(row.digests[name])
+
+
 def _line(last: StageStatus, by_key: Mapping[str, StageStatus], shown: set[str]) -> Iterator[StageStatus]:
     """A stage and those before it, back to one that is shown already."""
     row: StageStatus | None = last
     while row is not None and row.key not in shown:
         yield row
-        before = next((row.inputs[name] for name in _BEFORE if name in row.inputs), "")
-        row = by_key.get(before)
+        before = next((name for name in _BEFORE if name in row.inputs), None)
+        row = None if before is None else _input(row, before, by_key)
 
 
 @dataclass(frozen=True)
@@ -186,9 +204,8 @@ def _curated(home: Home, n: int, where: str) -> Iterator[KeptDocuments]:
                 by_recipe.setdefault(recipe, []).append(stage)
     last: dict[str, list[str]] = {}
     for recipe, stages in sorted(by_recipe.items()):
-        gone_on_from = {stage.inputs.get("kept") for stage in stages}
         for stage in stages:
-            if stage.key not in gone_on_from:
+            if not any(later.reads("kept", stage) for later in stages):
                 last.setdefault(stage.key, []).append(recipe)
     if not last:
         known = ", ".join(stage.label for stage in home.stages("documents")) or "none is finished"

@@ -239,15 +239,17 @@ class TokenSource:
     def fim(self) -> FillInTheMiddle | None:
         """How the documents of the shard were cut for fill-in-the-middle, if they were."""
         made = self.stage
-        while "tokens" in made.inputs:  # grouped, or halved
-            made = made.home.stage(made.inputs["tokens"])
+        while (of := made.input("tokens")) is not None:  # grouped, or halved
+            made = of
         given = made.settings.get("fim")
         return FillInTheMiddle.model_validate(given) if given else None
 
     @cached_property
     def tokenizer(self) -> RecordedFile:
         """The file of the tokenizer that the shard was encoded with."""
-        made = self.stage.home.stage(self.stage.inputs["tokenizer"])
+        made = self.stage.input("tokenizer")
+        if made is None:
+            raise LookupError(f"the home of {self.stage.label} does not have the tokenizer that it was encoded with")
         return made.file(made.result["tokenizer"]["file"])
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -32,9 +32,10 @@ from gristmill.flows.run.flow import cancellable, unless_cancelled
 from gristmill.flows.run.prefect_names import stage_name
 from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.machine.remaking import Remaking
 from gristmill.flows.machine.runs import LastRun, Seen
 from gristmill.flows.reports.finished import check_run
-from gristmill.tasks.engine import log_fields, options
+from gristmill.tasks.engine import log_fields, options, remakes
 from gristmill.tasks.engine.executors import Deferred, Executor, Threads
 from gristmill.tasks.engine.make import find, find_or_make
 
@@ -132,20 +133,32 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         seen = None if there else Seen(settings.home, recipe.name)
         if seen:
             get_run_logger().warning("files that the recipe names are gone: they count as its last run saw them")
-        last_run = LastRun(settings.home, recipe.name, seen)
+        last_run, remaking = LastRun(settings.home, recipe.name, seen), Remaking(settings.home)
+        remakes.forget(settings.home)
+        noted = Noted(last_run, remaking)
         task_runs: dict[str, UUID] = {}
         context = RunContext(
             settings,
-            partial(_build, settings.home, workers, last_run, task_runs),
-            at_once=partial(_build_all, settings.home, workers, last_run, task_runs),
+            partial(_build, settings.home, workers, noted, task_runs),
+            at_once=partial(_build_all, settings.home, workers, noted, task_runs),
             outside=last_run.outside,
+            begin=remaking.begin,
         )
         token = _current.set(context)
         try:
             yield context
             last_run.finished()
+            remaking.check()
         finally:
+            remaking.report(get_run_logger())
             _current.reset(token)
+
+
+class Noted(NamedTuple):
+    """What is noted of the stages of a run."""
+
+    last_run: LastRun
+    remaking: Remaking
 
 
 def _beside() -> Threads:
@@ -153,12 +166,11 @@ def _beside() -> Threads:
     return Threads(1, queue.SimpleQueue())
 
 
-def _build(
-    home: str, executor: Deferred, last_run: LastRun, task_runs: dict[str, UUID], spec: StageSpec
-) -> StageResult:
+def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUID], spec: StageSpec) -> StageResult:
     """Find or make a stage as a Prefect task that is named after the recipe and the stage. `task_runs`: those of the
     stages so far, by their keys."""
-    last_run.add(spec)
+    noted.remaking.begin(spec)
+    noted.last_run.add(spec.label(home))
     # a training is processes of its own, for hours perhaps: workers that would wait for it are let go of
     workers = _beside() if spec.name == "model" else executor
 
@@ -168,13 +180,21 @@ def _build(
         compile_kernels(get_run_logger().info)
         return ProgressReporter(spec, workers, get_run_logger(), record)
 
-    return _as_task(home, spec, workers, progress, lambda: None, task_runs)
+    return _taken(noted, _as_task(home, spec, workers, progress, lambda: None, task_runs))
+
+
+def _taken(noted: Noted, stage: StageResult) -> StageResult:
+    """A stage of the run: it may be in another folder than it was looked up in, since other code had begun it."""
+    noted.last_run.add(stage.label)
+    if stage.reused:
+        noted.remaking.reused(stage)
+    return stage
 
 
 def _build_all(
     home: str,
     executor: Deferred,
-    last_run: LastRun,
+    noted: Noted,
     task_runs: dict[str, UUID],
     specs: Sequence[SlotSpec],
     most: Callable[[], int],
@@ -184,7 +204,9 @@ def _build_all(
     Their jobs run in the threads that make them: what such stages work with are processes of their own.
     """
     first = [spec(0) for spec in specs]
-    last_run.add(*first)
+    for spec in first:
+        noted.remaking.begin(spec)
+    noted.last_run.add(*(spec.label(home) for spec in first))
     found = [find(home, spec) for spec in first]
     missing = [spec for spec, stage in zip(specs, found, strict=True) if stage is None]
     if not missing:
@@ -200,7 +222,7 @@ def _build_all(
             return stage
 
         made = iter(build_at_once(make, missing, threads))
-    return [next(made) if stage is None else stage for stage in found]
+    return [_taken(noted, next(made) if stage is None else stage) for stage in found]
 
 
 def _as_task(
@@ -213,29 +235,29 @@ def _as_task(
 ) -> StageResult:
     """Find or make a stage as a Prefect task. `progress` is given what records a percentage, and opens a block that
     gives a Progress."""
-    name = stage_name(spec)
+    name, label = stage_name(spec), spec.label(home)
 
     # a task without arguments, since Prefect would search all manifests in them for futures
     @task(
         name=spec.name,
-        task_run_name=f"{name}-{spec.key}",
+        task_run_name=f"{name}-{label.rpartition('-')[2]}",
         tags=["gristmill", f"stage:{spec.name}"],
         persist_result=False,
         cache_policy=NO_CACHE,
     )
     @cancellable
     def run() -> StageResult:
-        with log_fields.bound(stage=f"{spec.name}-{spec.key}"):
+        with log_fields.bound(stage=label):
             started = time.monotonic()
             record = progress_artifact(name)
             stage = find_or_make(home, spec, executor, lambda: progress(record), check)
             get_run_logger().info("%s", ended(stage, time.monotonic() - started))
             publish_stage(name, stage)
-            task_runs[spec.key] = UUID(str(task_run.get_id()))
+            task_runs[stage.label] = UUID(str(task_run.get_id()))
         return stage
 
     # the graph of the run shows what a stage reads: states alone, since Prefect would search manifests for futures
-    read = [task_runs[key] for key in spec.inputs.values() if key in task_runs]
+    read = [task_runs[label] for label in spec.read.values() if label in task_runs]
     states: list[State] = [
         Completed(data="made", state_details=StateDetails(task_run_id=made)) for made in dict.fromkeys(read)
     ]

@@ -6,15 +6,17 @@ Where none is left the run ends with one sentence, ahead of the stages that woul
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import modules_of
 from gristmill.tasks.documents.by_shard import Names, Parts, PartsOfSeveral, Shards
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Step
 from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import FinishedInput
 
 S = TypeVar("S", bound=Step)
 
@@ -83,11 +85,11 @@ class Corpus:
         """How many documents are kept."""
         return self.kept.manifest["counts"]["rows_out"]
 
-    def inputs(self, *others: StageResult, signals: bool = False) -> dict[str, str]:
-        """The keys of the documents, of what is kept, of other stages and, if they are read, of the signals."""
-        keys = {"documents": self.documents.key, "kept": self.kept.key}
-        keys |= {stage.name: stage.key for stage in others}
-        return keys | ({f"measured {i}": stage.key for i, stage in enumerate(self.measured)} if signals else {})
+    def inputs(self, *others: StageResult, signals: bool = False) -> dict[str, FinishedInput | str]:
+        """The stages with the documents, with what is kept, other stages and, if they are read, those with signals."""
+        read: dict[str, FinishedInput | str] = {"documents": self.documents, "kept": self.kept}
+        read |= {stage.name: stage for stage in others}
+        return read | ({f"measured {i}": stage for i, stage in enumerate(self.measured)} if signals else {})
 
     def then(self, kept: StageResult, *through: StageResult) -> "Corpus":
         """The corpus behind a stage that keeps some documents, and the stages that led there."""
@@ -137,17 +139,33 @@ def pinned(context: RunContext, steps: tuple[S, ...]) -> tuple[S, ...]:
     return tuple(pin(step) for step in steps)
 
 
-def modules(steps: Iterable[Step]) -> tuple[str, ...]:
-    return tuple(sorted({name for step in steps for name in modules_of(step)}))
+class Work(TypedDict):
+    """What a stage's declaration says of the steps whose work it does, as `StageSpec` takes it."""
+
+    versions: dict[str, int | str]
+    modules: tuple[str, ...]
+    libraries: tuple[str, ...]
+    data: tuple[str, ...]
 
 
-def classes(steps: Iterable[Step]) -> tuple[str, ...]:
-    """The classes of steps as `module:Class`: two of one name may be in one module."""
-    return tuple(f"{type(step).__module__}:{type(step).__qualname__}" for step in steps)
-
-
-def libraries(steps: Iterable[Step]) -> tuple[str, ...]:
-    return tuple(sorted({name for step in steps for name in step.libraries}))
+def work_of_steps(steps: Iterable[Step], functions: Iterable[str] = ()) -> Work:
+    """The versions of steps, their modules, and the libraries and data that decide. `functions`: readers of users, as
+    `module:function`, which the stage calls, too."""
+    steps = tuple(steps)
+    versions = {name: version for step in steps for name, version in own_steps.versions_of(step).items()}
+    versions |= {address: own_steps.version_at(address) for address in functions}
+    owners = {address.partition(":")[0] for address in functions}
+    return Work(
+        versions=versions,
+        modules=tuple(sorted({*owners, *(name for step in steps for name in modules_of(step))})),
+        libraries=tuple(
+            sorted(
+                {name for step in steps for name in step.libraries}
+                | {name for owner in owners for name in own_steps.libraries_of(owner)}
+            )
+        ),
+        data=tuple(sorted({address for step in steps for address in step.package_data})),
+    )
 
 
 _SHOWN = 3

@@ -19,7 +19,7 @@ from pydantic import SerializeAsAny, TypeAdapter
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
+from gristmill.flows.stages.corpus import Corpus, Work, pinned, work_of_steps
 from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
 from gristmill.storage import files, layout
 from gristmill.storage.fingerprint import fingerprint
@@ -54,7 +54,9 @@ def selected(context: RunContext, source: Selection) -> StageResult:
 
     tables = context.outside({"index": source.model_dump(mode="json")}, look)
     filters = source.part(IndexFilters)
-    return context.build(StageSpec("selection", _select, filters, {"files": tables}, lambda: tuple(tables_of(source))))
+    return context.build(
+        StageSpec("selection", _select, filters, {"files": tables}, lambda: tuple(tables_of(source)), version=1)
+    )
 
 
 def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...]) -> dict:
@@ -66,16 +68,15 @@ def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...])
 
 class Record(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
-    it, the latter with all thresholds at their defaults; `classes`: those of all steps; `limit`: how many documents of
-    each source are read; `drawn`: of these the held-out documents alone; `choosing`: the steps right behind the
-    extraction, with their thresholds, by which the engine `union` chooses."""
+    it, the latter with all thresholds at their defaults; `limit`: how many documents of each source are read; `drawn`:
+    of these only the held-out documents; `choosing`: the steps right after the extraction, with their thresholds, by
+    which the engine `union` chooses."""
 
     formats: dict[str, SourceFormat]
     before: tuple[SerializeAsAny[DocumentStep], ...]
     extract: Extract
     normalize: Normalize | None
     steps: tuple[SerializeAsAny[DocumentStep], ...]
-    classes: tuple[str, ...]
     limit: int | None
     drawn: Heldout | None = None
     choosing: tuple[SerializeAsAny[DocumentStep], ...] = ()
@@ -103,14 +104,13 @@ def documents(
     for at, source in enumerate(sources):
         given = {"source": source.model_dump(mode="json"), "limit": recipe.limit}
         selection = selections.get(source.name)
-        given |= {"selection": None if selection is None else selection.key}
+        given |= {"selection": None if selection is None else selection.contents}
         seen[source.name] = context.outside(given, partial(look, at))
     formats = {name: SourceFormat.model_validate(of["format"]) for name, of in seen.items() if of["shards"]}
     before = pinned(context, recipe.before)
     own_functions = [known.format for known in formats.values() if ":" in known.format]
     for address in [*own_functions, *(engine for engine in recipe.extract.asked if ":" in engine)]:
         own_steps.function_at(address)  # whose error comes before any work
-    readers = sorted({address.partition(":")[0] for address in own_functions})
     choosing = pinned(context, recipe.choosing)
     record = Record(
         formats=formats,
@@ -118,7 +118,6 @@ def documents(
         extract=recipe.extract,
         normalize=recipe.normalize,
         steps=tuple(step.measuring() for step in steps),
-        classes=classes((*before, *steps, *choosing)),
         limit=recipe.limit,
         drawn=drawn,
         choosing=choosing,
@@ -130,8 +129,8 @@ def documents(
         record,
         {"files": digest([of["files"] for of in seen.values()])},
         lambda: tuple(shard.files for at in range(len(sources)) for shard in found(at)),
-        (*modules(all_steps), *readers),
-        (*libraries(all_steps), *_of_readers(formats, readers)),
+        version=1,
+        **_work(all_steps, formats, own_functions),
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)
@@ -139,10 +138,13 @@ def documents(
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
 
 
-def _of_readers(formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> list[str]:
-    """The libraries that decide what is read of sources, beside those of `extract`."""
-    own = [name for reader in readers for name in own_steps.libraries_of(reader)]
-    return [*own, *(LIBRARIES if any(known.format == "code" for known in formats.values()) else ())]
+def _work(steps: Iterable[Step], formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> Work:
+    """What decides of the steps, of users' readers, and of the readers of source code, whose libraries recognize
+    licenses."""
+    work = work_of_steps(steps, readers)
+    if any(known.format == "code" for known in formats.values()):
+        work["libraries"] = (*work["libraries"], *LIBRARIES)
+    return work
 
 
 def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]) -> dict:

@@ -11,12 +11,12 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
 from gristmill.flows.stages.proxy import ProxyResult, at_once, devices_of, gpus
-from gristmill.storage import checked_json, files, layout
+from gristmill.storage import checked_json, files, shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.tasks.engine.spec import FinishedInput, StageSpec
+from gristmill.training.config import TRAINING_VERSION, ModelConfig, TrainingConfig
 from gristmill.training.run import launch
 
 # those of gristmill.training.doremi and gristmill.training.hub.weight_files, which load torch
@@ -70,7 +70,7 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
     """The stage of a run. `slot`: its number among those that are trained at once."""
     training = run.proxy.run_training(run.tokens, run.learning_rate, run.pair, run.pair)
     record = Record(model=run.proxy.model, training=training, eta=run.eta, smoothing=run.smoothing)
-    inputs = {"mixture": run.mixture.key, "reference": run.reference.key}
+    inputs: dict[str, FinishedInput | str] = {"mixture": run.mixture, "reference": run.reference}
 
     def places() -> DoReMiPlaces:
         folder = spec.folder(settings.home)
@@ -88,8 +88,10 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
         record,
         inputs,
         places,
-        ("gristmill.training.run.launch", "gristmill.training.doremi"),
-        ("torch",),
+        version=TRAINING_VERSION,
+        modules=("gristmill.training.run.launch", "gristmill.training.doremi"),
+        libraries=("torch",),  # as of the proxies
+        unicode=False,
     )
     return spec
 
@@ -117,5 +119,5 @@ def _train(phases: PhaseRunner, record: Record, places: DoReMiPlaces) -> dict:
     if places.out != places.folder:
         for name in (WEIGHTS, RESULT):
             files.upload_file(str(out / name), files.join(places.folder, name))
-    phases.once("record", layout.record_files, {"names": [WEIGHTS, RESULT]})
+    phases.once("record", shards.record_files, {"names": [WEIGHTS, RESULT]})
     return files.read_json(files.join(places.folder, RESULT))

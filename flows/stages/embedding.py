@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.learned_filters import cut
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
@@ -81,7 +81,9 @@ def embedding(
     )
     where = HeadPlaces(corpus.places, vectors.folder, heads)
     inputs = corpus.inputs(vectors) | {f"head {name}": file.digest for name, file in heads.items()}
-    scores = context.build(StageSpec("embedding", _score, record, inputs, where, modules=modules((step,))))
+    work = work_of_steps((step,))
+    work["libraries"] = ()  # of the embedder, whose vectors are an input
+    scores = context.build(StageSpec("embedding", _score, record, inputs, where, version=1, **work))
     return corpus.then(cut(context, corpus, step, scores), vectors, scores).measuring(scores)
 
 
@@ -90,7 +92,10 @@ def embedded(context: RunContext, corpus: Corpus, step: Embedding, embedder: Emb
     record = Vectors(reference=tuple(sorted(step.reference)), settings=step.part(Embedder))
     inputs = corpus.inputs() | {"model": embedder.model.digest, "tokenizer": embedder.tokenizer.digest}
     places = VectorPlaces(corpus.places, embedder)
-    return context.build(StageSpec("embedding_vectors", embed, record, inputs, places, libraries=step.libraries))
+    libraries = step.libraries
+    return context.build(
+        StageSpec("embedding_vectors", embed, record, inputs, places, version=1, libraries=libraries, step=step.step)
+    )
 
 
 def _score(phases: PhaseRunner, record: Scoring, places: HeadPlaces) -> dict:

@@ -26,14 +26,14 @@ from gristmill.tasks.documents.export_work import Column, OwnColumn, own_columns
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.documents.where.evaluate import truth
 from gristmill.tasks.documents.where.syntax import parsed
-from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.make import MAKER, StageResult, mark_begun
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.rule import RuleStep
 
 # What a stage's folder has while it is made, and not when it is finished.
-_UNFINISHED = ("done", "lease")
+_UNFINISHED = ("done", "lease", MAKER)
 # Columns that every export has, null without the steps `language` and `minhash`.
 _ALWAYS = (
     Column(
@@ -99,14 +99,14 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
         where=where,
     )
     record = Record(format=recipe.export.format, columns=columns, card=card, where=where)
-    spec = StageSpec(
-        "export", _export, record, corpus.inputs(signals=True), libraries=("pyarrow", "backports.zstd"), at=target
-    )
+    spec = StageSpec("export", _export, record, corpus.inputs(signals=True), version=1, at=target)
     _refuse_another(target, spec.key)
     _forget_damaged(target, spec.key)
     made = context.build(replace(spec, places=ExportPlaces(corpus.places, spec.key)))
     _refuse_another(target, spec.key)  # one that was made here while this one waited
-    files.remove(files.join(target, "done"))
+    for name in _UNFINISHED:
+        if name != "lease":
+            files.remove(files.join(target, name))
     return made
 
 
@@ -146,7 +146,7 @@ def _target(context: RunContext, export: Export) -> str:
 def _key_at(target: str) -> str:
     """The key of the export in the target, finished or begun; empty for an empty folder. Raises
     FileExistsError for other files."""
-    if not set(files.names(target)) - {"lease"}:
+    if not set(files.names(target)) - {"lease", MAKER}:
         return ""
     try:
         manifest = layout.manifest(target) or {}
@@ -181,6 +181,7 @@ def _forget_damaged(target: str, key: str) -> None:
         wrong, parts = {files.join(target, "parts.json")}, layout.Parts()
     if not wrong:
         return
+    mark_begun(target, manifest)
     done = {"record": {"key": key}, "files": {}}
     layout.mark_done(target, "begin", 0, done)
     whole = (part for part in parts if not wrong & {files.join(target, name) for name in part.files})

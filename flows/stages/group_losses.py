@@ -79,8 +79,8 @@ def losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
     )
     measured = tuple(stage.folder for stage in corpus.measured)
     places = Places(Names.of(corpus.sources), corpus.extracted.folder, tuple(s.folder for s in dropping), measured)
-    inputs = corpus.inputs(signals=True) | {f"dropped {i}": stage.key for i, stage in enumerate(dropping)}
-    return StageSpec(STEP, _judge, record, inputs, places, libraries=("scipy",))
+    inputs = corpus.inputs(signals=True) | {f"dropped {i}": stage for i, stage in enumerate(dropping)}
+    return StageSpec(STEP, _judge, record, inputs, places, version=1)
 
 
 def deciding(recipe: Recipe, grouping: str) -> tuple[str, ...]:

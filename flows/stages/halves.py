@@ -44,14 +44,15 @@ def half_counts(context: RunContext, corpus: Corpus, tokens: StageResult, number
     """By number the tokens of each source in that half."""
     record = CountsRecord(first=numbers.start, end=numbers.stop)
     places = Places(corpus.places, tokens.folder)
-    made = context.build(StageSpec("half_counts", _count, record, corpus.inputs(tokens), places))
+    made = context.build(StageSpec("half_counts", _count, record, corpus.inputs(tokens), places, version=1))
     return {number: made.result["tokens"][f"{number}"] for number in numbers}
 
 
 def half_tokens(context: RunContext, corpus: Corpus, tokens: StageResult, number: int) -> StageResult:
     """Shard i has the documents of shard i of `tokens` that are in the half of a number."""
     places = Places(corpus.places, tokens.folder)
-    return context.build(StageSpec("half_tokens", _cut, Record(number=number), corpus.inputs(tokens), places))
+    spec = StageSpec("half_tokens", _cut, Record(number=number), corpus.inputs(tokens), places, version=1)
+    return context.build(spec)
 
 
 def _count(phases: PhaseRunner, record: CountsRecord, places: Places) -> dict:

@@ -15,7 +15,7 @@ from pydantic import SerializeAsAny
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import modules_of
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, modules
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, work_of_steps
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts, Shards
@@ -33,7 +33,6 @@ from gristmill.tasks.models.perplexity.perplexity import Cuts, Perplexity
 
 
 class Training(Settings):
-    work: str
     reference: tuple[str, ...]
     raw: tuple[str, ...]
     settings: SerializeAsAny[Settings]
@@ -41,7 +40,6 @@ class Training(Settings):
 
 
 class Scoring(Settings):
-    work: str
     scores: tuple[str, ...]
     groups: tuple[str, ...]
     reads: tuple[str, ...]
@@ -50,17 +48,26 @@ class Scoring(Settings):
 
 
 class Cutting(Settings):
-    work: str
     step: str
     reference: tuple[str, ...]
     settings: SerializeAsAny[Settings]
 
 
 @dataclass(frozen=True)
-class ScoredPlaces:
-    """`models`: their files; `scores`: the folder of the parts with scores."""
+class TrainingPlaces:
+    """`work`: the module that trains."""
 
     corpus: CorpusPlaces
+    work: str
+
+
+@dataclass(frozen=True)
+class ScoredPlaces:
+    """`work`: the module that does the filter's work; `models`: their files; `scores`: the folder of the parts with
+    scores."""
+
+    corpus: CorpusPlaces
+    work: str
     models: tuple[RecordedFile, ...] = ()
     scores: str = ""
 
@@ -71,9 +78,9 @@ def learned_filter(
     """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
     the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
     reference = tuple(sorted(step.reference))
-    common = {"work": modules_of(step)[-1], "reference": reference}
+    work = modules_of(step)[-1]
     heldout = held_out(recipe, corpus)
-    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
+    of_step = work_of_steps((step,))
     places = corpus.places
 
     paths = map(files.absolute, context.placed(step).named_models)  # a worker may run in another folder
@@ -81,19 +88,21 @@ def learned_filter(
     trained: tuple[StageResult, ...] = ()
     if not named:
         raw = step.raw(corpus.sources)
-        training = Training(**common, raw=raw, settings=step.training_settings(), heldout=heldout)
+        training = Training(reference=reference, raw=raw, settings=step.training_settings(), heldout=heldout)
         learned = learns_from or corpus
-        spec = StageSpec(f"{step.step}_model", _train, training, learned.inputs(), learned.places, **code)
+        taught = TrainingPlaces(learned.places, work)
+        spec = StageSpec(f"{step.step}_model", _train, training, learned.inputs(), taught, version=1, **of_step)
         trained = (context.build(spec),)
 
     def scored_places() -> ScoredPlaces:
-        return ScoredPlaces(places, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
+        return ScoredPlaces(places, work, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
 
     columns: dict[str, Any] = {"scores": step.scores, "groups": step.groups, "reads": step.reads}
-    scoring = Scoring(**common, **columns, settings=step.scoring_settings())
+    scoring = Scoring(reference=reference, **columns, settings=step.scoring_settings())
     documents = corpus.inputs(signals=bool(step.reads))
-    models = {f"model {i}": file.digest for i, file in enumerate(named)} or {"model": trained[0].key}
-    scores = context.build(StageSpec(step.step, _score, scoring, documents | models, scored_places, **code))
+    documents |= {f"model {i}": file.digest for i, file in enumerate(named)}
+    documents |= {"model": trained[0]} if trained else {}
+    scores = context.build(StageSpec(step.step, _score, scoring, documents, scored_places, version=1, **of_step))
 
     kept = cut(context, corpus, step, scores)
     return corpus.then(kept, *trained, scores).measuring(scores)
@@ -102,21 +111,22 @@ def learned_filter(
 def cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
     """The stage that keeps documents by the scores of a filter, and those of the reference."""
     reference = tuple(sorted(step.reference))
-    record = Cutting(work=modules_of(step)[-1], reference=reference, step=step.step, settings=step.decision_settings())
-    where = ScoredPlaces(corpus.places, scores=scores.folder)
-    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
-    return context.build(StageSpec(f"{step.step}_cut", _cut, record, corpus.inputs(scores), where, **code))
+    record = Cutting(reference=reference, step=step.step, settings=step.decision_settings())
+    where = ScoredPlaces(corpus.places, modules_of(step)[-1], scores=scores.folder)
+    work = work_of_steps((step,))
+    work["libraries"] = ()  # of the model, whose scores are an input
+    return context.build(StageSpec(f"{step.step}_cut", _cut, record, corpus.inputs(scores), where, version=1, **work))
 
 
-def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
+def _train(phases: PhaseRunner, record: Training, places: TrainingPlaces) -> dict:
     """Train models on reference documents."""
     given = {
-        "reference": places.parts(record.reference),
-        "raw": places.parts(record.raw),
+        "reference": places.corpus.parts(record.reference),
+        "raw": places.corpus.parts(record.raw),
         "settings": record.settings,
         "heldout": record.heldout,
     }
-    return {"model": phases.once("train", import_module(record.work).train_model, given)}
+    return {"model": phases.once("train", import_module(places.work).train_model, given)}
 
 
 def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
@@ -129,7 +139,7 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
 
     scored = Each(corpus.shards(without=record.reference), arguments)
     unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
-    phases.map("score", import_module(record.work).score_shard, scored, common=given)
+    phases.map("score", import_module(places.work).score_shard, scored, common=given)
     columns = {"signals": record.scores, "groups": record.groups}
     phases.map("null-scores", null_scores_shard, unscored, common=columns)
     return {}
@@ -141,7 +151,7 @@ def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
     scored = corpus.shards(without=record.reference)
     scores = Parts(places.scores, scored)
     found = phases.once(
-        "bounds", find_bounds, {"work": record.work, "settings": record.settings, "scores": scores}, grows="documents"
+        "bounds", find_bounds, {"work": places.work, "settings": record.settings, "scores": scores}, grows="documents"
     )
     judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
     kept = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
@@ -168,8 +178,11 @@ def perplexity(
     places = corpus.places
     where = BucketPlaces(scores.folder, places.shards(), places.shards(without=tuple(step.reference)))
     cuts = step.decision_settings().model_copy(update=_WITHOUT_POLICY)
-    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
-    bucketed = context.build(StageSpec("perplexity_bucket", _bucket, cuts, {"scores": scores.key}, where, **code))
+    work = work_of_steps((step,))
+    work["libraries"] = ()  # of the models, whose scores are an input
+    bucketed = context.build(
+        StageSpec("perplexity_bucket", _bucket, cuts, {"scores": scores}, where, version=1, **work)
+    )
     stages = (*left.stages[:-1], bucketed, left.kept)
     return replace(left, measured=(*measured, bucketed, scores), stages=stages)
 

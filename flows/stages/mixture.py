@@ -101,8 +101,8 @@ def planned(
         held_out = _listed(heldout_tokens, "heldout", tuple(heldout))
         return MixturePlaces(train, held_out, beside, tokenizer.file("token_bytes.json"), facts["end_of_text"])
 
-    inputs = {stage.name: stage.key for stage in (tokens, heldout_tokens, tokenizer, *([grouped] if grouped else ()))}
-    return context.build(StageSpec("mixture", _plan, record, inputs, places))
+    inputs = {stage.name: stage for stage in (tokens, heldout_tokens, tokenizer, *([grouped] if grouped else ()))}
+    return context.build(StageSpec("mixture", _plan, record, inputs, places, version=1, unicode=False))
 
 
 def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
@@ -185,4 +185,4 @@ def _entries(shards: tuple[tuple[str, Listed], ...], wanted: str) -> list[dict]:
 
 def _beside(stage: StageResult) -> str:
     """The stage's folder as seen from the folder of another stage: holds wherever the home is moved."""
-    return f"../{stage.name}-{stage.key}"
+    return f"../{stage.label}"

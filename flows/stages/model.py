@@ -14,16 +14,27 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.storage import checked_json, files, layout
+from gristmill.storage import checked_json, files, shards
 from gristmill.storage.tokens.local_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.make import MAKER, StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import FinishedInput, StageSpec
 from gristmill.training.checkpoint.keeping import restore, upload_newer
-from gristmill.training.config import CHECKPOINTS, GuardConfig, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
+from gristmill.training.config import (
+    CHECKPOINTS,
+    TRAINING_VERSION,
+    GuardConfig,
+    ModelConfig,
+    RunConfig,
+    TrackingConfig,
+    TrainingConfig,
+)
 from gristmill.training.layout import Parallel
 from gristmill.training.run import joining, launch
+
+# Of the folder of a training what it gives; the rest are logs, and settings with addresses.
+VALUES = ("config.json", "model.safetensors", "result.json")
 
 
 def local_folder(settings: MachineSettings, folder: str) -> str:
@@ -108,12 +119,16 @@ def model_spec(
         "parallel": plain.parallel,
     }
     record = Record(model=recipe.model, training=recipe.training.model_copy(update=unplaced))
-    inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
+    inputs: dict[str, FinishedInput | str]
+    inputs = {"mixture": data.mixture, "tokens": data.tokens, "tokenizer": data.tokenizer}
     if (folder := initial_folder(settings, recipe)) is not None:
         inputs |= {f"init_from {name}": digest for name, digest in init_digests(settings, folder).items()}
     if (folder := tasks_folder(settings, recipe)) is not None:
         inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, folder).items()}
-    return StageSpec("model", _train, record, inputs, places, ("gristmill.training.run.launch",), ("torch",))
+    modules = ("gristmill.training.run.launch",)
+    return StageSpec(
+        "model", _train, record, inputs, places, version=TRAINING_VERSION, modules=modules, unicode=False, resumes=True
+    )
 
 
 def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
@@ -162,8 +177,11 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
         for path in sorted(out.iterdir()):
             if path.is_file():
                 files.upload_file(str(path), files.join(places.folder, path.name))
-    kept = [name for name in files.names(places.folder) if name.endswith((".json", ".jsonl", ".safetensors"))]
-    phases.once("record", layout.record_files, {"names": kept})
+    there = files.names(places.folder)
+    values = [name for name in there if name in VALUES]
+    apart = (*VALUES, MAKER)
+    logs = [name for name in there if name not in apart and name.endswith((".json", ".jsonl", ".safetensors"))]
+    phases.once("record", shards.record_files, {"names": values, "logs": logs})
     return {"result": files.read_json(files.join(places.folder, RESULT))}
 
 

@@ -16,17 +16,25 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
-from gristmill.storage import checked_json, files, layout, parquet
+from gristmill.storage import checked_json, files, parquet, shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import (
+    CHECKPOINTS,
+    DOCUMENT_LOSSES,
+    TRAINING_VERSION,
+    ModelConfig,
+    RunConfig,
+    TrainingConfig,
+)
 from gristmill.training.run import launch
 from gristmill.training.run.preloaded import preloaded
 
 SECONDS = "seconds.json"
-RECORDED = (DOCUMENT_LOSSES, "metrics.jsonl", "model.safetensors", "config.json")
+METRICS = "metrics.jsonl"  # with times
+RECORDED = (DOCUMENT_LOSSES, METRICS, "model.safetensors", "config.json")
 RESULT = "result.json"
 RESTARTS = 1  # of a run whose process was killed
 # One thread on every machine: a second one is of little use to a model of this size, and changes rounding.
@@ -52,11 +60,13 @@ class ProxyResult:
     """A run that is done. Of each evaluation document, in the order of the mixture's held-out sets: `set_of`, the
     index of its name in `sets`; `bits`, float64; `sizes`, UTF-8 bytes of its text, int64; all (documents,).
 
-    `metrics`: those of the last step; `tokens`: targets learned from; `epochs`: how often each
-    source was read; `seconds`: what the training took when it was made, its start included.
+    `key`, `label`, `contents`: of its stage; `metrics`: those of the last step; `tokens`: targets learned from;
+    `epochs`: how often each source was read; `seconds`: what the training took when it was made, its start included.
     """
 
     key: str
+    label: str
+    contents: str
     folder: str
     sets: tuple[str, ...]
     set_of: np.ndarray
@@ -113,7 +123,7 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str
     """The stage of a run. `slot`: its number among those that are trained at once; `address`:
     ProxyPlaces.preloaded."""
     record = run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt)
-    inputs = {"mixture": run.mixture.key}  # which is made from the keys of the tokens and the tokenizer
+    inputs = {"mixture": run.mixture}  # which has the digests of the tokens and of the tokenizer
 
     def places() -> ProxyPlaces:
         folder = spec.folder(settings.home)
@@ -125,7 +135,17 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str
             preloaded=address,
         )
 
-    spec = StageSpec("proxy", _train, record, inputs, places, ("gristmill.training.run.preloaded",), ("torch",))
+    spec = StageSpec(
+        "proxy",
+        _train,
+        record,
+        inputs,
+        places,
+        version=TRAINING_VERSION,
+        modules=("gristmill.training.run.preloaded",),
+        libraries=("torch",),  # runs are compared by small differences of their losses
+        unicode=False,
+    )
     return spec
 
 
@@ -208,7 +228,8 @@ def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
     if places.out != places.folder:
         for name in RECORDED:
             files.upload_file(str(out / name), files.join(places.folder, name))
-    phases.once("record", layout.record_files, {"names": list(RECORDED)})
+    values = [name for name in RECORDED if name != METRICS]
+    phases.once("record", shards.record_files, {"names": values, "logs": [METRICS]})
     # nobody goes on from a proxy's checkpoint, and there are hundreds of them
     shutil.rmtree(out / CHECKPOINTS)
     (out / RESULT).unlink()
@@ -223,6 +244,8 @@ def _result(stage: StageResult, run: ProxyRun) -> ProxyResult:
     tokens = stage.result["tokens"]
     return ProxyResult(
         key=stage.key,
+        label=stage.label,
+        contents=stage.contents,
         folder=stage.folder,
         sets=sets,
         set_of=np.array([sets.index(name) for name in names]),

@@ -11,7 +11,7 @@ from functools import partial
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules, pinned
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, pinned, work_of_steps
 from gristmill.storage import files
 from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.decontamination.index import build_index
@@ -76,16 +76,18 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
     }
     fields = {each.name: each.part(Fields) for each in benchmarks}
     given = IndexRecord(benchmarks=fields, settings=settings)
-    index = context.build(StageSpec(INDEX, _index, given, digests, paths))
+    index = context.build(StageSpec(INDEX, _index, given, digests, paths, version=1, step=step.step))
 
     where = HitsPlaces(places, index.folder)
-    spec = StageSpec(HITS, _find, HitsRecord(settings=settings), corpus.inputs(index), where, modules((step,)))
+    spec = StageSpec(
+        HITS, _find, HitsRecord(settings=settings), corpus.inputs(index), where, version=1, **work_of_steps((step,))
+    )
     hits = context.build(spec)
 
     record = PolicyRecord(
         policy=step.part(Policy), threshold=settings.threshold if settings.method == "overlap" else 0.0
     )
-    spec = StageSpec(step.step, _apply, record, corpus.inputs(hits), HitsPlaces(places, hits=hits.folder))
+    spec = StageSpec(step.step, _apply, record, corpus.inputs(hits), HitsPlaces(places, hits=hits.folder), version=1)
     made = context.build(spec)
     left = corpus.rewritten(made, index, hits) if step.policy == "cut" else corpus.then(made, index, hits)
     return left.measuring(hits)
@@ -149,10 +151,8 @@ def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> C
     if not recipe.takedowns:
         return corpus
     given = takedown_lists(context, recipe)
-    steps = (given,)
-    spec = StageSpec(
-        "takedowns", _drop, Record(takedowns=given), corpus.inputs(), corpus.places, modules(steps), libraries(steps)
-    )
+    record = Record(takedowns=given)
+    spec = StageSpec("takedowns", _drop, record, corpus.inputs(), corpus.places, version=1, **work_of_steps((given,)))
     made = context.build(spec)
     stages = (*corpus.stages, made)
     return AllowedCorpus(corpus.sources, corpus.documents, made, corpus.measured, stages, before=corpus)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import modules
+from gristmill.flows.stages.corpus import work_of_steps
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.flows.stages.tokenizer import tokenizer_of
@@ -17,7 +17,6 @@ from gristmill.tasks.search.index_work import PHASE, index_shard
 from gristmill.tasks.url.step import Url
 
 NAME = "search_index"
-LIBRARIES = ("gigatoken", "pydivsufsort")
 
 
 class Record(Settings):
@@ -44,8 +43,10 @@ def search_index(context: RunContext, recipe: Recipe, data: Data) -> StageSpec:
     deciding = [stage for stage in train.stages if stage.step_counts]
     shards = train.places.shards()
     given = takedown_lists(context, recipe)
-    inputs = {"tokens": data.tokens.key, "tokenizer": data.tokenizer.key, "documents": train.extracted.key}
-    inputs |= {"kept": train.kept.key} | {f"deciding {at}": stage.key for at, stage in enumerate(deciding)}
+    inputs = {"tokens": data.tokens, "tokenizer": data.tokenizer, "documents": train.extracted, "kept": train.kept}
+    inputs |= {f"deciding {at}": stage for at, stage in enumerate(deciding)}
+    work = work_of_steps((given,))
+    work["libraries"] = ("gigatoken",)  # by whose ids dropped texts are indexed
 
     def places() -> IndexPlaces:
         return IndexPlaces(
@@ -62,8 +63,8 @@ def search_index(context: RunContext, recipe: Recipe, data: Data) -> StageSpec:
         Record(takedowns=given),
         inputs,
         places,
-        modules((given,)),
-        ("pydivsufsort", "gigatoken"),
+        version=1,
+        **work,
     )
 
 

@@ -8,7 +8,7 @@ from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, classes, libraries, modules
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.storage import files
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.shards import decide_shard, edit_shard, measure_shard
@@ -20,10 +20,9 @@ from gristmill.tasks.models.quality.bucket_work import bucket_shard, find_edges,
 
 
 class Record(Settings):
-    """The steps, with all thresholds at their defaults, and their classes."""
+    """The steps, with all thresholds at their defaults."""
 
     steps: tuple[SerializeAsAny[DocumentStep], ...]
-    classes: tuple[str, ...]
 
 
 def measuring(steps: tuple[DocumentStep, ...]) -> tuple[DocumentStep, ...]:
@@ -40,11 +39,11 @@ def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...
     spec = StageSpec(
         "edited" if edits else "signals",
         _edit if edits else _measure,
-        Record(steps=tuple(step.measuring() for step in steps), classes=classes(steps)),
+        Record(steps=tuple(step.measuring() for step in steps)),
         corpus.inputs(signals=True),
         corpus.places,
-        modules(steps),
-        libraries(steps),
+        version=1,
+        **work_of_steps(steps),
     )
     made = context.build(spec)
     if edits:
@@ -77,7 +76,8 @@ class RulesRecord(Settings):
 def decided(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
     """The corpus of the documents that all steps keep."""
     record = RulesRecord(decisions=tuple((step.step, tuple(step.decisions())) for step in steps))
-    return corpus.then(context.build(StageSpec("rules", _decide, record, corpus.inputs(signals=True), corpus.places)))
+    spec = StageSpec("rules", _decide, record, corpus.inputs(signals=True), corpus.places, version=1)
+    return corpus.then(context.build(spec))
 
 
 def _decide(phases: PhaseRunner, record: RulesRecord, places: CorpusPlaces) -> dict:
@@ -90,7 +90,9 @@ def _decide(phases: PhaseRunner, record: RulesRecord, places: CorpusPlaces) -> d
 def quality_bucket(context: RunContext, recipe: Recipe, corpus: Corpus, step: QualityBucket) -> Corpus:
     """The same documents, with the column `quality_bucket`."""
     inputs = corpus.inputs(signals=True)
-    spec = StageSpec("quality_bucket", _number, step.part(Scorers), inputs, corpus.places, modules=modules((step,)))
+    spec = StageSpec(
+        "quality_bucket", _number, step.part(Scorers), inputs, corpus.places, version=1, **work_of_steps((step,))
+    )
     numbered = context.build(spec)
     return corpus.through(numbered).measuring(numbered)
 

@@ -68,7 +68,7 @@ def find_shards(
         assert selection is not None, "its records were selected"
         read = shards_of(source, [selection.part(i) for i in range(selection.result["parts"])])[:limit]
         runs = _runs(len(read), limit)
-        prints = [" ".join(f"{selection.key} {i}" for i in run) for run in runs]
+        prints = [" ".join(f"{selection.contents} {i}" for i in run) for run in runs]
         sizes: list[int | None] = [None] * len(read)
     else:
         read = shards_of(source)[:limit]

@@ -16,7 +16,7 @@ from gristmill.tasks.documents.by_shard import Names, PartsOfSeveral
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import Inputs, StageSpec
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
@@ -72,7 +72,8 @@ def taken(context: RunContext, path: Path, end_of_text: str | None = None) -> St
     known = digest(context.settings, path)
     places = TakenPlaces(RecordedFile(str(path), known))
     record, library = TakenRecord(end_of_text=end_of_text), _library(path.name)
-    return context.build(StageSpec("tokenizer", _take, record, {"file": known}, places, libraries=(library,)))
+    spec = StageSpec("tokenizer", _take, record, {"file": known}, places, version=1, libraries=(library,))
+    return context.build(spec)
 
 
 def tokenizer_of(stage: StageResult) -> RecordedFile:
@@ -100,17 +101,17 @@ def trained(context: RunContext, corpus: Corpus, settings: Tokenizer, mixture: M
 def trained_on(
     context: RunContext,
     sources: Mapping[str, PartsOfSeveral],
-    inputs: Mapping[str, str],
+    inputs: Inputs,
     settings: Tokenizer,
     mixture: Mixture,
     seed: int,
 ) -> StageResult:
     """A tokenizer trained on a sample of sources, which may be of several corpora. `sources`: by name the parts of
-    their shards, as `CorpusPlaces.parts` gives them; `inputs`: the keys of the stages that have these."""
+    their shards, as `CorpusPlaces.parts` gives them; `inputs`: the stages that have these."""
     record = Record(tokenizer=settings, mixture=mixture, seed=seed)
     library = "tokenizers" if settings.kind == "byte_bpe" else "sentencepiece"
     places = SamplePlaces(dict(sources))
-    return context.build(StageSpec("tokenizer", _train, record, inputs, places, libraries=(library,)))
+    return context.build(StageSpec("tokenizer", _train, record, inputs, places, version=1, libraries=(library,)))
 
 
 def _train(phases: PhaseRunner, record: Record, places: SamplePlaces) -> dict:

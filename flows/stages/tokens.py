@@ -51,8 +51,9 @@ def tokens(
         earlier = _earlier(context.settings.home, spec)
         return TokensPlaces(train.places, tokenizer_of(tokenizer), earlier)
 
-    inputs = train.inputs() | {"tokenizer": tokenizer.key}
-    spec = StageSpec("tokens", _encode, Record(fim=fim), inputs, places, libraries=("gigatoken", library_of(tokenizer)))
+    libraries = ("gigatoken", library_of(tokenizer))  # whose ids are stored
+    inputs = train.inputs() | {"tokenizer": tokenizer}
+    spec = StageSpec("tokens", _encode, Record(fim=fim), inputs, places, version=1, libraries=libraries, unicode=False)
     return context.build(spec)
 
 
@@ -67,8 +68,8 @@ def _earlier(home: str, spec: StageSpec) -> tuple[str, ...]:
     """The folders of the finished stages that differ from this one in the chosen documents alone."""
 
     def same(identity: dict) -> dict:
-        inputs = {name: key for name, key in identity["inputs"].items() if name != "kept"}
-        return {name: identity[name] for name in spec.identity} | {"inputs": inputs}
+        inputs = {name: digest for name, digest in identity["inputs"].items() if name != "kept"}
+        return {name: identity.get(name) for name in spec.identity} | {"inputs": inputs}
 
     stages = [stage.folder for stage in Home(home).stages() if stage.name == spec.name]
     manifests = [(folder, layout.manifest(folder)) for folder in stages]
@@ -99,7 +100,7 @@ def grouped_tokens(
     _check_columns(recipe, corpus)
     record = GroupedRecord(by=settings.by, rehydrate=settings.rehydrate)
     places, inputs = GroupedPlaces(corpus.places, tokens.folder), corpus.inputs(tokenizer, tokens, signals=True)
-    return context.build(StageSpec("grouped_tokens", _group, record, inputs, places))
+    return context.build(StageSpec("grouped_tokens", _group, record, inputs, places, version=1))
 
 
 def _check_columns(recipe: Recipe, corpus: Corpus) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import Settings
@@ -34,15 +34,16 @@ def word_index(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageSpec
     """The stage of the word index of a curated corpus."""
     deciding = [stage for stage in corpus.stages if stage.step_counts]
     given = takedown_lists(context, recipe)
-    inputs = corpus.inputs() | {"extracted": corpus.extracted.key}
-    inputs |= {f"deciding {at}": stage.key for at, stage in enumerate(deciding)}
+    inputs = corpus.inputs() | {"extracted": corpus.extracted}
+    inputs |= {f"deciding {at}": stage for at, stage in enumerate(deciding)}
 
     def places() -> WordPlaces:
         of = corpus.places
         return WordPlaces(Parts(corpus.extracted.folder, of.shards()), of, tuple(stage.folder for stage in deciding))
 
-    record = Record(takedowns=given)
-    return StageSpec("word_index", _index, record, inputs, places, modules((given,)), ("tantivy",))
+    work = work_of_steps((given,))
+    work["libraries"] = ("tantivy",)  # whose files are stored
+    return StageSpec("word_index", _index, Record(takedowns=given), inputs, places, version=1, **work)
 
 
 def _index(phases: PhaseRunner, record: Record, places: WordPlaces) -> dict:

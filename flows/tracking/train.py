@@ -48,13 +48,15 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     """
     settings = context.settings
     unplaced = model_spec(settings, recipe, data)
-    if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, unplaced.key)):
+    context.begin(unplaced)
+    key = unplaced.label(settings.home).removeprefix(f"{unplaced.name}-")
+    if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, key)):
         return Trained(context.build(unplaced), found.result["result"], known)
 
     from gristmill.flows.tracking.model_run import ModelRun  # here, since MLflow takes seconds
 
     folder = unplaced.folder(settings.home)
-    run = ModelRun(settings, recipe, data, unplaced.key, folder)
+    run = ModelRun(settings, recipe, data, key, folder)
     with ExitStack() as stack:
 
         def places() -> TrainingPlaces:
@@ -84,5 +86,5 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
 
         model = context.build(model_spec(settings, recipe, data, places))
     tracked = run.finish(model)
-    note(settings, recipe.name, unplaced.key, tracked)
+    note(settings, recipe.name, key, tracked)
     return Trained(model, model.result["result"], tracked)

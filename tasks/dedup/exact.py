@@ -6,7 +6,7 @@ from pydantic import Field
 
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.step import CorpusStep
-from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, Canonical
 
 # What a job that chooses holds for a document of its partition.
 DOCUMENT_BYTES = 200
@@ -55,6 +55,8 @@ class UrlDedup(Exact):
     of their own site, nine name one of other content, as the home page. Copies under several addresses are found
     by their content.
     """
+
+    package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
     step: Literal["url_dedup"] = "url_dedup"
     keep: tuple[Criterion, ...] = Field(("newest",), description=KeepOrder.model_fields["keep"].description)

@@ -134,19 +134,25 @@ def _describe_name(schema: dict[str, Any]) -> None:
 class Step(Settings):
     """A step of a recipe. A class that recipes name has one literal name as type and default of `step`.
 
+    `work_version`: an integer that is raised, with a comment, when equal settings give other signals, texts or drops on
+    some documents: it is in the keys of the stages that do the step's work. A user's step that declares none is known
+    by the digest of its code.
     `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
-    release decides what comes out, a property where it depends on the settings; `modules`: further modules, beside that
-    of the class and `work`, whose code does. `signals`: the columns that documents
-    have behind the step. `pins_files`: whether the step's key needs the content of files that it names; its work module
-    then has `pinned(step)`. `certainty`: where the first of the signals is the label that a model gives a document, the
-    one that says how probable it is, in [0, 1].
+    output is stored, so that another release may give another, a property where it depends on the settings;
+    `package_data`: files that distributions carry and that decide, as `package:path`; `modules`: further modules,
+    beside that of the class and `work`, that do the work. `signals`: the columns that documents have behind the step.
+    `pins_files`: whether the step's key needs the content of files that it names; its work module then has
+    `pinned(step)`. `certainty`: where the first of the signals is the label that a model gives a document, the one that
+    says how probable it is, in [0, 1].
     """
 
     model_config = ConfigDict(json_schema_extra=_describe_name)
 
     step: str
+    work_version: ClassVar[int] = 1
     work: ClassVar[str] = ""
     libraries: ClassVar[tuple[str, ...]] = ()
+    package_data: ClassVar[tuple[str, ...]] = ()
     modules: ClassVar[tuple[str, ...]] = ()
     signals: ClassVar[tuple[Signal, ...]] = ()
     pins_files: ClassVar[bool] = False

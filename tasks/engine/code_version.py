@@ -1,12 +1,18 @@
-"""The code behind a stage: a digest of modules, and the releases of the libraries that a step names."""
+"""What made a stage: a digest of its modules, releases of libraries, and data that libraries carry.
+
+The code digest is recorded. It guards a stage while it is made: workers must have the driver's, and an unfinished stage
+is resumed only by the code that began it. It is in no key, but for the code of users that declares no version.
+"""
 
 import hashlib
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import version
+from importlib import resources
+from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from unicodedata import unidata_version
 
+from gristmill.storage import files
 from gristmill.tasks.engine.source_files import Imported, keep, source
 
 # The rooms of this project whose modules are followed. Of `flows` the stages alone: the rest arranges them, and says
@@ -33,11 +39,48 @@ def code_version(modules: tuple[str, ...]) -> str:
     """Digest of modules and of all modules of the same packages, or of FOLLOWED, that these import, directly or not.
 
     Comments, layout, docstrings, log messages and the descriptions of settings, signals and cuts do not count; any
-    other change to the code does, and so does Python's version of Unicode, on which letters and cases depend. So nobody
-    has to remember to raise a number, and a stage is never reused after the code behind it has changed.
+    other change to the code does, and so does Python's version of Unicode, on which letters and cases depend.
     16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
     """
     return _code_version(tuple(sorted(set(modules))), FOLLOWED, NEUTRAL)
+
+
+def own_code(modules: tuple[str, ...]) -> str:
+    """Digest of a user's modules and of all modules of their packages that these import; those of Gristmill, which
+    declare versions, do not count. 16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
+    """
+    return _code_version(tuple(sorted(name for name in set(modules) if not is_ours(name))), (), ())
+
+
+def is_ours(module: str) -> bool:
+    """Whether a module is part of Gristmill, and not a user's."""
+    return module.partition(".")[0] == "gristmill"
+
+
+@cache
+def release() -> str:
+    """The installed release of Gristmill."""
+    try:
+        return version("gristmill")
+    except PackageNotFoundError:  # a checkout on Python's path
+        return "unknown"
+
+
+@cache
+def is_editable() -> bool:
+    """Whether the code that runs is a checkout that may be edited, and not an installed release."""
+    try:
+        origin = distribution("gristmill").read_text("direct_url.json") or ""
+    except PackageNotFoundError:
+        return True
+    return '"editable": true' in origin
+
+
+@cache
+def data_digest(address: str) -> str:
+    """The digest of a file that an installed package carries, `package:path`. Raises FileNotFoundError."""
+    package, _, path = address.partition(":")
+    return files.digest(resources.files(package).joinpath(path).read_bytes())
 
 
 def releases(libraries: tuple[str, ...]) -> dict[str, str]:

@@ -1,30 +1,57 @@
 """Find or make a stage. There is no other place where a stage is looked up by its key or made."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gristmill.storage import checked_json, files, layout, leftovers, space
-from gristmill.storage.damage import RecordedFile
+from gristmill.storage.damage import DamagedFileError, RecordedFile
+from gristmill.tasks.engine import code_version, remakes
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.job_costs import PhaseCost
 from gristmill.tasks.engine.jobs import Code
-from gristmill.tasks.engine.lease import lease
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.lease import Lease, lease
+from gristmill.tasks.engine.phases import PhaseRunner, Progress
 from gristmill.tasks.engine.spec import StageSpec
 
 COST = "cost.json"
+# What makes an unfinished stage: its code and the releases of its libraries.
+MAKER = "maker.json"
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """A finished stage: its folder and its manifest."""
+    """A finished stage: its folder and its manifest. `code`: the digest of the code that would make it now, "" where
+    that is not known."""
 
     name: str
     key: str
     folder: str
     manifest: dict[str, Any] = field(repr=False)
     reused: bool
+    code: str = field(default="", repr=False)
+
+    @property
+    def label(self) -> str:
+        """`<name>-<key>`, the name of its folder."""
+        return f"{self.name}-{self.key}"
+
+    @property
+    def contents(self) -> str:
+        """The digest of all that it holds, as values: see `gristmill.storage.contents`."""
+        return layout.contents(self.manifest)
+
+    @property
+    def made_by(self) -> str:
+        """The release of Gristmill that made it, if this is another; else ""."""
+        release = str(self.manifest.get("release", "an earlier version"))
+        return "" if release == code_version.release() else release
+
+    @property
+    def of_other_code(self) -> bool:
+        """Whether the code that made it differs from what would make it now."""
+        return bool(self.code) and self.manifest.get("code") != self.code
 
     def part(self, shard: int) -> str:
         return layout.part(self.folder, shard)
@@ -73,7 +100,9 @@ def find(home: str, spec: StageSpec) -> StageResult | None:
     """The stage, if it is finished in the home. Reads its manifest alone, which is small whatever the stage's size."""
     folder = spec.folder(home)
     manifest = layout.manifest(folder)
-    return None if manifest is None else StageResult(spec.name, spec.key, folder, manifest, reused=True)
+    if manifest is None:
+        return None
+    return StageResult(spec.name, _key_of(spec, folder), folder, manifest, reused=True, code=spec.code)
 
 
 def find_or_make(
@@ -86,38 +115,114 @@ def find_or_make(
     """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made. `check`
     is called while it is waited for and made, and raises what is to end that.
 
-    A stage that was begun and killed goes on where it was: its finished jobs are not done again. One that another
+    A stage that was begun and killed goes on where it was: its finished jobs are not done again. If other code, or
+    other releases of its libraries, began it, it is begun again in a new folder. One that another
     process makes is waited for. Raises what a job raises, DiskFullError where there is no space, LedgerError where
     documents are not accounted for, and LeaseLostError where another process has taken over.
     """
     if (found := find(home, spec)) is not None:
         return found
-    with space.said_of(spec.folder(home)):
-        return _make(home, spec, executor, progress, check)
+    with space.said_of(spec.folder(home)), progress() as shown:
+        while True:
+            folder = spec.folder(home)
+            with lease(folder, shown.message, check) as held:
+                remakes.forget(home)
+                if spec.folder(home) != folder:  # another process has begun it again
+                    continue
+                if (found := find(home, spec)) is not None:  # made while this process waited
+                    return found
+                if _may_go_on(spec, folder, shown):
+                    return _make(spec, folder, executor, shown, check, held)
+                if spec.at:
+                    _empty(spec.at)
+                else:
+                    remakes.begin_again(home, spec.name, spec.key)
+
+
+def start_over(home: str, spec: StageSpec) -> None:
+    """Give a finished stage a new folder, so that it is made again; what it has stays in its old one. An unfinished one
+    keeps its folder."""
+    remakes.forget(home)
+    folder = spec.folder(home)
+    if layout.manifest(folder) is None:
+        return
+    with lease(folder, lambda line: None):
+        remakes.forget(home)
+        if spec.folder(home) == folder:
+            remakes.begin_again(home, spec.name, spec.key)
+
+
+def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
+    """Whether this process may make the stage in this folder: nobody has begun it, or the same code and releases have.
+    Holds the lease."""
+    ours = _maker(spec.code, spec.identity["libraries"])
+    try:
+        begun: dict[str, Any] | None = checked_json.read(files.join(folder, MAKER))
+    except FileNotFoundError:
+        begun = {} if layout.done_numbers(folder) else None
+    except DamagedFileError:
+        begun = {}
+    if begun is not None and all(begun.get(name) == ours[name] for name in ("code", "libraries")):
+        return True
+    if begun is None:
+        checked_json.write(files.join(folder, MAKER), ours)
+        return True
+    theirs = begun.get("release") or "an earlier version"
+    what = "other releases of libraries" if begun.get("code") == ours["code"] else f"other code (gristmill {theirs})"
+    if spec.resumes:
+        checked_json.write(files.join(folder, MAKER), ours)
+        shown.message(f"{spec.name} was begun with {what}: it resumes from its checkpoint")
+        return True
+    shown.message(f"{spec.name} was begun with {what}: its parts start over")
+    return False
+
+
+def mark_begun(folder: str, manifest: Mapping[str, Any]) -> None:
+    """Note for a stage whose manifest is removed that what its jobs did is still there, and which code did it."""
+    theirs = {name: manifest.get(name) for name in ("release", "code", "libraries")}
+    checked_json.write(files.join(folder, MAKER), _maker(**theirs))
+
+
+def _maker(code: Any, libraries: Any, release: Any = None) -> dict[str, Any]:
+    """Who makes an unfinished stage. Python, Arrow and NumPy decide no contents, but parts of two of their releases are
+    not put together."""
+    found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    found |= {name: code_version.releases((name,))[name] for name in ("numpy", "pyarrow")}
+    return {"release": release or code_version.release(), "code": code, "libraries": {**found, **(libraries or {})}}
+
+
+def _empty(folder: str) -> None:
+    """Remove what jobs have written to a folder of a user's, so that they are done again. Holds the lease."""
+    for name in files.names(folder):
+        if name != "lease":
+            files.remove(files.join(folder, name))
 
 
 def _make(
-    home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any], check: Callable[[], None]
+    spec: StageSpec, folder: str, executor: Executor, shown: Progress, check: Callable[[], None], held: Lease
 ) -> StageResult:
-    folder = spec.folder(home)
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
-    with progress() as shown, lease(folder, shown.message, check) as held:
 
-        def allowed() -> None:
-            check()
-            held.check()
+    def allowed() -> None:
+        check()
+        held.check()
 
-        if (found := find(home, spec)) is not None:  # made while this process waited
-            return found
-        shown.start()
-        leftovers.remove_temporary(folder)
-        phases = PhaseRunner(folder, code, executor, shown, allowed)
-        result = spec.body(phases, spec.record, spec.placed())
-        shown.drain()
-        held.confirm()
-        if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
-            costs = {phase: cost.as_json() for phase, cost in phases.costs.items()}
-            checked_json.write(files.join(folder, COST), {"phases": costs})
-        whole = {**spec.identity, "key": spec.key, "result": result}
-        manifest = layout.write_manifest(folder, whole, phases.parts)
-    return StageResult(spec.name, spec.key, folder, manifest, reused=False)
+    shown.start()
+    leftovers.remove_temporary(folder)
+    phases = PhaseRunner(folder, code, executor, shown, allowed)
+    result = spec.body(phases, spec.record, spec.placed())
+    shown.drain()
+    held.confirm()
+    key = _key_of(spec, folder)
+    if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
+        costs = {phase: cost.as_json() for phase, cost in phases.costs.items()}
+        checked_json.write(files.join(folder, COST), {"phases": costs})
+    by = {"release": code_version.release(), "code": spec.code}
+    whole = {**spec.identity, **by, "key": key, "read": spec.read, "result": result}
+    manifest = layout.write_manifest(folder, whole, phases.parts)
+    return StageResult(spec.name, key, folder, manifest, reused=False, code=spec.code)
+
+
+def _key_of(spec: StageSpec, folder: str) -> str:
+    """The key in the name of a stage's folder."""
+    return spec.key if spec.at else folder.rpartition("-")[2]

@@ -2,34 +2,56 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+from unicodedata import unidata_version
 
 import orjson
 from pydantic import BaseModel
 
 from gristmill.storage import layout
 from gristmill.storage.address import KEY
-from gristmill.tasks.engine.code_version import code_version, releases
+from gristmill.tasks.engine import remakes
+from gristmill.tasks.engine.code_version import code_version, data_digest, releases
 
 # The most inputs that a manifest lists: more are given as one digest.
 MOST_INPUTS = 256
+
+
+class FinishedInput(Protocol):
+    """A finished stage that another one reads. `label`: `<name>-<key>` of its folder; `contents`: its logical digest
+    (`gristmill.storage.contents`)."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def contents(self) -> str: ...
+
+
+Inputs = Mapping[str, FinishedInput | str]
 
 
 @dataclass(frozen=True)
 class StageSpec:
     """A stage that may be made.
 
-    `record`: all that its jobs may read of a recipe, a frozen pydantic model; `inputs`: the keys of the stages that it
-    reads, or digests of files, by name; `modules`: modules whose code decides, beside that of the body;
-    `libraries`: distributions whose release decides. The key is the hash of these.
+    `record`: all that its jobs may read of a recipe, a frozen pydantic model; `inputs`: by name the finished stages
+    that it reads, or digests of files.
+    `version`: an integer that is raised when the same record and inputs give other contents; `versions`: those of the
+    steps whose work the stage does, by name. For code of users that declares no version, its digest stands there.
+    `libraries`: distributions whose output the stage stores, so that another release may give another; `data`: files
+    that distributions carry and that decide (`package:path`). `unicode`: whether the contents depend on how Python
+    classifies characters. The key is the hash of the name and of all these; of a stage that is an input, its contents
+    alone count, and not how it was made.
 
     `body(phases, record, places)` maps the jobs and returns what the manifest records. It is a function of a module, so
     that it knows nothing but what it is given. The first line of its docstring is shown when the stage starts.
-    `places`: where the inputs lie, as addresses and numbers alone, or a function that gives them when the stage is
-    made; they may differ between machines, and are in no key.
-    `at`: the folder that the stage is made in, instead of one of the home that is named by the key. In no key either.
+    In no key: `modules`, whose code the manifest records, beside that of the body; `places`, where the inputs are, as
+    addresses and numbers, or a function that gives them when the stage is made; `step`, the step of the recipe that
+    asks for the stage, by which a user names it; `at`, a folder to make it in, instead of one of the home; `resumes`,
+    whether other code may go on with it when it is unfinished, as a training from its checkpoint.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
     ValueError for more than MOST_INPUTS inputs.
@@ -38,11 +60,17 @@ class StageSpec:
     name: str
     body: Callable[[Any, Any, Any], dict[str, Any]]
     record: BaseModel
-    inputs: Mapping[str, str]
+    inputs: Inputs
     places: Any = None
-    modules: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    at: str = ""
+    version: int = field(kw_only=True)
+    versions: Mapping[str, int | str] = field(default_factory=dict, kw_only=True)
+    modules: tuple[str, ...] = field(default=(), kw_only=True)
+    libraries: tuple[str, ...] = field(default=(), kw_only=True)
+    data: tuple[str, ...] = field(default=(), kw_only=True)
+    unicode: bool = field(default=True, kw_only=True)
+    step: str = field(default="", kw_only=True)
+    at: str = field(default="", kw_only=True)
+    resumes: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if getattr(self.body, "__closure__", None) is not None or self.body.__name__ != self.body.__qualname__:
@@ -77,6 +105,7 @@ class StageSpec:
 
     @cached_property
     def code(self) -> str:
+        """The digest of the code that would make the stage now."""
         return code_version(self.roots)
 
     @cached_property
@@ -91,15 +120,29 @@ class StageSpec:
         """What the key is the hash of; there without the folders of local files."""
         return {
             "stage": self.name,
-            "body": f"{self.body.__module__}:{self.body.__name__}",
-            "code": self.code,
+            "version": self.version,
+            "versions": dict(self.versions),
             "libraries": releases(self.libraries),
+            "data": {address: data_digest(address) for address in sorted(set(self.data))},
+            "unicode": unidata_version if self.unicode else "",
             "record": self.record.model_dump(mode="json"),
-            "inputs": dict(self.inputs),
+            "inputs": {
+                name: given if isinstance(given, str) else given.contents for name, given in self.inputs.items()
+            },
         }
 
+    @property
+    def read(self) -> dict[str, str]:
+        """The labels of the stages that it reads, by what they are to it."""
+        return {name: given.label for name, given in self.inputs.items() if not isinstance(given, str)}
+
     def folder(self, home: str) -> str:
-        return self.at or layout.stage_folder(home, self.name, self.key)
+        """Where the stage is, or will be made. A stage that was made again has another folder than its key says."""
+        return self.at or layout.stage_folder(home, self.name, remakes.current(home, self.name, self.key))
+
+    def label(self, home: str) -> str:
+        """`<name>-<key>` of that folder."""
+        return f"{self.name}-{self.key}" if self.at else self.folder(home).rpartition("/")[2]
 
 
 def digest(values: Mapping[str, str] | list[str]) -> str:

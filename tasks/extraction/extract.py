@@ -95,7 +95,7 @@ class Extract(Step):
         known: list[tuple[str, ...]] = [_LIBRARIES.get(engine, ()) for engine in self.asked]
         if "pdf" in self.types:
             known.append(("pypdfium2",))
-        return ("fastwarc", "resiliparse", *dict.fromkeys(name for names in (*known, *own) for name in names))
+        return ("resiliparse", *dict.fromkeys(name for names in (*known, *own) for name in names))
 
     @property
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]

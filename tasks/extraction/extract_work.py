@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.printable import one_line
 from gristmill.storage.remote.retry import configured
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
@@ -140,7 +141,7 @@ def extract_shard(
         "records": dict(sorted(kinds.items())),
         "types": _types(lost["extract"]),
         "engines": dict(sorted(engines.items())),
-        "files": [asdict(file) for file in recorded(passed.opened)],
+        ADDRESSES: [asdict(file) for file in recorded(passed.opened)],
         **({"range": asdict(passed.range)} if passed.range else {}),
     }
 

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from gristmill.tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
 from gristmill.tasks.models.language.language import CODES
 from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
+from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.
@@ -48,7 +49,8 @@ class Pii(EditStep):
     """
 
     work: ClassVar = "gristmill.tasks.pii.step_work"
-    libraries: ClassVar = ("idna", "phonenumbers", "publicsuffixlist", "python-stdnum")
+    libraries: ClassVar = ("phonenumbers", "python-stdnum")  # which carry numbering plans
+    package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False

@@ -41,7 +41,6 @@ class BadWords(RuleStep):
 
     work: ClassVar = "gristmill.tasks.rules.bad_words_work"
     pins_files: ClassVar = True
-    libraries: ClassVar = ("pyarrow",)
 
     step: Literal["bad_words"] = "bad_words"
     lists: dict[str, Address] = Field(

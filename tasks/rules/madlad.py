@@ -49,7 +49,6 @@ class Madlad(RuleStep):
     """MADLAD-400's questionable sentences: lists in title case, odd lengths, technical characters, known rubbish."""
 
     work: ClassVar = _WORK
-    libraries: ClassVar = ("pyarrow",)
 
     step: Literal["madlad"] = "madlad"
     checks: tuple[Literal["list_case", "length", "technical", "cursed"], ...] = Field(

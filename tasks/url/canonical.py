@@ -15,6 +15,9 @@ TRACKING = (
     *("oly_anon_id", "oly_enc_id", "__s"),
 )
 
+# The list of public suffixes that an installed package carries: where domains begin.
+PUBLIC_SUFFIXES = "publicsuffixlist:public_suffix_list.dat"
+
 
 class Canonical(Settings):
     """What the canonical form leaves out beyond what the standards call equivalent."""

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, 
 
 from gristmill.storage.address import Address, from_folder, is_for_key
 from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Signal
-from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, Canonical
 
 _LISTED = "squidGuard's rules for UT1's domains, urls and expressions"
 _REFINEDWEB = "RefinedWeb (Penedo et al. 2023), appendix G.1, as coded by DCLM or datatrove (url_filter.py)"
@@ -39,7 +39,7 @@ class Url(DocumentStep):
     """
 
     work: ClassVar = "gristmill.tasks.url.step_work"
-    libraries: ClassVar = ("idna", "publicsuffixlist", "pyarrow")
+    package_data: ClassVar = (PUBLIC_SUFFIXES,)
     pins_files: ClassVar = True
 
     step: Literal["url"] = "url"

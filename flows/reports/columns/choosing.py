@@ -18,11 +18,11 @@ def with_columns(stage: FinishedStage, run: Iterable[FinishedStage] = ()) -> lis
     other stages of a run, some of which may have measured these very documents."""
     found: dict[str, FinishedStage] = {}
     for one in _chain(stage):
-        beside = [one.home.find(key) for key in one.inputs.values()]
+        beside = [one.input(name) for name in one.inputs]
         same = [other for other in beside if other is not None and _of(other) == _of(one)]
         found |= {other.key: other for other in (*one.measured, *same, one)}
     for other in run:
-        after = other.inputs.get("kept") == stage.key or other.inputs.get("scores") in found
+        after = other.reads("kept", stage) or any(other.reads("scores", one) for one in [*found.values()])
         if after and not other.counts_documents and other.parts:
             found.setdefault(other.key, other)
     there = (other for other in found.values() if other.name != _HASHES and other.parts)
@@ -73,6 +73,6 @@ def _chain(stage: FinishedStage) -> list[FinishedStage]:
 
 
 def _of(stage: FinishedStage) -> tuple[str, str] | None:
-    """The documents that reached a stage, by the keys of those that made and chose them."""
-    inputs = stage.inputs
+    """The documents that reached a stage, by the contents of the stages that made and chose them."""
+    inputs = stage.digests
     return (inputs["documents"], inputs["kept"]) if {"documents", "kept"} <= {*inputs} else None

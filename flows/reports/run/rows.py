@@ -141,7 +141,7 @@ def documents(recipe: Recipe, corpus: Corpus) -> Rows:
         return curated(shard["documents"], shard["kept"], places.signals[number], columns, names)
 
     schema = curated_schema(parquet.schema(corpus.documents.part(0)), columns)
-    return Rows(schema, places.kept, read, _key("documents", *corpus.inputs(signals=True).values()))
+    return Rows(schema, places.kept, read, _key("documents", *_contents(corpus)))
 
 
 _SCORES = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("source"), pa.field("kept", pa.bool_(), nullable=False)])
@@ -167,7 +167,7 @@ def scores(recipe: Recipe, corpus: Corpus) -> Rows:
         yield pa.table({name: given[name] for name in names})
 
     parts = tuple(extracted.part(number) for number in places.shards())
-    return Rows(schema, parts, read, _key("scores", extracted.key, *corpus.inputs(signals=True).values()))
+    return Rows(schema, parts, read, _key("scores", extracted.contents, *_contents(corpus)))
 
 
 def _measured(ids: pa.ChunkedArray, parts: Sequence[str], column: Column) -> pa.ChunkedArray:
@@ -193,7 +193,7 @@ def ledger(stages: Iterable[StageResult]) -> Rows:
             yield pa.table({name: label if name == "stage" else group[name] for name in names})
 
     schema = pa.schema([pa.field("stage", pa.string(), nullable=False), *LEDGER])
-    return Rows(schema, tuple(part for _, part in parts), read, _key("ledger", *(stage.key for stage in found)))
+    return Rows(schema, tuple(part for _, part in parts), read, _key("ledger", *(stage.contents for stage in found)))
 
 
 def clusters(recipe: Recipe, corpus: Corpus) -> Rows:
@@ -207,7 +207,11 @@ def clusters(recipe: Recipe, corpus: Corpus) -> Rows:
         return (group.select(names) for group in parquet.groups(parts[number], list(names)))
 
     schema = pa.schema([field for field in DECIDED if field.name not in ("doc", "kept_doc")])
-    return Rows(schema, parts, read, _key("clusters", made[-1].key))
+    return Rows(schema, parts, read, _key("clusters", made[-1].contents))
+
+
+def _contents(corpus: Corpus) -> list[str]:
+    return [stage.contents for stage in (corpus.documents, corpus.kept, *corpus.measured)]
 
 
 def _key(what: str, *keys: str) -> str:

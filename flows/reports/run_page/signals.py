@@ -159,7 +159,7 @@ def _reached(
 ) -> Iterator[tuple[pa.Table, str, dict[str, str]]]:
     """Of each shard and step the documents that reached the step, with the columns of all decisions; the step; and the
     units of columns."""
-    stages = {each.key: each for each in corpus.stages}
+    stages = {each.contents: each for each in corpus.stages} | {each.key: each for each in corpus.stages}
     inputs = stage.manifest["inputs"]
     reference = stage.manifest["record"].get("reference", ())
     names = [name for name in inputs if name.startswith("measured ")]

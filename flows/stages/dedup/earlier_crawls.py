@@ -1,4 +1,8 @@
-"""Earlier crawls whose kept documents come before those of this one, as the step `minhash` names them."""
+"""Earlier crawls whose kept documents come before those of this one, as the step `minhash` names them.
+
+Two crawls can be compared if they were signed, banded and ordered alike: by equal settings, and equal versions of these
+three stages.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +17,19 @@ from gristmill.tasks.dedup.near.split import kept_file
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.documents.step import Settings
 
+# Versions of the stages `signatures`, `candidates` and `near_duplicates`.
+SIGNING = 1
+BANDING = 1
+ORDERING = 1
+
 
 @dataclass(frozen=True)
 class EarlierCrawl:
-    """The near-duplicate removal of a crawl: folders of its stages, its partitions of the band hashes, and how many
-    documents each of its shards had."""
+    """The near-duplicate removal of a crawl: its label and the digest of its contents, folders of its stages, its
+    partitions of the band hashes, and how many documents each of its shards had."""
 
-    key: str
+    label: str
+    contents: str
     folder: str
     documents: str
     signatures: str
@@ -48,13 +58,15 @@ class EarlierCrawl:
 
 
 def crawl_of(folder: str, manifest: Mapping[str, Any]) -> EarlierCrawl:
-    """The crawl of a finished stage `near_duplicates`. Its other stages lie beside it, wherever the home is moved."""
-    stages = manifest["result"]["inputs_layout"]
-    home, _, _ = folder.rstrip("/").rpartition("/")
+    """The crawl of a finished stage `near_duplicates`. Its other stages are beside it, wherever the home is moved."""
+    layout_of = manifest["result"]["inputs_layout"]
+    stages = manifest.get("read", layout_of)  # up to format 5 the labels were in the result
+    home, _, label = folder.rstrip("/").rpartition("/")
     rows = [part.record["rows_in"] for part in layout.parts(folder, manifest) if part.counts_documents]
     names = ("documents", "signatures", "candidates")
     folders = {name: files.join(home, stages[name]) for name in names}
-    return EarlierCrawl(manifest["key"], folder, **folders, partitions=stages["partitions"], rows=tuple(rows))
+    partitions, contents = layout_of["partitions"], layout.contents(manifest)
+    return EarlierCrawl(label, contents, folder, **folders, partitions=partitions, rows=tuple(rows))
 
 
 def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
@@ -67,18 +79,42 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
             raise ValueError(f"`earlier` names {folder}, which cannot be used: {error}") from error
         if manifest is None or "inputs_layout" not in manifest["result"]:
             raise ValueError(f"`earlier` names {folder}, which is no finished stage `near_duplicates`")
-        before, own = manifest["result"]["inputs_layout"]["earlier"], [crawl.key for crawl in found]
-        if before != own:
-            raise ValueError(
-                f"`earlier` names {folder}, which has itself {before or 'nothing'} as `earlier`; here "
-                f"{own or 'nothing'} comes before it: name all earlier crawls, the oldest first, each made with those "
-                "before it"
-            )
+        _check_chain(folder, manifest, found)
+        _check_versions(folder, manifest)
         _check_settings(folder, manifest["record"], step)
         crawl = crawl_of(folder, manifest)
         _check_readable(crawl, len(found), step)
         found.append(crawl)
     return found
+
+
+def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierCrawl]) -> None:
+    """Raise ValueError for a crawl that was made with other earlier crawls than those that are named before it."""
+    theirs, ours = manifest["result"]["inputs_layout"]["earlier"], [crawl.contents for crawl in before]
+    of_keys = "read" not in manifest  # up to format 5
+    if theirs != ([crawl.label.rpartition("-")[2] for crawl in before] if of_keys else ours):
+        labels = [label for name, label in manifest.get("read", {}).items() if name.startswith("earlier ")]
+        raise ValueError(
+            f"`earlier` names {folder}, which has itself {labels or theirs or 'nothing'} as `earlier`; here "
+            f"{[crawl.label for crawl in before] or 'nothing'} comes before it: name all earlier crawls, the oldest "
+            "first, each made with those before it"
+        )
+
+
+def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
+    """Raise ValueError for a crawl that another version signed, banded or ordered."""
+    made = manifest["result"]["inputs_layout"]
+    theirs = {
+        "signing": made.get("signing", 1),
+        "banding": made.get("banding", 1),
+        "ordering": manifest.get("version", 1),
+    }
+    for name, ours in {"signing": SIGNING, "banding": BANDING, "ordering": ORDERING}.items():
+        if theirs[name] != ours:
+            raise ValueError(
+                f"`earlier` names {folder}, made with version {theirs[name]} of {name}; here it is version {ours}: "
+                "run the recipe of that crawl again"
+            )
 
 
 def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> None:

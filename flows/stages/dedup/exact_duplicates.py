@@ -10,7 +10,7 @@ from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.dedup.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup import exact_work, passages, passages_work, substring_cuts, substrings_work
@@ -49,7 +49,8 @@ def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact)
         Record(settings=step, partitions=step.partitions or partitions_of(corpus.rows, DOCUMENT_BYTES)),
         inputs,
         corpus.places,
-        libraries=libraries((Url(),)) if isinstance(step, UrlDedup) else (),
+        version=1,
+        **work_of_steps((step,)),
     )
     return corpus.then(context.build(spec))
 
@@ -88,7 +89,9 @@ def cut_repeated(context: RunContext, _: Recipe, corpus: Corpus, step: passages.
 
     Signals that were measured before it stay those of the texts that it found.
     """
-    made = context.build(StageSpec(step.step, _cut, PassagesRecord(step=step), corpus.inputs(), corpus.places))
+    record = PassagesRecord(step=step)
+    spec = StageSpec(step.step, _cut, record, corpus.inputs(), corpus.places, version=1, **work_of_steps((step,)))
+    made = context.build(spec)
     return replace(corpus, documents=made, kept=made, stages=(*corpus.stages, made))
 
 
@@ -132,10 +135,11 @@ class SpanPlaces:
 def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: SubstringDedup) -> Corpus:
     """The corpus without duplicated spans, or without the documents of which they are too large a part."""
     search = step.part(SpanSearch)
-    spans = context.build(StageSpec("substring_spans", _find, search, corpus.inputs(), corpus.places))
+    finding = StageSpec("substring_spans", _find, search, corpus.inputs(), corpus.places, version=1, step=step.step)
+    spans = context.build(finding)
     shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings_work.NODES)
     places = SpanPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards))
-    made = context.build(StageSpec(step.step, _decide, step.part(SpanCutting), corpus.inputs(spans), places))
+    made = context.build(StageSpec(step.step, _decide, step.part(SpanCutting), corpus.inputs(spans), places, version=1))
     left = corpus.then(made, spans)
     return replace(left, documents=made) if step.policy == "cut" else left
 

@@ -21,7 +21,7 @@ from gristmill.tasks.dedup.lost_text import draw_shard, drawn_shards, estimate, 
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import FinishedInput, StageSpec
 
 
 class Drawing(Settings):
@@ -54,11 +54,12 @@ def lost_text(
     drawing: Drawing = USUAL,
 ) -> StageResult:
     """The unique text lost between two places of a recipe: what `result` has is in docs/deduplication.md."""
-    inputs = {"arriving documents": arriving.documents.key, "arriving": arriving.kept.key}
-    inputs |= {"left documents": left.documents.key, "left": left.kept.key}
-    inputs |= {f"earlier {number}": crawl.key for number, crawl in enumerate(earlier)}
+    inputs: dict[str, FinishedInput | str] = {}
+    inputs |= {"arriving documents": arriving.documents, "arriving": arriving.kept}
+    inputs |= {"left documents": left.documents, "left": left.kept}
+    inputs |= {f"earlier {number}": crawl for number, crawl in enumerate(earlier)}
     places = LostPlaces(arriving.places, left.places, left.kept.folder, tuple(earlier))
-    return context.build(StageSpec("lost_text", _lost, drawing, inputs, places))
+    return context.build(StageSpec("lost_text", _lost, drawing, inputs, places, version=1))
 
 
 def _lost(phases: PhaseRunner, record: Drawing, places: LostPlaces) -> dict:

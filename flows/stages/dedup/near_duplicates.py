@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules, pinned
-from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl, earlier_crawls
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, pinned, work_of_steps
+from gristmill.flows.stages.dedup.earlier_crawls import BANDING, ORDERING, SIGNING, EarlierCrawl, earlier_crawls
 from gristmill.flows.stages.dedup.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, partitions_of, unless_merged
@@ -71,8 +71,8 @@ class Deciding(Settings):
 @dataclass(frozen=True)
 class NearPlaces:
     """The shards of this crawl, the earlier crawls, and the folders of the stages made so far. `shingles`: of all
-    documents of this crawl; `labels`: labels of each shard of all crawls; `layout`: the stages by name and key, for
-    later crawls."""
+    documents of this crawl; `labels`: labels of each shard of all crawls; `layout`: what later crawls must know of how
+    this one was made."""
 
     own: tuple[OwnShard, ...]
     earlier: tuple[EarlierCrawl, ...]
@@ -92,19 +92,20 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     """Sign the documents, find which are candidates of each other, decide which are kept."""
     step = context.placed(step)
     earlier = tuple(earlier_crawls(step))
-    among = {f"earlier {number}": crawl.key for number, crawl in enumerate(earlier)}
+    among = {f"earlier {number}": crawl for number, crawl in enumerate(earlier)}
     shingling, banding = step.part(Shingling), step.part(Banding)
 
     partitions = step.partitions or partitions_of(corpus.rows * banding.bands, HASH_BYTES)
     signing = Signing(shingling=shingling, banding=banding, partitions=partitions)
-    signatures = context.build(
-        StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places, libraries=("datasketch",))
-    )
+    spec = StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places, version=SIGNING, step=step.step)
+    signatures = context.build(spec)
 
     own = _own_shards(corpus, signatures, len(earlier), step)
     places = NearPlaces(own, earlier, signatures.folder, signatures.result["shingles"])
     matching = Matching(banding=banding, partitions=partitions)
-    candidates = context.build(StageSpec("candidates", _match, matching, corpus.inputs(signatures) | among, places))
+    inputs = corpus.inputs(signatures) | among
+    spec = StageSpec("candidates", _match, matching, inputs, places, version=BANDING, unicode=False, step=step.step)
+    candidates = context.build(spec)
 
     deciding = Deciding(
         shingling=shingling,
@@ -119,18 +120,16 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
         candidates=candidates.folder,
         labels=tuple(candidates.records("label")[0]["shards"]),
         layout={
-            "documents": f"{corpus.documents.name}-{corpus.documents.key}",
-            "signatures": f"signatures-{signatures.key}",
-            "candidates": f"candidates-{candidates.key}",
             "partitions": candidates.result["partitions"],
-            "earlier": [crawl.key for crawl in earlier],
+            "earlier": [crawl.contents for crawl in earlier],
+            "signing": SIGNING,
+            "banding": BANDING,
         },
     )
     inputs = corpus.inputs(signatures, candidates, signals=step.best is not None) | among
-    urls = (deciding.takedowns,)
-    kept = context.build(
-        StageSpec("near_duplicates", _decide, deciding, inputs, places, modules(urls), libraries(urls))
-    )
+    work = work_of_steps((deciding.takedowns,))
+    spec = StageSpec("near_duplicates", _decide, deciding, inputs, places, version=ORDERING, step=step.step, **work)
+    kept = context.build(spec)
     return corpus.then(kept, signatures, candidates).measuring(kept)
 
 
@@ -281,7 +280,9 @@ def pairs_of_copies(context: RunContext, corpus: Corpus) -> int | None:
         return None
     [kept] = found
     parts = Parts(kept.folder, corpus.places.shards())
-    made = context.build(StageSpec("pairs_of_copies", _count, PairsRecord(), {"kept": kept.key}, parts))
+    made = context.build(
+        StageSpec("pairs_of_copies", _count, PairsRecord(), {"kept": kept}, parts, version=1, unicode=False)
+    )
     return made.result["pairs"]
 
 

@@ -18,7 +18,7 @@ from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.dedup.exchange import collected, merged, remove_merged
 from gristmill.storage import files, layout
 from gristmill.tasks.dedup.exchange import KeyRanges, partitions_of, unless_merged
@@ -69,6 +69,8 @@ def _clustered(
         Record(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
         corpus.inputs(vectors, signals=step.best is not None),
         Places(corpus.places, vectors.folder),
+        version=1,
+        **work_of_steps((step,)),
     )
     return corpus.then(context.build(spec))
 

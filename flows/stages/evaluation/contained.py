@@ -12,7 +12,7 @@ import pyarrow as pa
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import task_digests
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import files, parquet, shards
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
@@ -44,9 +44,9 @@ def task_examples(context: RunContext, folder: Path) -> StageResult:
     context, as a model is given it, and the right continuation behind its context. Raises as `read_tasks`."""
     inputs = {f"tasks {name}": digest for name, digest in task_digests(context.settings, folder).items()}
     places = ExamplesPlaces(str(folder))
-    return context.build(
-        StageSpec("task_examples", _collect, ExamplesRecord(), inputs, places, ("gristmill.training.evaluate.tasks",))
-    )
+    modules = ("gristmill.training.evaluate.tasks",)
+    spec = StageSpec("task_examples", _collect, ExamplesRecord(), inputs, places, version=1, modules=modules)
+    return context.build(spec)
 
 
 def _collect(phases: PhaseRunner, record: ExamplesRecord, places: ExamplesPlaces) -> dict:
@@ -59,7 +59,7 @@ def _collect(phases: PhaseRunner, record: ExamplesRecord, places: ExamplesPlaces
             texts = {one for one, _ in example.pairs} | {f"{context} {right}"}
             rows += [{"id": f"{task.name}:{number}", "text": text} for text in sorted(texts)]
     parquet.write_table(_file(phases.folder), pa.Table.from_pylist(rows, _SCHEMA))
-    phases.once("record", layout.record_files, {"names": [FILE]})
+    phases.once("record", shards.record_files, {"names": [FILE]})
     return {"examples": {task.name: len(task.examples) for task in tasks}}
 
 
@@ -88,7 +88,7 @@ def contained_examples(context: RunContext, corpus: Corpus, examples: StageResul
     which it has LEAST. Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`."""
     record = Record(shingling=Shingling(), threshold=THRESHOLD, least=LEAST)
     places = ContainedPlaces(corpus.places, _file(examples.folder))
-    made = context.build(StageSpec("contained_examples", _find, record, corpus.inputs(examples), places))
+    made = context.build(StageSpec("contained_examples", _find, record, corpus.inputs(examples), places, version=1))
     return frozenset(made.result["examples"])
 
 

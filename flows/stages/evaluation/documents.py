@@ -102,12 +102,14 @@ def evaluation_documents(
         sources.append((CLEAN, extracted(context, clean_recipe(context.settings, recipes[0], clean)), CLEAN))
         shares[CLEAN] = 1.0
     counts = {name: corpus.documents.result["sources"][own]["documents"] for name, corpus, own in sources}
-    named: dict[str, str] = {}  # the inputs, by key
+    named: dict[str, str] = {}  # what the inputs are called, by label
+    inputs: dict[str, StageResult] = {}
     for name, corpus, _ in sources:
         number = f" {len(named) + 1}" if named else ""
-        named.setdefault(corpus.documents.key, CLEAN if name == CLEAN else f"documents{number}")
+        called = named.setdefault(corpus.documents.label, CLEAN if name == CLEAN else f"documents{number}")
+        inputs.setdefault(called, corpus.documents)
     record = Record(
-        read={name: f"{named[corpus.documents.key]}/{own}" for name, corpus, own in sources},
+        read={name: f"{named[corpus.documents.label]}/{own}" for name, corpus, own in sources},
         per_source=per_source,
         shares=shares,
         below={name: below(count, _LOOKED_AT * per_source) for name, count in counts.items()},
@@ -119,8 +121,7 @@ def evaluation_documents(
     )
     parts = [(name, part) for name, corpus, own in sources for part, _ in corpus.places.parts((own,))]
     places = EvaluationPlaces(tuple(name for name, _ in parts), tuple(part for _, part in parts))
-    inputs = {name: key for key, name in named.items()}
-    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places))
+    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places, version=1))
 
 
 def read(evaluation: StageResult, columns: list[str] | None = None) -> pa.Table:

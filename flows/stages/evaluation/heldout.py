@@ -82,11 +82,11 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
         # what these steps drop was not extracted, and other recipes on these sources are evaluated on it
         drawn = documents(context, unfiltered(recipe), (), chosen).documents
     record = Record(heldout=chosen, characters=CHARACTERS, shingling=Shingling(), threshold=THRESHOLD)
-    inputs = corpus.inputs() | {"extracted": extracted.key, "drawn": drawn.key}
+    inputs = corpus.inputs() | {"extracted": extracted, "drawn": drawn}
     shards = corpus.places.shards()
     parts = Parts(extracted.folder, shards), Parts(drawn.folder, shards)
     places = HeldoutPlaces(corpus.places, *parts, rows=corpus.rows, full=heldout_full(recipe, corpus))
-    made = context.build(StageSpec("heldout", _split, record, inputs, places))
+    made = context.build(StageSpec("heldout", _split, record, inputs, places, version=1))
     train = corpus.then(made)
     if (named := named_texts(context, recipe)) is not None:
         train = without_evaluation(context, replace(corpus, documents=extracted), train, named)

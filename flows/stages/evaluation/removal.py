@@ -63,9 +63,9 @@ def without_evaluation(context: RunContext, extracted: Corpus, corpus: Corpus, e
     Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
     """
     record = Record(shingling=Shingling(), threshold=THRESHOLD, least=LEAST)
-    inputs = corpus.inputs(evaluation) | {"extracted": extracted.documents.key}
+    inputs = corpus.inputs(evaluation) | {"extracted": extracted.documents}
     places = RemovalPlaces(corpus.places, extracted.places.documents, evaluation_file(evaluation.folder))
-    return corpus.then(context.build(StageSpec("evaluation_removal", _remove, record, inputs, places)))
+    return corpus.then(context.build(StageSpec("evaluation_removal", _remove, record, inputs, places, version=1)))
 
 
 def _remove(phases: PhaseRunner, record: Record, places: RemovalPlaces) -> dict:
@@ -100,14 +100,15 @@ def evaluation_tokens(context: RunContext, evaluation: tuple[StageResult, ...], 
     """Shard n has the documents of the n-th set, by name, in their order. `evaluation`: stages with other sets each."""
     sets = {name: stage for stage in evaluation for name in stage.result["sets"]}
     record = TokensRecord(sets=tuple(sorted(sets)))
-    inputs = {stage.name: stage.key for stage in evaluation} | {"tokenizer": tokenizer.key}
+    inputs = {stage.name: stage for stage in evaluation} | {"tokenizer": tokenizer}
 
     def places() -> EvaluationTokensPlaces:
         read = tuple(evaluation_file(sets[name].folder) for name in record.sets)
         return EvaluationTokensPlaces(read, tokenizer_of(tokenizer))
 
+    libraries = ("gigatoken", library_of(tokenizer))  # whose ids are stored
     spec = StageSpec(
-        "evaluation_tokens", _encode, record, inputs, places, libraries=("gigatoken", library_of(tokenizer))
+        "evaluation_tokens", _encode, record, inputs, places, version=1, libraries=libraries, unicode=False
     )
     return context.build(spec)
 

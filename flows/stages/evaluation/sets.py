@@ -73,8 +73,8 @@ def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn
     )
     record = _record(recipe, {f"heldout/{name}": count for name, count in counts.items()})
     record = record.model_copy(update={"heldout": chosen, "takedowns": takedown_lists(context, recipe)})
-    inputs = {"drawn": drawn.key, "kept": corpus.kept.key}
-    return context.build(StageSpec("heldout_documents", _choose, record, inputs, places))
+    inputs = {"drawn": drawn, "kept": corpus.kept}
+    return context.build(StageSpec("heldout_documents", _choose, record, inputs, places, version=1))
 
 
 def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
@@ -89,8 +89,8 @@ def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
     record = _record(recipe, {f"evaluation/{name}": float(of["documents"]) for name, of in counts.items()})
     sets = tuple(f"evaluation/{name}" for name in corpus.sources)
     places = Places(sets, corpus.places.documents, ("",) * len(sets))
-    inputs = {"documents": corpus.documents.key}
-    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places))
+    inputs = {"documents": corpus.documents}
+    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places, version=1))
 
 
 def _record(recipe: Recipe, counts: Mapping[str, float]) -> Record:

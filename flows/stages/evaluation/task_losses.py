@@ -12,13 +12,13 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import task_digests
 from gristmill.flows.stages.model import local_files
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import files, parquet, shards
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import FinishedInput, StageSpec
 from gristmill.training.evaluate.tasks import Task, lettered, read_tasks
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 
@@ -58,8 +58,9 @@ def both_ways(folder: Path) -> list[Task]:
 
 def task_losses(context: RunContext, folder: Path, model: StageResult, tokenizer: StageResult) -> pa.Table:
     """SCHEMA, in the order of `both_ways`. `model`: a stage with weights and their config."""
-    inputs = {f"tasks {name}": digest for name, digest in task_digests(context.settings, folder).items()}
-    inputs |= {model.name: model.key, "tokenizer": tokenizer.key}
+    inputs: dict[str, FinishedInput | str] = {}
+    inputs |= {f"tasks {name}": digest for name, digest in task_digests(context.settings, folder).items()}
+    inputs |= {model.name: model, "tokenizer": tokenizer}
 
     def places() -> TaskPlaces:
         return TaskPlaces(
@@ -67,7 +68,8 @@ def task_losses(context: RunContext, folder: Path, model: StageResult, tokenizer
         )
 
     libraries = ("torch", library_of(tokenizer))
-    made = context.build(StageSpec("task_losses", _score, Record(), inputs, places, _WORK, libraries))
+    spec = StageSpec("task_losses", _score, Record(), inputs, places, version=1, modules=_WORK, libraries=libraries)
+    made = context.build(spec)
     return parquet.read_table(files.join(made.folder, FILE))
 
 
@@ -106,5 +108,5 @@ def _score(phases: PhaseRunner, record: Record, places: TaskPlaces) -> dict:
         for task, scores in zip(tasks, found, strict=True)
     ]
     parquet.write_table(files.join(phases.folder, FILE), pa.concat_tables(rows))
-    phases.once("record", layout.record_files, {"names": [FILE]})
+    phases.once("record", shards.record_files, {"names": [FILE]})
     return {"examples": {task.name: len(task.examples) for task in tasks}}

@@ -38,5 +38,5 @@ class Embedder(Settings):
     def libraries(self) -> tuple[str, ...]:
         """The distributions whose release decides a vector."""
         if self.kind == "static":
-            return ("numpy", "tokenizers")
+            return ("tokenizers",)
         return ("onnxruntime-gpu" if self.device == "cuda" else "onnxruntime", "tokenizers")

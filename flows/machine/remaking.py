@@ -1,0 +1,82 @@
+"""Finished stages that a user asks to make again, and those that are reused though other code made them.
+
+A stage is named by its own name (`signatures`), or by the step of the recipe that it is made for (`minhash`).
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from gristmill.tasks.engine import code_version
+from gristmill.tasks.engine.make import StageResult, start_over
+from gristmill.tasks.engine.spec import StageSpec
+
+ALL = "all"
+
+_asked: ContextVar[tuple[str, ...]] = ContextVar("remake", default=())
+
+
+@contextmanager
+def remake(names: Iterable[str]) -> Iterator[None]:
+    """Runs within the block make the stages with these names again, `all` for all of them. What they made before stays
+    in the home; a stage that comes out with the same contents makes no stage after it again.
+
+    >>> with gristmill.remake(["minhash"]):
+    ...     gristmill.corpus("recipe.yaml")
+    """
+    token = _asked.set(tuple(names))
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+class Remaking:
+    """What a run makes again, each stage once, and what it reuses of others' making."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self._names = set(_asked.get())
+        self._matched: set[str] = set()
+        self._seen: dict[str, StageSpec] = {}
+        self._other_code: dict[str, None] = {}
+        self._releases: dict[str, dict[str, None]] = {}
+
+    def begin(self, spec: StageSpec) -> None:
+        """Called before a stage is looked up: gives it a new folder if it is finished and the user asked for it."""
+        if spec.key in self._seen or spec.at:
+            return
+        self._seen[spec.key] = spec
+        if matched := self._names & {ALL, *_names(spec)}:
+            self._matched |= matched
+            start_over(self._home, spec)
+
+    def reused(self, stage: StageResult) -> None:
+        """Note a stage that was found."""
+        if stage.of_other_code:
+            self._other_code[stage.name] = None
+        if release := stage.made_by:
+            self._releases.setdefault(release, {})[stage.name] = None
+
+    def report(self, log: logging.Logger | logging.LoggerAdapter) -> None:
+        """Write one line for each release, or for the code of a checkout, that differs from what made stages."""
+        for release, names in self._releases.items():
+            log.info("reused from gristmill %s: %s", release, ", ".join(names))
+        if self._other_code and code_version.is_editable():
+            log.warning(
+                "reused, though this checkout's code differs from the code that made them: %s. If the outputs changed, "
+                "raise their version; to make a stage again: --remake %s",
+                ", ".join(self._other_code),
+                next(iter(self._other_code)),
+            )
+
+    def check(self) -> None:
+        """Raise ValueError for a name that no stage of the run has."""
+        if unknown := sorted(self._names - self._matched):
+            there = dict.fromkeys(name for spec in self._seen.values() for name in _names(spec))
+            raise ValueError(f"--remake {unknown[0]}: the run has no such stage or step; it has {', '.join(there)}")
+
+
+def _names(spec: StageSpec) -> list[str]:
+    return [name for name in dict.fromkeys((spec.step, *spec.versions, spec.name)) if name]

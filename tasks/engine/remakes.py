@@ -1,0 +1,63 @@
+"""Stages that were made again, in a folder of their own: which folder of a key counts.
+
+<home>/remade/<name>-<key>.json    {"key": that of the folder, "number": how often the stage was begun again}
+
+A stage is begun again in a new folder when a user asks for it, and when other code left it unfinished: so no folder
+ever has parts of two versions of the code. The first folder of a stage has no such file.
+"""
+
+import hashlib
+from threading import Lock
+
+from gristmill.storage import checked_json, files
+
+_known: dict[str, dict[str, str]] = {}  # by home: the keys of folders, by the labels of stages
+_lock = Lock()
+
+
+def current(home: str, name: str, key: str) -> str:
+    """The key of the folder that counts for a stage: its own, unless it was begun again. A process lists these files
+    once, and again after `forget`."""
+    with _lock:
+        if home not in _known:
+            _known[home] = dict.fromkeys(
+                (each.removesuffix(".json") for each in files.names(_folder(home)) if each.endswith(".json")), ""
+            )
+        known = _known[home]
+        label = f"{name}-{key}"
+        if label not in known:
+            return key
+        if not known[label]:
+            known[label] = _read(home, label)[0] or key
+        return known[label]
+
+
+def forget(home: str) -> None:
+    """Look again at what is in the home: other processes may have begun a stage again."""
+    with _lock:
+        _known.pop(home, None)
+
+
+def begin_again(home: str, name: str, key: str) -> None:
+    """Give a stage a new folder. The caller holds the lease of the present one."""
+    label = f"{name}-{key}"
+    number = _read(home, label)[1] + 1
+    new = hashlib.sha256(f"{label} {number}".encode()).hexdigest()[:16]
+    checked_json.write(_path(home, label), {"key": new, "number": number})
+    forget(home)
+
+
+def _read(home: str, label: str) -> tuple[str, int]:
+    try:
+        found = checked_json.read(_path(home, label))
+    except FileNotFoundError:
+        return "", 0
+    return found["key"], found["number"]
+
+
+def _folder(home: str) -> str:
+    return files.join(home, "remade")
+
+
+def _path(home: str, label: str) -> str:
+    return files.join(_folder(home), f"{label}.json")
