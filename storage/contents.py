@@ -48,7 +48,7 @@ class PartsDigest:
 def of_file(facts: Mapping[str, Any]) -> str:
     """The logical digest of a file by what is recorded of it: of its bytes, where it has no other. Empty for a file
     that is no part of the contents, such as a log with times."""
-    return str(facts.get("values", facts["content"]))
+    return str(facts["values"] if "values" in facts else facts["content"])
 
 
 def _plain(value: Any) -> bytes:

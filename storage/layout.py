@@ -172,7 +172,7 @@ def contents(value: Mapping[str, Any]) -> str:
 def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part]) -> dict:
     """Write the list of parts and, last, the manifest, which has their digest, that of the stage's contents
     (`gristmill.storage.contents`), and their counts summed up. Goes over the parts once, and holds one at a time.
-    `value` has the stage's `result`."""
+    `value` may have the stage's `result`."""
     holding = PartsDigest()
     totals = {"jobs": 0, "files": 0, "bytes": 0}
     rows = {"rows_in": 0, "rows_out": 0}
@@ -201,7 +201,7 @@ def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part])
     whole = {
         "format": FORMAT,
         **value,
-        "contents": holding.hexdigest(value["result"]),
+        "contents": holding.hexdigest(value.get("result")),
         "counts": {**rows, "steps": steps},
         "parts": {**totals, "digest": digest.hexdigest()},
     }

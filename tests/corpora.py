@@ -114,7 +114,9 @@ class Texts:
         counts = Counter[str]()
         for documents, source in zip(self.shards, self._sources(), strict=True):
             counts[source] += len(documents)
-        spec = StageSpec("documents", _planted, Name(corpus=name, documents=counts), {}, places=len(self.shards))
+        spec = StageSpec(
+            "documents", _planted, Name(corpus=name, documents=counts), {}, places=len(self.shards), version=1
+        )
         folder = spec.folder(home)
         for number, (documents, source) in enumerate(zip(self.shards, self._sources(), strict=True)):
             given = [

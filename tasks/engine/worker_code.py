@@ -11,8 +11,8 @@ def check_workers(client: Any) -> None:
         try:
             from importlib import import_module
 
-            for module in ("executors", "jobs"):
-                import_module(f"gristmill.tasks.engine.{module}")
+            for module in ("gristmill.tasks.engine.executors", "gristmill.tasks.engine.jobs"):
+                import_module(module)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""

@@ -169,7 +169,7 @@ def test_documents_with_the_names_of_a_snapshot(stages):
     record = documents_stage.Record(
         formats=formats, before=(), extract=Extract(), normalize=Normalize(), steps=steps, classes=(), limit=None
     )
-    stages(StageSpec("documents", documents_stage._extract, record, {}, places))
+    stages(StageSpec("documents", documents_stage._extract, record, {}, places, version=1))
     check(stages, "documents")
     assert set(stages.seen["documents"].jobs) == {"look", "extract"}
 
@@ -201,7 +201,7 @@ def test_heads_over_vectors(stages, corpus):
     settings = HeadScoring(heads=(), embedder=Embedder(), model="0" * 32, tokenizer="0" * 32)
     record = embedding.Scoring(reference=("books",), settings=settings)
     places = embedding.HeadPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
-    stages(StageSpec("embedding", embedding._score, record, {}, places))
+    stages(StageSpec("embedding", embedding._score, record, {}, places, version=1))
     check(stages, "embedding")
 
 
@@ -210,10 +210,12 @@ def test_decontamination(stages, corpus, policy):
     step = Decontamination(benchmarks=[{"name": "mmlu", "path": "mmlu.jsonl", "question": ["question"]}], policy=policy)
     settings = step.part(removal.Indexing)
     places = removal.HitsPlaces(corpus.places, f"{HOME}/stages/decontamination_index-0123456789abcdef")
-    stages(StageSpec("decontamination_hits", removal._find, removal.HitsRecord(settings=settings), {}, places))
+    stages(
+        StageSpec("decontamination_hits", removal._find, removal.HitsRecord(settings=settings), {}, places, version=1)
+    )
     record = removal.PolicyRecord(policy=step.part(removal.Policy), threshold=0.5)
     places = replace(places, hits=f"{HOME}/stages/decontamination_hits-0123456789abcdef")
-    stages(StageSpec("decontamination", removal._apply, record, {}, places))
+    stages(StageSpec("decontamination", removal._apply, record, {}, places, version=1))
     check(stages, "decontamination_hits", "decontamination")
 
 
@@ -241,7 +243,7 @@ def test_tokens(stages, corpus):
     model = RecordedFile(f"{HOME}/stages/tokenizer-0123456789abcdef/tokenizer.model", "0" * 32)
     earlier = tuple(f"{HOME}/stages/tokens-{number:016x}" for number in range(20))
     places = tokens.TokensPlaces(corpus.places, model, earlier)
-    stages(StageSpec("tokens", tokens._encode, tokens.Record(), {}, places))
+    stages(StageSpec("tokens", tokens._encode, tokens.Record(), {}, places, version=1))
     check(stages, "tokens")
 
 
@@ -249,7 +251,7 @@ def test_groups_of_tokens(stages, corpus):
     by = (Column(column="source"), Column(column="quality", quantiles=5))
     places = tokens.GroupedPlaces(corpus.places, f"{HOME}/stages/tokens-0123456789abcdef")
     record = tokens.GroupedRecord(by=by, rehydrate={1: 1})
-    stages(StageSpec("grouped_tokens", tokens._group, record, {}, places))
+    stages(StageSpec("grouped_tokens", tokens._group, record, {}, places, version=1))
     check(stages, "grouped_tokens")
     assert set(stages.seen["grouped_tokens"].jobs) == {"points", "edges", "group"}
 
@@ -260,7 +262,7 @@ def test_index_of_texts(stages, corpus):
     of = corpus.places
     places = search_index.IndexPlaces(of.documents, of.kept, stage("tokens").folder, deciding, model)
     given = search_index.Record(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
-    stages(StageSpec("search_index", search_index._index, given, {}, places))
+    stages(StageSpec("search_index", search_index._index, given, {}, places, version=1))
     check(stages, "search_index")
 
 
@@ -268,7 +270,7 @@ def test_index_of_words(stages, corpus):
     deciding = tuple(stage(f"rules_{number}").folder for number in range(20))
     places = word_index.WordPlaces(corpus.places.documents, corpus.places, deciding)
     given = word_index.Record(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
-    stages(StageSpec("word_index", word_index._index, given, {}, places))
+    stages(StageSpec("word_index", word_index._index, given, {}, places, version=1))
     check(stages, "word_index")
 
 
@@ -284,7 +286,7 @@ def test_mixture(stages, tmp_path, seq_len):
     entry = {"path": "rows-00000.bin", "rows": 5, "pieces": 9, "digest": "0" * 32}
     packed = {"entry": entry, "cut": 1, "documents": 3}
     plan = {"sources": {name: {"tokens": 5} for name in ("web", "books")}}
-    stages(StageSpec("mixture", mixture._plan, record, {}, places, at=str(tmp_path)), pack=packed, plan=plan)
+    stages(StageSpec("mixture", mixture._plan, record, {}, places, version=1, at=str(tmp_path)), pack=packed, plan=plan)
     check(stages, "mixture")
     assert not [*Path(tmp_path).iterdir()], "the list of the shards goes when the plan is written"
 
@@ -294,7 +296,9 @@ def test_group_losses(stages, corpus):
     places = group_losses.Places(SOURCES, folders[0], folders[1:], folders)
     limits = Limits()
     record = group_losses.Record(limits=limits, by_design={"language": ("language",)}, like={"web": "crawl"}, apart=())
-    stages(StageSpec("group_losses", group_losses._judge, record, {}, places), judge={"groups": [], "found": 0})
+    stages(
+        StageSpec("group_losses", group_losses._judge, record, {}, places, version=1), judge={"groups": [], "found": 0}
+    )
     check(stages, "group_losses")
     numbers = stages.seen["group_losses"].numbers
     assert numbers == {"count": SHARDS, "sum-0": 2813, "sum-1": 88, "sum-2": 3, "sum-3": 1, "judge": 1}

@@ -103,12 +103,8 @@ def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierC
 
 def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
     """Raise ValueError for a crawl that another version signed, banded or ordered."""
-    made = manifest["result"]["inputs_layout"]
-    theirs = {
-        "signing": made.get("signing", 1),
-        "banding": made.get("banding", 1),
-        "ordering": manifest.get("version", 1),
-    }
+    made = manifest.get("versions", {})  # up to format 5 no version was declared, and all are 1
+    theirs = {name: made.get(name, 1) for name in ("signing", "banding")} | {"ordering": manifest.get("version", 1)}
     for name, ours in {"signing": SIGNING, "banding": BANDING, "ordering": ORDERING}.items():
         if theirs[name] != ours:
             raise ValueError(

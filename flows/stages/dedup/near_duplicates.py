@@ -122,12 +122,11 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
         layout={
             "partitions": candidates.result["partitions"],
             "earlier": [crawl.contents for crawl in earlier],
-            "signing": SIGNING,
-            "banding": BANDING,
         },
     )
     inputs = corpus.inputs(signatures, candidates, signals=step.best is not None) | among
     work = work_of_steps((deciding.takedowns,))
+    work["versions"] |= {"signing": SIGNING, "banding": BANDING}  # of the crawl, by which later ones compare it
     spec = StageSpec("near_duplicates", _decide, deciding, inputs, places, version=ORDERING, step=step.step, **work)
     kept = context.build(spec)
     return corpus.then(kept, signatures, candidates).measuring(kept)

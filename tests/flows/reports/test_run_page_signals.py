@@ -200,7 +200,7 @@ def nothing(phases, record, places):
 def test_scores_of_a_learned_filter_and_documents_of_its_reference(tmp_path):
     home, texts = str(tmp_path), cut_into(2)
     corpus, rng = texts.corpus(home), np.random.default_rng(3)
-    spec = StageSpec("quality", nothing, Name(corpus="scores"), {})
+    spec = StageSpec("quality", nothing, Name(corpus="scores"), {}, version=1)
     scores = {}
     for shard in corpus.places.shards():
         names = parquet.read_table(corpus.kept.part(shard), ["id"])["id"]

@@ -23,7 +23,7 @@ def nothing(phases: PhaseRunner, record: Record, places: None) -> dict:
 
 
 def run(number: int) -> StageSpec:
-    return StageSpec("proxy", nothing, Record(number=number), {}, lambda: None)
+    return StageSpec("proxy", nothing, Record(number=number), {}, lambda: None, version=1)
 
 
 @pytest.fixture(scope="module")

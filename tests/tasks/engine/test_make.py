@@ -103,7 +103,8 @@ def losing(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:
 
 
 def spec(body=shout, record: BaseModel = QUIET, places=("one", "two"), **more) -> StageSpec:
-    return StageSpec("shouted", body, record, {"texts": digest(list(map(str, places or ())))} | more, places)
+    inputs = {"texts": digest(list(map(str, places or ())))} | more
+    return StageSpec("shouted", body, record, inputs, places, version=1)
 
 
 def made(home: Path, one: StageSpec):
@@ -118,7 +119,10 @@ def test_a_stage_is_made_once_and_found_with_one_read_however_many_parts_it_has(
     assert first.records("write") == [{"characters": 3}, {"characters": 3}]
     assert made(tmp_path, spec()).reused
 
-    parts = [layout.Part("write", i, {"characters": 1}, {f"part-{i:05d}.txt": {"bytes": 1}}) for i in range(20_000)]
+    parts = [
+        layout.Part("write", i, {"characters": 1}, {f"part-{i:05d}.txt": {"bytes": 1, "content": ""}})
+        for i in range(20_000)
+    ]
     layout.write_manifest(many.folder(str(tmp_path)), {**many.identity, "key": many.key, "result": {}}, parts)
     reads = []
     inner = files.read_bytes
@@ -130,19 +134,43 @@ def test_a_stage_is_made_once_and_found_with_one_read_however_many_parts_it_has(
     assert len((Path(found.folder) / "manifest.json").read_bytes()) < 2_000
 
 
-def test_the_key_is_the_hash_of_record_inputs_code_and_libraries():
+def test_the_key_is_the_hash_of_versions_record_inputs_libraries_and_data():
     one = spec()
+
+    def other(name="shouted", body=shout, **more) -> StageSpec:
+        return StageSpec(name, body, Shouting(), one.inputs, **{"version": 1} | more)
+
     others = [
         spec(record=Shouting(loud=False)),
         spec(more="input"),
-        spec(body=peeking),
-        StageSpec("shouted", shout, Shouting(), one.inputs, libraries=("kenlm",)),
-        StageSpec("shouted", shout, Shouting(), one.inputs, modules=("gristmill.tasks.kernels.words",)),
-        StageSpec("whispered", shout, Shouting(), one.inputs),
+        other(version=2),
+        other(versions={"url": 1}),
+        other(versions={"url": 2}),
+        other(libraries=("kenlm",)),
+        other(data=("publicsuffixlist:public_suffix_list.dat",)),
+        other(unicode=False),
+        other("whispered"),
     ]
-    assert len({one.key, *(other.key for other in others)}) == len(others) + 1
-    # where the inputs lie is in no key
-    assert StageSpec("shouted", shout, Shouting(), one.inputs, places=("elsewhere",)).key == one.key
+    assert len({one.key, *(each.key for each in others)}) == len(others) + 1
+    # where the inputs are, which modules do the work and which step asks for it are in no key
+    for same in ({"places": ("elsewhere",)}, {"modules": ("gristmill.tasks.kernels.words",)}, {"step": "shout"}):
+        assert other(**same).key == one.key
+    assert other(body=peeking).key == one.key and other(body=peeking).code == one.code
+
+
+def test_a_stage_that_is_read_counts_by_its_contents_and_not_by_how_it_was_made(tmp_path):
+    first = made(tmp_path, spec(places=["a", "b"]))
+    same = made(tmp_path, spec(places=["A", "B"]))
+    assert first.key != same.key and first.contents == same.contents
+    differing = made(tmp_path, spec(places=["a", "c"]))
+    assert differing.contents != first.contents
+
+    def reading(stage) -> StageSpec:
+        return StageSpec("reading", shout, QUIET, {"texts": stage}, places=("x",), version=1)
+
+    assert reading(first).key == reading(same).key != reading(differing).key
+    assert not made(tmp_path, reading(first)).reused and made(tmp_path, reading(same)).reused
+    assert made(tmp_path, reading(same)).manifest["read"] == {"texts": first.label}
 
 
 def test_a_key_knows_which_list_is_which_and_not_where_they_are(tmp_path):
@@ -162,7 +190,7 @@ def test_a_key_knows_which_list_is_which_and_not_where_they_are(tmp_path):
             Url(blocklists=(str(home / "adult/domains"),)),  # whose folder is its name in the ledger
             Url(blocklists=(str(home / "games/domains"),)),
         ]
-        return [StageSpec("shouted", shout, step.pinned(), {}).key for step in steps]
+        return [StageSpec("shouted", shout, step.pinned(), {}, version=1).key for step in steps]
 
     first = keys(tmp_path / "here")
     assert len(set(first)) == len(first)
@@ -185,7 +213,7 @@ def test_a_job_cannot_read_what_the_key_does_not_hold(tmp_path):
         spec(body=lambda phases, record, places: {})
     for places in (step, [step], {"step": (step,)}, 0.8):
         with pytest.raises(TypeError, match="what decides belongs into the record"):
-            StageSpec("shouted", shout, Shouting(), {}, places)
+            StageSpec("shouted", shout, Shouting(), {}, places, version=1)
 
 
 def test_a_record_cannot_change_and_inputs_are_few():
@@ -195,7 +223,7 @@ def test_a_record_cannot_change_and_inputs_are_few():
     with pytest.raises(TypeError, match="no frozen pydantic model"):
         spec(record=Loose())
     with pytest.raises(ValueError, match="give a digest"):
-        StageSpec("shouted", shout, Shouting(), {str(i): "" for i in range(MOST_INPUTS + 1)})
+        StageSpec("shouted", shout, Shouting(), {str(i): "" for i in range(MOST_INPUTS + 1)}, version=1)
 
 
 def test_what_was_begun_goes_on_where_it_was(tmp_path):
@@ -248,6 +276,7 @@ def test_a_full_disk_is_one_sentence_and_afterwards_it_goes_on(tmp_path):
     assert sorted(path.name for path in Path(one.folder(str(tmp_path))).glob("*")) == [
         "cost.json",
         "done",
+        "maker.json",
         "manifest.json",
         "part-00000.txt",
         "part-00001.txt",
@@ -292,7 +321,7 @@ def test_a_stage_of_another_format_is_refused_with_its_remedy(tmp_path):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     path.write_bytes(orjson.dumps({"stage": "shouted", "key": stage.key, "shards": []}))
-    with pytest.raises(layout.ManifestError, match="format 1, this version reads 5.*run its recipe again"):
+    with pytest.raises(layout.ManifestError, match="format 1, this version reads 6.*run its recipe again"):
         find(str(tmp_path), spec())
 
 
