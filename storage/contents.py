@@ -1,11 +1,12 @@
-"""Logical digests of contents: JSON values, the parts of a stage. Those of rows: `gristmill.storage.row_digest`.
+"""What a stage holds, in a few values: logical digests of JSON and of all parts, and counts of documents summed up.
+The digest of rows is in `gristmill.storage.row_digest`.
 
 Two stages with equal digests hold the same values, whatever libraries wrote their files, in whatever folder, at
 whatever time. Digests are xxh3-128, hexadecimal.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -54,3 +55,21 @@ def of_file(facts: Mapping[str, Any]) -> str:
 def _plain(value: Any) -> bytes:
     data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     return _STAGE_PATH.sub(rb"../\1/", data)
+
+
+_SUMMED = ("rows_in", "rows_out", "characters_in", "characters_out")
+
+
+def sum_counts(shards: Iterable[list[dict]]) -> list[dict]:
+    """The counts of steps (`gristmill.storage.ledger.count`) over shards, in the order of the steps."""
+    totals: dict[str, dict] = {}
+    for steps in shards:
+        for step in steps:
+            tallies: dict[str, dict[str, int]] = {name: {} for name in ("drops", "edits") if name in step}
+            total = totals.setdefault(step["step"], {**step, **tallies, **dict.fromkeys(_SUMMED, 0)})
+            for name in _SUMMED:
+                total[name] = None if step[name] is None else total[name] + step[name]
+            for tally in tallies:
+                for rule, number in step[tally].items():
+                    total[tally][rule] = total[tally].get(rule, 0) + number
+    return list(totals.values())

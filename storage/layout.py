@@ -19,8 +19,8 @@ from typing import Any, overload
 
 import orjson
 
-from gristmill.storage import checked_json, counts, files
-from gristmill.storage.contents import PartsDigest
+from gristmill.storage import checked_json, files
+from gristmill.storage.contents import PartsDigest, sum_counts
 from gristmill.storage.damage import DamagedFileError, RecordedFile, check_name, damaged
 
 FORMAT = 6
@@ -196,7 +196,7 @@ def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part])
                     rows["rows_out"] += each.record["rows_out"]
                     yield each.record["steps"]
 
-        steps = counts.summed(written())
+        steps = sum_counts(written())
         write(b"\n]" if totals["jobs"] else b"[]")
     whole = {
         "format": FORMAT,

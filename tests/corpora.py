@@ -14,7 +14,7 @@ import pyarrow as pa
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.storage import layout, parquet, shards
+from gristmill.storage import files, layout, parquet, shards
 from gristmill.storage.schema import DOCUMENTS, LEDGER
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.documents.step import Settings
@@ -44,7 +44,10 @@ class Name(Settings):
 
 def take_up(folder: str, shard: int) -> dict:
     """A job whose part was written beforehand."""
-    rows = parquet.rows(layout.part(folder, shard))
+    part, ledger = layout.part(folder, shard), layout.ledger_part(folder, shard)
+    rows = parquet.rows(part)
+    for path in (part, ledger):
+        files.record(path, parquet.digest_rows(path))
     return {"rows_in": rows, "rows_out": rows, "steps": []}
 
 
@@ -76,7 +79,7 @@ class Direct:
 def planted_stage(name: str, folder: str, rows: int = 0) -> StageResult:
     """A finished stage whose parts, with so many documents, a test writes, in a folder of the test's."""
     counts = {"rows_out": rows, "steps": []}
-    return StageResult(name, "planted", folder, {"counts": counts, "result": {}}, reused=False)
+    return StageResult(name, "planted", folder, {"counts": counts, "result": {}, "contents": folder}, reused=False)
 
 
 def check_balance(folder: str, records: list[dict]) -> None:

@@ -13,9 +13,7 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.address import Address
 from gristmill.training.layout import Parallel
 
-# Raised when equal settings and data give a model with other losses: trained models, proxies and the noise that was
-# measured with them are those of a version.
-TRAINING_VERSION = 1
+TRAINING_VERSION = 1  # raised when equal settings and data give other losses
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed

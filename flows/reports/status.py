@@ -140,7 +140,7 @@ def _tree(rows: list[StageStatus]) -> list[StageNode]:
 
 def _input(row: StageStatus, name: str, rows: Mapping[str, StageStatus]) -> StageStatus | None:
     """The stage that another one read, or one with equal contents. `rows`: by key and by contents."""
-    return rows.get(row.inputs[name]) or rows.get(row.digests[name])
+    return rows.get(row.inputs[name]) or rows.get(row.digests.get(name, ""))
 
 
 def _line(last: StageStatus, by_key: Mapping[str, StageStatus], shown: set[str]) -> Iterator[StageStatus]:

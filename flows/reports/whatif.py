@@ -26,7 +26,8 @@ from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.recipe.variants import given_value, replaced
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.stages.corpus import NothingLeftError, pinned
-from gristmill.storage import counts, ledger, parquet
+from gristmill.storage import ledger, parquet
+from gristmill.storage.contents import sum_counts
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.documents.decisions import Decisions, decide, gathered
 from gristmill.tasks.documents.step import DocumentStep, work_of
@@ -188,7 +189,7 @@ class Replay:
     @property
     def replayed(self) -> list[dict]:
         """Counts of the replayed steps over all shards, in the order of `recorded`."""
-        return counts.summed(steps for steps, _ in self.counted)
+        return sum_counts(steps for steps, _ in self.counted)
 
     @property
     def unchanged(self) -> bool:

@@ -1,18 +1,24 @@
 """An export as jobs: a shard of documents with all that was measured of them, and what the shards hold."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from backports import zstd
 
-from gristmill.storage import export, parquet
+from gristmill.storage import files, parquet
 from gristmill.storage.schema import own_of
 from gristmill.tasks.documents import batch
 from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.documents.step import Kind, Settings, Signal
 from gristmill.tasks.documents.where.matching import matching
+
+SUFFIXES = {"parquet": "parquet", "jsonl": "jsonl.zst"}
+_ZSTD: Mapping[int, int] = {zstd.CompressionParameter.compression_level: 3, zstd.CompressionParameter.checksum_flag: 1}
 
 CARRIED = ("id", "text", "url", "date", "source")
 
@@ -85,7 +91,7 @@ def export_shard(
     there = parquet.schema(documents)
     schema = curated_schema(there, columns)
     counted: Counter[tuple[str, str | None, str]] = Counter()
-    with export.create(folder, shard, format, schema) as write:
+    with _writing(folder, shard, format, schema) as write:
         for table in curated(documents, kept, signals, columns, [*schema.names, "characters"]):
             if wanted is not None:
                 table = table.filter(pc.is_in(table["id"], wanted))
@@ -144,3 +150,29 @@ def _count(counted: Counter[tuple[str, str | None, str]], table: pa.Table) -> No
 def _rows(counted: Counter[tuple[str, str | None, str]]) -> list[list]:
     keys = sorted({key[:2] for key in counted}, key=lambda key: (key[0], key[1] or ""))
     return [[*key, counted[*key, "documents"], counted[*key, "characters"]] for key in keys]
+
+
+def shard_name(shard: int, format: str) -> str:
+    """The name of a shard within the folder of an export; `format`: one of SUFFIXES."""
+    return f"data/part-{shard:05d}.{SUFFIXES[format]}"
+
+
+@contextmanager
+def _writing(folder: str, shard: int, format: str, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+    """Gives what writes a table of the schema behind the others. The shard appears under its name when the block ends
+    without an error. Null is `null` in JSON, and so is a number that is not finite."""
+    path = files.join(folder, shard_name(shard, format))
+    if format == "parquet":
+        with parquet.create(path, schema) as out:
+            yield out.write_table
+        return
+    # not ZstdFile, which makes no frame where nothing is written
+    packed = zstd.ZstdCompressor(options=_ZSTD)
+    with files.create(path) as f:
+
+        def write(table: pa.Table) -> None:
+            for row in table.to_pylist():
+                f.write(packed.compress(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)))
+
+        yield write
+        f.write(packed.flush())

@@ -101,7 +101,7 @@ class Run:
             if self.last is not None and self.last in made and label not in made:
                 raise _EndedError
             disk.at = label
-            last_run.add(spec)
+            last_run.add(spec.label(settings.home))
             stage = find_or_make(settings.home, spec, Threads(self.threads, None), lambda: nullcontext(Silent()))
             made.extend([label] if label not in made else [])
             return stage

@@ -193,11 +193,10 @@ def test_stages_are_shared_but_for_what_must_differ(made):
 
     names = {stage.key: stage.name for arm in made.arms.values() for stage in (*arm.corpus.stages, arm.tokens)}
     only = [names.get(key, "mixture") for key in sorted(keys("base") - keys("without minhash"))]
-    assert sorted(only) == [
-        "candidates", "evaluation_removal", "mixture", "near_duplicates", "signatures", "tokens",
-    ]  # fmt: skip
+    # it drops nothing here, so that the tokens and their mixture are the same
+    assert sorted(only) == ["candidates", "evaluation_removal", "near_duplicates", "signatures"]
     only = [names.get(key, "mixture") for key in keys("minhash.threshold=0.9") - keys("base")]
-    assert sorted(only) == ["evaluation_removal", "mixture", "near_duplicates", "tokens"]
+    assert sorted(only) == ["near_duplicates"]
     home = Path(made.evaluation.folder).parent
     stages = sorted(path.parent.name.rpartition("-")[0] for path in home.glob("*/manifest.json"))
     assert stages.count("documents") == stages.count("tokenizer") == stages.count("evaluation_tokens") == 1

@@ -103,7 +103,8 @@ def corpus_places() -> CorpusPlaces:
 def near_places(earlier_crawls: int, earlier_shards: int) -> NearPlaces:
     crawls = tuple(
         EarlierCrawl(
-            key="0123456789abcdef",
+            label="near_duplicates-0123456789abcdef",
+            contents="0" * 32,
             folder=stage("near_duplicates"),
             documents=stage("documents"),
             signatures=stage("signatures"),

@@ -100,7 +100,7 @@ def stages():
         folder = spec.folder(HOME) if spec.at == "" else spec.at
         seen[spec.name] = Sizes(folder, GIVEN | records)
         result = spec.body(seen[spec.name], spec.record, spec.placed())
-        manifest = {"result": result, "counts": {"steps": []}, "libraries": {}}
+        manifest = {"result": result, "counts": {"steps": []}, "libraries": {}, "contents": spec.key}
         return StageResult(spec.name, spec.key, folder, manifest, reused=False)
 
     build.seen = seen
@@ -125,7 +125,7 @@ GIVEN = {
 
 def stage(name: str) -> StageResult:
     counts = {source: {"records": 10**9, "documents": 10**9} for source in ("web", "books")}
-    manifest = {"result": {"sources": counts}, "counts": {"steps": []}, "libraries": {}}
+    manifest = {"result": {"sources": counts}, "counts": {"steps": []}, "libraries": {}, "contents": name}
     return StageResult(name, "0123456789abcdef", f"{HOME}/stages/{name}-0123456789abcdef", manifest, reused=True)
 
 
@@ -167,7 +167,7 @@ def test_documents_with_the_names_of_a_snapshot(stages):
     formats = {name: documents_stage.SourceFormat(format="archive", columns=Columns()) for name in ("web", "books")}
     steps = tuple(step for step in recipe().steps if step.step == "gopher_quality")
     record = documents_stage.Record(
-        formats=formats, before=(), extract=Extract(), normalize=Normalize(), steps=steps, classes=(), limit=None
+        formats=formats, before=(), extract=Extract(), normalize=Normalize(), steps=steps, limit=None
     )
     stages(StageSpec("documents", documents_stage._extract, record, {}, places, version=1))
     check(stages, "documents")

@@ -15,6 +15,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
 from gristmill.flows.stages.documents import documents
 from gristmill.storage import parquet
+from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.engine.executors import Threads
@@ -74,7 +75,7 @@ def test_the_documents_and_drops_are_those_of_whole_files(tmp_path, crawl):
         assert (found, dropped) == (rows, drops)
         assert ranged.step_counts == stage.step_counts and ranged.result == stage.result
         # a single stream is read by its first job, and the archive in a record is no part of the crawl
-        stream = [part for part in ranged.part_records if part["files"][0]["name"] == "stream.warc.gz"]
+        stream = [part for part in ranged.part_records if part[ADDRESSES][0]["name"] == "stream.warc.gz"]
         assert [part["rows_in"] for part in stream] == [RECORDS, *[0] * (len(stream) - 1)]
 
 
@@ -142,9 +143,9 @@ def test_lines_and_rows_are_read_in_ranges_too(tmp_path):
                 [led] = trace(home, row["id"], DEFAULT)
                 assert led.record is not None and not led.trouble and led.record.payload.decode() == row["text"]
             busy = [part for part in ranged.part_records if part["rows_in"]]
-            named = {part["files"][0]["name"]: 0 for part in busy}
+            named = {part[ADDRESSES][0]["name"]: 0 for part in busy}
             for part in busy:
-                named[part["files"][0]["name"]] += 1
+                named[part[ADDRESSES][0]["name"]] += 1
             assert named.pop("stream.jsonl.gz", 1) == named.pop("one.parquet", 1) == 1
             named.pop("damaged.jsonl.gz", None)  # from its damage on it is read by one
             assert named and all(jobs > 1 for jobs in named.values())

@@ -7,6 +7,7 @@ import pytest
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.documents import documents
 from gristmill.storage import parquet
+from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import open_stage
 from tests.corpora import context
 
@@ -35,7 +36,7 @@ def test_the_first_documents_are_those_of_the_whole_run_and_later_files_are_not_
     assert parts[0] == web[:6] and [row["source"] for row in parts[1]] == ["books", "books"]
     assert tuple(corpus.sources) == ("web", "books")
     first, second = stage.part_records
-    assert [file["name"] for file in first["files"]] == ["web-0.jsonl", "web-1.jsonl", "web-2.jsonl"]
+    assert [file["name"] for file in first[ADDRESSES]] == ["web-0.jsonl", "web-1.jsonl", "web-2.jsonl"]
     assert (first["rows_in"], first["rows_out"], second["rows_in"]) == (6, 6, 2)
 
 

@@ -72,7 +72,7 @@ def curated(home, given: list[dict], steps=(), **more):
     steps = [{"step": "extract"}, {"step": "language"}, *steps]
     recipe = load({"name": "own", "sources": given, "steps": steps} | more)
     *_, last = curate(context(str(home)), recipe)
-    LastRun(str(home), "own").add(*last.left.stages)
+    LastRun(str(home), "own").add(*(stage.label for stage in last.left.stages))
     return recipe, last.left
 
 

@@ -144,9 +144,10 @@ def test_again_everything_is_reused(again):
 
 def test_another_threshold_costs_only_what_lies_behind_it(undisturbed, again):
     _, log, _ = again
-    behind = [*CORPUS[4:], *SCORED, "group_losses"]
-    assert names(set(undisturbed.stages("again")) - set(undisturbed.stages("undisturbed"))) == sorted(behind)
-    assert log.count(": made ") == len(behind) and log.count(": reused ") == 4
+    # the same documents are dropped, so that what reads the texts and the selection behind these is not made again
+    made = ["near_duplicates", "edited", "rules", "group_losses"]
+    assert names(set(undisturbed.stages("again")) - set(undisturbed.stages("undisturbed"))) == sorted(made)
+    assert log.count(": made ") == len(made) and log.count(": reused ") == len([*CORPUS, *SCORED]) - 3
 
 
 def test_prefect_has_every_run_and_its_logs(undisturbed):

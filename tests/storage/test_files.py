@@ -141,6 +141,7 @@ def test_what_is_written_below_a_folder_is_recorded(tmp_path):
         "bytes": len(data),
         "content": files.digest(data),
         "footer": files.digest(footer),
+        "values": parquet.digest_rows(f"{folder}/t.parquet"),
     }
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gristmill.storage import counts, files, layout, parquet
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.contents import sum_counts
 from gristmill.storage.home import FinishedStage, Home, open_stage
 from gristmill.storage.schema import LEDGER
 
@@ -93,7 +94,7 @@ def test_a_stage_of_another_version_does_not_hide_the_others(home):
 def test_what_a_manifest_holds(home):
     stage = home.stage("d0")
     assert (stage.settings, stage.inputs, stage.result) == ({"steps": [{"step": "c4"}]}, {}, {"seen": 7})
-    assert stage.step_counts == counts.summed([[count("extract", 5, 4, drops={"empty": 1})], [count("extract", 2, 2)]])
+    assert stage.step_counts == sum_counts([[count("extract", 5, 4, drops={"empty": 1})], [count("extract", 2, 2)]])
     assert [record["shard"] for record in stage.part_records] == [0, 1]
     assert stage.parts == (stage.part(0), stage.part(1))
     assert stage.ledger(1).endswith("documents-d0/ledger/part-00001.parquet")

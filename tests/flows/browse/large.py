@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
-from gristmill.storage import layout, parquet
+from gristmill.storage import checked_json, layout, parquet
 from tests.corpora import context
 
 STEPS = [
@@ -65,7 +65,9 @@ def _multiply(stage: Path, times: int) -> None:
         for part in layout.parts(str(stage), manifest)
     ]
     value = {name: each for name, each in manifest.items() if name not in ("counts", "parts", "format")}
-    layout.write_manifest(str(stage), value | {"result": _times(manifest["result"], times)}, parts)
+    whole = layout.write_manifest(str(stage), value | {"result": _times(manifest["result"], times)}, parts)
+    # stages that read it were made of what it held before
+    checked_json.write(f"{stage}/manifest.json", whole | {"contents": manifest["contents"]})
 
 
 def _times(value: Any, times: int) -> Any:

@@ -42,7 +42,7 @@ def home(tmp_path_factory) -> str:
     *_, last = curate(context(str(folder / "home")), recipe)
     assert last.left.stages[-1].step_counts[-1]["rows_out"] == 1
     run = LastRun(str(folder / "home"), recipe.name)
-    run.add(*last.left.stages)
+    run.add(*(stage.label for stage in last.left.stages))
     return str(folder / "home")
 
 

@@ -15,7 +15,9 @@ from tests.corpora import context
 
 
 def stage(name: str, key: str) -> StageResult:
-    return StageResult(name, key, f"/home/stages/{name}-{key}", {"counts": {"steps": []}, "result": {}}, reused=True)
+    return StageResult(
+        name, key, f"/home/stages/{name}-{key}", {"counts": {"steps": []}, "result": {}, "contents": key}, reused=True
+    )
 
 
 def evaluation_by(judged: str) -> EvaluationSet:

@@ -22,7 +22,9 @@ NAMES = ("base", "minhash.threshold=0.9")
 
 
 def stage(name: str, key: str) -> StageResult:
-    return StageResult(name, key, f"/home/stages/{name}-{key}", {"counts": {"steps": []}, "result": {}}, reused=True)
+    return StageResult(
+        name, key, f"/home/stages/{name}-{key}", {"counts": {"steps": []}, "result": {}, "contents": key}, reused=True
+    )
 
 
 @pytest.fixture(scope="module")

@@ -150,7 +150,7 @@ def test_tokens_are_those_of_the_documents_that_are_trained_on(tmp_path):
                 index_path(folder, shard), pa.table({"id": ids, "length": pa.array(lengths, pa.int32())})
             )
         sides.append(
-            replace(side_of_corpus(name, corpus), tokens=SimpleNamespace(folder=folder, inputs={"tokenizer": name}))
+            replace(side_of_corpus(name, corpus), tokens=SimpleNamespace(folder=folder, digests={"tokenizer": name}))
         )
     found = shares(*sides, tmp_path)
     assert found.unit == "tokens" and not found.one_tokenizer

@@ -85,7 +85,7 @@ def test_the_check_of_a_recipe_names_a_setting_that_the_engine_lacks(tmp_path):
 
 def test_a_model_is_the_same_one_whatever_engine_and_layout_train_it(tmp_path):
     """So a training that one engine has begun is found, and goes on, with the other."""
-    stage = SimpleNamespace(key="0" * 16)
+    stage = SimpleNamespace(label="any-" + "0" * 16, contents="0" * 32)
     data = SimpleNamespace(mixture=stage, tokens=stage, tokenizer=stage)
     keys = {}
     for name, more in {

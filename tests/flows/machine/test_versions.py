@@ -69,9 +69,8 @@ class Checkout:
 
 def rename(checkout: Checkout) -> None:
     """A module of the storage and one of a step's work have other names."""
-    (checkout.folder / "storage/counts.py").rename(checkout.folder / "storage/tallies.py")
-    assert checkout.replace("storage import checked_json, counts, files", "storage import checked_json, files, tallies")
-    assert checkout.replace("counts.summed", "tallies.summed")
+    (checkout.folder / "storage/contents.py").rename(checkout.folder / "storage/held.py")
+    assert checkout.replace("gristmill.storage.contents", "gristmill.storage.held")
     work = checkout.folder / "tasks/models/quality/quality_work.py"
     work.rename(work.with_name("training_and_scores.py"))
     room = "gristmill.tasks.models.quality"

@@ -70,7 +70,8 @@ def moved(tmp_path, monkeypatch) -> Path:
     path = project(tmp_path / "project")
     settings = MachineSettings(home=str(tmp_path / "home"))
     last, build = LastRun(settings.home, "moved"), build_in(settings.home)
-    for _ in curate(RunContext(settings, lambda spec: last.add(spec) or build(spec), outside=last.outside), load(path)):
+    making = RunContext(settings, lambda spec: last.add(spec.label(settings.home)) or build(spec), outside=last.outside)
+    for _ in curate(making, load(path)):
         pass
     last.finished()
     for name in ("crawl", "lists"):
@@ -115,7 +116,7 @@ def curated(recipe: Path, home: str, seen: Seen | None = None) -> int:
     """The documents that a run keeps. `seen`: by what the run before saw, where files are gone."""
     settings, build = MachineSettings(home=home), build_in(home)
     last = LastRun(home, load(recipe).name, seen)
-    context = RunContext(settings, lambda spec: last.add(spec) or build(spec), outside=last.outside)
+    context = RunContext(settings, lambda spec: last.add(spec.label(home)) or build(spec), outside=last.outside)
     *_, passed = curate(context, load(recipe))
     last.finished()
     return passed.left.kept.step_counts[-1]["rows_out"]

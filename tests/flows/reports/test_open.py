@@ -49,7 +49,9 @@ def project(folder: Path) -> Path:
 def make(path: Path, home: str) -> None:
     settings, recipe = MachineSettings(home=home), load(path)
     last, build = LastRun(home, recipe.name), build_in(home)
-    for _ in curate(RunContext(settings, lambda spec: last.add(spec) or build(spec), outside=last.outside), recipe):
+    for _ in curate(
+        RunContext(settings, lambda spec: last.add(spec.label(home)) or build(spec), outside=last.outside), recipe
+    ):
         pass
     last.finished()
 

@@ -63,7 +63,7 @@ def made(tmp_path_factory):
     recipe = load({"name": "shown", "sources": [source], "steps": STEPS})
     home = str(tmp_path_factory.mktemp("home"))
     *_, last = curate(context(home), recipe)
-    LastRun(home, "shown").add(*last.left.stages)
+    LastRun(home, "shown").add(*(stage.label for stage in last.left.stages))
     return recipe, home, last.left, pa.table(documents(recipe, last.left))
 
 

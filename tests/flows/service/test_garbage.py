@@ -131,19 +131,14 @@ def test_a_new_cache_without_a_kernel_is_as_young_as_its_folder(home, caches):
     assert "kernels" not in {one.kind for one in found.garbage}
 
 
-class Spec:
-    def __init__(self, label: str):
-        self.name, _, self.key = label.rpartition("-")
-
-
 def test_a_run_that_has_not_ended_keeps_the_stages_of_the_one_before(home):
     run = LastRun(home, "web")
-    run.add(Spec("documents-d1"))
+    run.add("documents-d1")
     assert recipes_by_stage(home)["documents-d1"] == ["web"] and "rules-new" not in recipes_by_stage(home)
     again = LastRun(home, "web")  # the run was killed, and started again
-    again.add(Spec("documents-d1"))
+    again.add("documents-d1")
     assert {"documents-d1", "documents-d0", "rules-new"} <= stages_of_runs(home)
-    again.add(Spec("rules-new"))
+    again.add("rules-new")
     again.finished()
     assert checked_json.read(f"{home}/runs/web.json")["stages"] == ["documents-d1", "rules-new"]
     assert stages_of_runs(home) == {"documents-d1", "rules-new", "documents-d0", "tokens-t0"}

@@ -37,7 +37,7 @@ PROXY = ProxyConfig(
 
 
 def run(corpus: Path, pair: int, rate: float = 0.01, **rest) -> ProxyRun:
-    mixture = StageResult("mixture", "planted", str(corpus.parent), {}, reused=True)
+    mixture = StageResult("mixture", "planted", str(corpus.parent), {"contents": "planted"}, reused=True)
     return ProxyRun(PROXY, mixture, pair, rate, PROXY.tokens, **rest)
 
 
@@ -164,7 +164,7 @@ def test_a_proxy_of_two_processes_in_bf16_with_a_long_warm_up_runs(corpus, tmp_p
         "processes: 2\n"
     )
     proxy = load_proxy(file)
-    mixture = StageResult("mixture", "planted", str(corpus.parent), {}, reused=True)
+    mixture = StageResult("mixture", "planted", str(corpus.parent), {"contents": "planted"}, reused=True)
     (found,) = train_proxies(context(tmp_path, runs=1), [ProxyRun(proxy, mixture, 1, 0.01, proxy.tokens)])
     lines = [json.loads(line) for line in (Path(found.folder) / "metrics.jsonl").read_text().splitlines()]
     rates = [line["train/learning_rate"] for line in lines]
@@ -294,7 +294,10 @@ def test_a_signal_ends_all_runs(corpus, tmp_path, number):
 @pytest.mark.slow
 def test_a_run_that_fails_ends_the_others_with_a_sentence(corpus, tmp_path):
     wrong = ProxyRun(
-        **{**vars(run(corpus, 0)), "mixture": StageResult("mixture", "none", str(tmp_path / "no"), {}, True)}
+        **{
+            **vars(run(corpus, 0)),
+            "mixture": StageResult("mixture", "none", str(tmp_path / "no"), {"contents": "none"}, True),
+        }
     )
     with pytest.raises(
         RuntimeError,

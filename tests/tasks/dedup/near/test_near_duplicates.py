@@ -306,7 +306,7 @@ def test_shards_to_which_nothing_was_written(tmp_path):
 
 def made_of(near_duplicates: str) -> list[str]:
     """The names of the stages that one was made of."""
-    return list((layout.manifest(near_duplicates) or {})["result"]["inputs_layout"].values())
+    return list((layout.manifest(near_duplicates) or {})["read"].values())
 
 
 def test_earlier_crawls_must_fit(tmp_path):
