@@ -12,7 +12,7 @@ for a finished run, of which it makes nothing: its `Report` has documents, score
 differs between two finished corpora (`Difference`). `open_index` gives the index of a recipe (`OpenedIndex`), in which
 `find` looks for a phrase (`FoundPhrase`), `trace` for the spans of a text (`Trace`), and by which `memorised` says what
 the recipe's model has by heart (`Memorised`); `open_words` that of its words (`OpenedWords`), by which `find_words`
-ranks documents (`FoundWords`).
+ranks documents (`FoundWords`). Within a block of `remake`, flows make finished stages again.
 Each is imported when it is asked for: the flows take seconds, since Prefect does.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gristmill.flows.decisions.ablate import ablate
     from gristmill.flows.decisions.report import DecisionReport
     from gristmill.flows.diff.difference import Difference, diff
+    from gristmill.flows.machine.remaking import remake
     from gristmill.flows.mixing.mix import mix
     from gristmill.flows.mixing.mixed_recipe import FoundMixture
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
@@ -74,6 +75,7 @@ __all__ = [
     "pipeline",
     "plan",
     "pretrain",
+    "remake",
     "scale",
     "tokens",
     "trace",
@@ -108,6 +110,7 @@ _MODULES = {
     "pipeline": "gristmill.flows.pipeline",
     "plan": "gristmill.flows.planning.plan",
     "pretrain": "gristmill.flows.pipeline",
+    "remake": "gristmill.flows.machine.remaking",
     "scale": "gristmill.flows.scaling.scale",
     "tokens": "gristmill.flows.pipeline",
     "trace": "gristmill.flows.search.spans",

@@ -196,7 +196,7 @@ def test_stages_are_shared_but_for_what_must_differ(made):
     # it drops nothing here, so that the tokens and their mixture are the same
     assert sorted(only) == ["candidates", "evaluation_removal", "near_duplicates", "signatures"]
     only = [names.get(key, "mixture") for key in keys("minhash.threshold=0.9") - keys("base")]
-    assert sorted(only) == ["near_duplicates"]
+    assert sorted(only) == ["evaluation_removal", "mixture", "near_duplicates", "tokens"]
     home = Path(made.evaluation.folder).parent
     stages = sorted(path.parent.name.rpartition("-")[0] for path in home.glob("*/manifest.json"))
     assert stages.count("documents") == stages.count("tokenizer") == stages.count("evaluation_tokens") == 1

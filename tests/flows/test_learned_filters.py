@@ -168,7 +168,7 @@ def test_buckets_are_the_best_places_among_all(tmp_path):
     for at in range(3):
         scores = {"up": pa.array(one[at::3], mask=absent[at::3]), "down": pa.array(two[at::3])}
         parquet.write_table(str(folder / f"part-{at:05d}.parquet"), pa.table({"id": ids[at::3], **scores}))
-    planted = arriving.measured[0].__class__("signals", "planted", str(folder), {}, False)
+    planted = arriving.measured[0].__class__("signals", "planted", str(folder), {"contents": "planted"}, False)
     step = QualityBucket(scores=("up",), inverse=("down",))
     behind = quality_bucket(context(home), None, arriving.measuring(planted), step)
     found = by_id(read(behind.measured[-1], [0, 1, 2]), "quality_bucket")
