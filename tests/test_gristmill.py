@@ -48,7 +48,7 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
     every = (
         "AgreementReport DecisionReport Difference FoundMixture FoundPhrase FoundWords Memorised OpenedIndex "
         "OpenedWords Report Rows ScalingReport Trace TrainingPlan ablate agreement corpus diff find find_words load "
-        "memorised mix open open_index open_words pipeline plan pretrain scale tokens trace"
+        "memorised mix open open_index open_words pipeline plan pretrain remake scale tokens trace"
     )
     assert done.stdout.splitlines() == ["True True", "pipeline corpus", "demo Report 0.1.0", every, "True False"]
 
