@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from gristmill.flows.machine.context import lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Report
 from gristmill.flows.search.opened import OpenedIndex, opened
 from gristmill.flows.search.words import OpenedWords, opened_words
@@ -78,7 +78,7 @@ class Opened:
     @cached_property
     def recipe_steps(self) -> dict[str, Any]:
         """The recipe's steps by name, with the content that their files have now."""
-        context = lookup(self.settings, self.recipe.name)
+        context, _ = open_run(self.settings, self.recipe)
         return {step.step: step for step in self.recipe.steps} | {
             step.step: step for step in pinned(context, self.recipe.after)
         }
@@ -90,7 +90,7 @@ class Opened:
 
     @cached_property
     def _takedowns(self) -> Url:
-        return takedown_lists(lookup(self.settings, self.recipe.name), self.recipe)
+        return takedown_lists(open_run(self.settings, self.recipe)[0], self.recipe)
 
     def taken_down(self, documents: Iterable[tuple[str, str | None]]) -> set[str]:
         """The ids of those that the recipe's takedown lists name, whatever dropped them: nothing of them is shown.

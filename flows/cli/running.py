@@ -88,10 +88,10 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
     if flow in ("pipeline", "pretrain"):
         require("train", "training a model")
     if recipe.export is not None:
-        from gristmill.flows.machine.context import lookup
+        from gristmill.flows.reports.recorded import open_run
         from gristmill.flows.stages.export import check_target
 
-        check_target(lookup(settings(), recipe.name), recipe)
+        check_target(open_run(settings(), recipe)[0], recipe)
 
     from gristmill.flows.cli.render.run import print_report
 

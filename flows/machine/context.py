@@ -5,12 +5,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.flows.machine.runs import Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.executors import Deferred, deferred
-from gristmill.tasks.engine.make import NotFinishedError, StageResult, find
+from gristmill.tasks.engine.make import StageResult, find
 from gristmill.tasks.engine.options import JobOptions
 from gristmill.tasks.engine.spec import StageSpec
 
@@ -25,7 +23,8 @@ class RunContext:
     run, by the flow's name and the recipe, so that a later flow need not ask again. `at_once` makes several stages at
     the same time; without it one follows the other. `outside(given, look)`: what `look` says, in JSON's types, of files
     outside of the home that the settings `given` name; a run notes it, and who reads finished work is told what was
-    noted. `begin`: called with a stage before it is looked up, since a user may have asked to make it again."""
+    noted. `look_up` finds a stage and makes nothing; default: by its key. `begin`: called with a stage before it is
+    looked up, since a user may have asked to make it again."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
@@ -33,6 +32,7 @@ class RunContext:
     at_once: Callable[[Sequence[SlotSpec], Callable[[], int]], list[StageResult]] | None = None
     outside: Callable[[Any, Callable[[], Any]], Any] = lambda given, look: look()
     begin: Callable[[StageSpec], None] = lambda spec: None
+    look_up: Callable[[StageSpec], StageResult | None] | None = None
 
     def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
         """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
@@ -43,7 +43,7 @@ class RunContext:
 
     def find(self, spec: StageSpec) -> StageResult | None:
         """The stage, if it is finished. Makes nothing."""
-        return find(self.settings.home, spec)
+        return find(self.settings.home, spec) if self.look_up is None else self.look_up(spec)
 
     def placed(self, given: Settings) -> Any:
         """A source or a step with the placeholders of its addresses filled in."""
@@ -65,19 +65,3 @@ def workers(settings: MachineSettings) -> AbstractContextManager[Deferred]:
         json_lines=settings.log_format == "json",
         tls=settings.dask_tls,
     )
-
-
-def lookup(settings: MachineSettings, recipe_name: str) -> RunContext:
-    """A context that makes nothing: a stage that is not finished raises NotFinishedError."""
-    remakes.forget(settings.home)
-
-    def build(spec: StageSpec) -> StageResult:
-        if (found := find(settings.home, spec)) is None:
-            raise NotFinishedError(
-                f"{spec.folder(settings.home)} is not finished: `gristmill run` the recipe {recipe_name} first (a "
-                "stage is made again when its settings, the contents of what it reads, its declared version, or the "
-                "release of a library whose output it stores has changed)"
-            )
-        return found
-
-    return RunContext(settings, build, outside=Seen(settings.home, recipe_name).outside)

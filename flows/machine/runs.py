@@ -1,47 +1,90 @@
-"""Which stages the last run of a recipe had, and what it saw outside of the home; the log of runs as lines of JSON.
+"""The runs that a home has recorded: recipe, stages in the order in which they were asked for, and what was seen of
+files outside of the home.
 
-<home>/runs/<recipe>.json    for readers alone, no key knows of it
+<home>/runs/<recipe>/<time>-<random>.json    a run
+<home>/runs/<recipe>.json                    the last run of the recipe, as releases up to 0.1.0 wrote it
+
+Readers open the newest run of a recipe that is finished. A run holds its stages: `gristmill gc` removes none of them
+until the run is forgotten.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from gristmill.storage import checked_json, files, leftovers, space
 from gristmill.storage.damage import DamagedFileError
-from gristmill.tasks.engine.log_fields import JsonLines, bound, current
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.engine.code_version import release
 
 log = logging.getLogger(__name__)
 
+EARLIER = "earlier"  # the id of a run that a release up to 0.1.0 recorded
 
-class LastRun:
-    """The stages of a run, written down as each begins, and what it saw of files outside of the home. Those of the run
-    before stay noted until this one has ended: a run that was stopped goes on with them.
 
-    `seen`: what the run before saw, in place of files that are gone; those that are there are looked at.
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run of a recipe. `id`: its name among the recipe's runs, which begins with its time in UTC; `flow`: what ran;
+    `stages`: labels in their order; `recipe`: the whole recipe, None where it was not recorded; `outside`: what was
+    seen of files outside of the home; `ended`: when it was finished, "" if it was not."""
+
+    name: str
+    id: str
+    path: str
+    flow: str
+    stages: tuple[str, ...]
+    outside: Mapping[str, Any]
+    recipe: Mapping[str, Any] | None
+    release: str
+    began: str
+    ended: str
+
+    @property
+    def label(self) -> str:
+        """`<recipe>/<id>`, by which a user names it."""
+        return f"{self.name}/{self.id}"
+
+
+class RunRecorder:
+    """Writes down the stages of a run as each begins, and what it saw of files outside of the home.
+
+    `flow`: what runs; `recipe`: the whole recipe as JSON, None: it is not recorded. `seen`: what an earlier run saw, in
+    place of files that are gone; those that are there are looked at.
     """
 
-    def __init__(self, home: str, recipe: str, seen: "Seen | None" = None) -> None:
-        self._path = files.join(home, "runs", f"{recipe}.json")
-        for folder in ("runs", "fingerprints"):  # no stage's, for which the one who makes it does so
+    def __init__(
+        self,
+        home: str,
+        name: str,
+        seen: "Seen | None" = None,
+        flow: str = "",
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
+        now = datetime.now(UTC)
+        self._home, self._name = home, name
+        self._path = files.join(home, "runs", name, f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}.json")
+        for folder in ("runs", f"runs/{name}", "fingerprints"):  # no stage's, for which the one who makes it does so
             leftovers.remove_temporary(files.join(home, folder))
         self._instead = seen
         self._labels: list[str] = []
         self._seen: dict[str, Any] = {}
-        self._earlier: tuple[list[str], dict[str, Any]] | None = None
+        self._facts: dict[str, Any] = {"flow": flow, "began": f"{now:%Y-%m-%d %H:%M:%S}", "release": release()}
+        self._facts |= {"recipe": None if recipe is None else redacted(recipe), "ended": ""}
 
     def add(self, *labels: str) -> None:
         """Note stages, by their labels, that are found or made next."""
         if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
             self._labels += new
-            self._write(*self._before())
+            self._write()
 
     def outside(self, given: Any, look: Callable[[], Any]) -> Any:
         """What `look` says of the files that settings name, noted with the next stage. See `Seen`."""
-        self._before()
         try:
             found = look()
         except (OSError, ValueError):
@@ -51,29 +94,30 @@ class LastRun:
         return found
 
     def finished(self) -> None:
-        """Note that the run has ended as it should: the stages of the run before are not needed for it any more."""
-        if self._labels:
-            self._write([], {})
+        """Note that the run has ended as it should. Runs that this one repeats are needed no longer: those of the same
+        recipe, or that did not end, all of whose stages it has."""
+        if not self._labels:
+            return
+        self._facts["ended"] = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        self._write()
+        for run in runs_of(self._home, self._name):
+            same = not run.ended or run.recipe == self._facts["recipe"]
+            if run.path != self._path and same and set(run.stages) <= set(self._labels):
+                files.remove(run.path)
 
-    def _before(self) -> tuple[list[str], dict[str, Any]]:
-        if self._earlier is None:
-            run = _read(self._path)
-            self._earlier = sorted({*run.get("stages", ()), *run.get("earlier", ())}), run.get("outside", {})
-        return self._earlier
-
-    def _write(self, earlier: list[str], seen: dict[str, Any]) -> None:
-        left = [label for label in earlier if label not in self._labels]
-        noted = {"stages": self._labels, "outside": seen | self._seen}
-        with space.said_of(self._path.rpartition("/")[0]):
-            checked_json.write(self._path, {**noted, **({"earlier": left} if left else {})})
+    def _write(self) -> None:
+        with space.said_of(files.join(self._home, "runs")):
+            checked_json.write(self._path, {**self._facts, "stages": self._labels, "outside": self._seen})
 
 
 class Seen:
-    """What the last run of a recipe saw outside of the home, by the settings that name it. Who reads finished work
+    """What the newest run of a recipe saw outside of the home, by the settings that name it. Who reads finished work
     takes it from here: the sources may be elsewhere by now."""
 
-    def __init__(self, home: str, recipe: str) -> None:
-        self._noted = _read(files.join(home, "runs", f"{recipe}.json")).get("outside", {})
+    def __init__(self, home: str, name: str) -> None:
+        self._noted = dict[str, Any]()
+        for run in reversed(runs_of(home, name)):
+            self._noted |= run.outside
 
     def outside(self, given: Any, look: Callable[[], Any]) -> Any:
         """What was noted for these settings; else what `look` says now."""
@@ -88,88 +132,101 @@ def _name_of(given: Any) -> str:
     return files.digest(orjson.dumps(given, option=orjson.OPT_SORT_KEYS))
 
 
+def redacted(value: Any) -> Any:
+    """A value of JSON's types without what lets a reader of addresses in."""
+    if isinstance(value, Mapping):
+        return {key: redacted(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(each) for each in value]
+    return redact_url(value) if isinstance(value, str) and "://" in value else value
+
+
+def runs_of(home: str, name: str) -> list[RecordedRun]:
+    """The runs of a recipe: finished ones first, and of these the newest. One that is damaged is passed over with a
+    warning, since no stage needs it."""
+    found = [run for run in _read_all(home, [name]) if isinstance(run, RecordedRun)]
+    return sorted(found, key=lambda run: (bool(run.ended), *_age(run)), reverse=True)
+
+
+def _age(run: RecordedRun) -> tuple[bool, str]:
+    """Later for a later run."""
+    return run.id != EARLIER, run.id
+
+
+def all_runs(home: str) -> list[RecordedRun]:
+    """The runs of all recipes, by recipe and time. Raises DamagedFileError for a file that cannot be read: nobody knows
+    what that run needs."""
+    found = []
+    for run in _read_all(home, _names(home)):
+        if isinstance(run, DamagedFileError):
+            raise run
+        found.append(run)
+    return sorted(found, key=lambda run: (run.name, *_age(run)))
+
+
+def forget(run: RecordedRun) -> None:
+    """Remove the record of a run, which then holds no stage."""
+    files.remove(run.path)
+
+
 def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
-    """The names of the recipes whose last run had a stage, by its label. Reads a small file for each recipe.
+    """The names of the recipes whose newest run had a stage, by its label. Reads a small file for each run.
 
     One that is damaged is passed over with a warning, since no stage needs it.
     """
-    folder = files.join(home, "runs")
-    names = [name for name in files.names(folder) if name.endswith(".json")]
+    newest: dict[str, RecordedRun] = {}
+    for run in _read_all(home, _names(home)):
+        if isinstance(run, RecordedRun):
+            last = newest.get(run.name)
+            if last is None or _age(run) > _age(last):
+                newest[run.name] = run
     found: dict[str, list[str]] = {}
-    with ThreadPoolExecutor(16) as pool:
-        runs = pool.map(lambda name: _stages(files.join(folder, name)), names)
-        for name, labels in zip(names, runs, strict=True):
-            for label in labels:
-                found.setdefault(label, []).append(name.removesuffix(".json"))
+    for name, run in sorted(newest.items()):
+        for label in run.stages:
+            found.setdefault(label, []).append(name)
     return found
 
 
 def stages_of_runs(home: str) -> set[str]:
-    """The labels of all stages that the last run of a recipe had, or the one before it, where the last has not ended.
-
-    Raises DamagedFileError for a file that cannot be read: nobody knows what that recipe needs.
-    """
-    folder = files.join(home, "runs")
-    names = [name for name in files.names(folder) if name.endswith(".json")]
-    with ThreadPoolExecutor(16) as pool:
-        runs = pool.map(lambda name: checked_json.read(files.join(folder, name)), names)
-        return {label for run in runs for label in (*run["stages"], *run.get("earlier", ()))}
+    """The labels of all stages that a recorded run had. Raises DamagedFileError as `all_runs`."""
+    return {label for run in all_runs(home) for label in run.stages}
 
 
-def _stages(path: str) -> list[str]:
-    return _read(path).get("stages", [])
+def _names(home: str) -> list[str]:
+    return sorted({name.removesuffix(".json") for name in files.names(files.join(home, "runs"))})
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_all(home: str, names: list[str]) -> Iterator[RecordedRun | DamagedFileError]:
+    """The runs of some recipes, or why one cannot be read."""
+    paths = []
+    for name in names:
+        folder = files.join(home, "runs", name)
+        paths.append((name, EARLIER, f"{folder}.json"))
+        paths += [(name, each.removesuffix(".json"), files.join(folder, each)) for each in files.names(folder)]
+    with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
+        for found in pool.map(lambda one: _read(*one), [one for one in paths if one[2].endswith(".json")]):
+            if isinstance(found, DamagedFileError):
+                log.warning("%s", found)
+            if found is not None:
+                yield found
+
+
+def _read(name: str, id_: str, path: str) -> RecordedRun | DamagedFileError | None:
     try:
-        return checked_json.read(path)
+        value = checked_json.read(path)
     except FileNotFoundError:
-        return {}
+        return None
     except DamagedFileError as error:
-        log.warning("%s", error)
-        return {}
-
-
-class OfRun(JsonLines):
-    """What Prefect writes ahead of the first stage has the run too, whose id is with its records."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        run = getattr(record, "flow_run_id", None)
-        if run is None or "run" in current():
-            return super().format(record)
-        with bound(run=str(run)):
-            return super().format(record)
-
-
-def install(log_format: str) -> None:
-    """`json`: write what would be shown on the console, and warnings, as lines of JSON to the standard error. Anything
-    else leaves the log as it is. Prefect has been imported before: that sets the console up."""
-    if log_format != "json":
-        return
-    logging.captureWarnings(True)
-    lines = logging.StreamHandler()
-    lines.setFormatter(OfRun())
-    logging.getLogger().handlers[:] = [lines]
-
-
-class _Once(logging.Filter):
-    """Drops the lines of a logger that begin so, and with the first of them says a sentence."""
-
-    def __init__(self, begins: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.begins, self.sentence, self.said = begins, sentence, False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not str(record.msg).startswith(self.begins):
-            return record.levelno > logging.DEBUG
-        if not self.said:
-            log.warning("%s", self.sentence)
-        self.said = True
-        return False
-
-
-def say_once(logger: str, begins: str, sentence: str) -> None:
-    """Write a warning, once in this process, in place of all lines of a library's logger that begin so."""
-    quieted = logging.getLogger(logger)
-    if not any(isinstance(each, _Once) and each.sentence == sentence for each in quieted.filters):
-        quieted.addFilter(_Once(begins, sentence))
+        return error
+    return RecordedRun(
+        name,
+        id_,
+        path,
+        flow=value.get("flow", ""),
+        stages=(*value["stages"], *value.get("earlier", ())),
+        outside=value.get("outside", {}),
+        recipe=value.get("recipe"),
+        release=value.get("release", ""),
+        began=value.get("began", ""),
+        ended=value.get("ended", "unknown" if id_ == EARLIER else ""),
+    )

@@ -10,10 +10,11 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.plots.classifier_curves import confusion, curves
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.storage import files, leftovers
 from gristmill.tasks.documents.step import CorpusStep
@@ -105,7 +106,8 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
 def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corpus:
     """The corpus as it arrives at a step."""
     missing = {each.step for each in recipe.after[: recipe.after.index(step)]}
-    for passed in curate(lookup(machine, recipe.name), recipe):
+    context, recipe = open_run(machine, recipe)
+    for passed in curate(context, recipe):
         missing -= {each.step for each in passed.steps}
         if not missing:
             break

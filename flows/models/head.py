@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.models.classifier import arriving, labelled
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.plots.classifier_curves import curves
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.embedding import embedded
 from gristmill.storage import files, parquet
 from gristmill.tasks.engine import options
@@ -68,7 +69,7 @@ def from_recipe(
     if step is None:
         raise ValueError(f"the recipe {recipe.name} has no step `embedding`; add one, or give --model")
     options.configure(job_options(machine))
-    context = lookup(machine, recipe.name)
+    context, recipe = open_run(machine, recipe)
     given = embedder_files(context.placed(step).model, step.kind)
     wanted = {id_: _number(label, good) for id_, label in labelled(*labels, *columns)}
     corpus = arriving(recipe, step, machine)

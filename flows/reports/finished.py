@@ -7,10 +7,11 @@ from typing import Any
 
 from gristmill.flows.check.run import before_run
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import RunContext, job_options, lookup
+from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
@@ -33,7 +34,7 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
     recipe = load(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context = lookup(settings, recipe.name)
+    context, recipe = open_run(settings, recipe)
     *_, passed = curate(context, recipe)
     corpus = passed.left
     data = _data(context, recipe, corpus)
@@ -61,7 +62,8 @@ def check_run(recipe: Recipe, settings: MachineSettings) -> bool:
 
 def _curated(recipe: Recipe, settings: MachineSettings) -> bool:
     try:
-        for _ in curate(lookup(settings, recipe.name), recipe):
+        context, recipe = open_run(settings, recipe)
+        for _ in curate(context, recipe):
             pass
     except (OSError, ValueError, RuntimeError, NotFinishedError):
         return False
@@ -102,7 +104,7 @@ def verify_stages(target: Any, settings: MachineSettings | None = None) -> Itera
 
 def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult]:
     """The stages of a recipe in their order. Raises NotFinishedError at the first that is not finished."""
-    context = lookup(settings, recipe.name)
+    context, recipe = open_run(settings, recipe)
     seen = 0
     for passed in curate(context, recipe):
         yield from passed.left.stages[seen:]

@@ -20,9 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.curation import Passed, curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.recorded import open_run
 from gristmill.tasks.documents.decisions import decide, wanted
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import LANGUAGE, UNKNOWN, Bound, DocumentStep
@@ -145,7 +146,8 @@ def propose(recipe: Any, reference: str, least: int = 1000, settings: MachineSet
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     found = Proposals([], [], {}, [], [])
-    for passed in curate(lookup(settings, recipe.name), recipe):
+    context, recipe = open_run(settings, recipe)
+    for passed in curate(context, recipe):
         thresholds = _thresholds(passed.steps)
         by_language = {threshold.step for threshold in thresholds}
         found.without.extend(step.step for step in passed.steps if step.step not in by_language)

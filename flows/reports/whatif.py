@@ -19,12 +19,13 @@ import yaml
 from pydantic import ValidationError
 
 from gristmill.flows.curation import Passed, curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.recipe.variants import given_value, replaced
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import NothingLeftError, pinned
 from gristmill.storage import ledger, parquet
 from gristmill.storage.contents import sum_counts
@@ -205,11 +206,10 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
     """
     if not changes:
         raise ValueError("nothing to replay: name at least one setting")
-    old = load(recipe)
-    new = changed(old, changes)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context = lookup(settings, old.name)
+    context, old = open_run(settings, load(recipe))
+    new = changed(old, changes)
     names = {change.partition(".")[0] for change in changes}
     passes = curate(context, old)
     before: list[dict] = []

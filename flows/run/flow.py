@@ -28,7 +28,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_curre
 from prefect.states import Cancelled, Crashed, State
 from prefect.utilities.callables import parameter_schema
 
-from gristmill.flows.machine import runs
+from gristmill.flows.machine import run_log
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, trouble
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.forms import from_form, pinned
@@ -36,7 +36,7 @@ from gristmill.flows.run import server as prefect_server
 from gristmill.storage.leftovers import has_ended, this_process
 from gristmill.storage.remote.redact import redact_urls
 
-runs.install(MachineSettings().log_format)
+run_log.install(MachineSettings().log_format)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -215,7 +215,7 @@ def _wait_for_servers(embedded: bool) -> None:
     if not embedded:  # which has a line of its own
         said = "Prefect's server does not answer; it is asked again for four minutes"
         logging.getLogger("prefect.client").setLevel(logging.DEBUG)
-        runs.say_once("prefect.client", "Encountered retryable exception", said)
+        run_log.say_once("prefect.client", "Encountered retryable exception", said)
     EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_AWAY_SECONDS)
     # or the last line of a run says, behind what was done, how many events it has still to send
     logging.getLogger(EventsWorker.__name__).setLevel(logging.ERROR)

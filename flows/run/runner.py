@@ -33,7 +33,7 @@ from gristmill.flows.run.prefect_names import stage_name
 from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.machine.remaking import Remaking
-from gristmill.flows.machine.runs import LastRun, Seen
+from gristmill.flows.machine.runs import RunRecorder, Seen
 from gristmill.flows.reports.finished import check_run
 from gristmill.tasks.engine import log_fields, options, remakes
 from gristmill.tasks.engine.executors import Deferred, Executor, Threads
@@ -133,7 +133,8 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         seen = None if there else Seen(settings.home, recipe.name)
         if seen:
             get_run_logger().warning("files that the recipe names are gone: they count as its last run saw them")
-        last_run, remaking = LastRun(settings.home, recipe.name, seen), Remaking(settings.home)
+        flow, whole = flow_run.get_flow_name() or "", recipe.model_dump(mode="json")
+        last_run, remaking = RunRecorder(settings.home, recipe.name, seen, flow, whole), Remaking(settings.home)
         remakes.forget(settings.home)
         noted = Noted(last_run, remaking)
         task_runs: dict[str, UUID] = {}
@@ -157,7 +158,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
 class Noted(NamedTuple):
     """What is noted of the stages of a run."""
 
-    last_run: LastRun
+    last_run: RunRecorder
     remaking: Remaking
 
 

@@ -9,10 +9,11 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import job_options, lookup, workers
+from gristmill.flows.machine.context import job_options, workers
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
@@ -142,7 +143,7 @@ def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedInd
     nothing."""
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context = lookup(settings, recipe.name)
+    context, recipe = open_run(settings, recipe)
     try:
         *_, passed = curate(context, recipe)
         data = training_data(context, recipe, passed.left)

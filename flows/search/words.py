@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.search.opened import Make, code_sent, executor, found_or_made, portions_of
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.word_index import word_index as word_index_stage
@@ -84,7 +85,7 @@ def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> Ope
     Makes nothing."""
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context = lookup(settings, recipe.name)
+    context, recipe = open_run(settings, recipe)
     try:
         *_, passed = curate(context, recipe)
     except NotFinishedError:

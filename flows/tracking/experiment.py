@@ -17,7 +17,7 @@ import mlflow
 import orjson
 from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Run
 
-from gristmill.flows.machine import runs
+from gristmill.flows.machine import run_log
 from gristmill.flows.machine.databases import ensure_mlflow, private_folder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage.leftovers import has_ended, this_process
@@ -59,7 +59,7 @@ class TrackedExperiment:
         if uri.startswith("http"):
             # its client asks again for four minutes, with waits that double and a line for each
             said = f"MLflow at {redact_url(uri)} does not answer; it is asked again for four minutes"
-            runs.say_once("urllib3.connectionpool", "Retrying", said)
+            run_log.say_once("urllib3.connectionpool", "Retrying", said)
             # MLflow's errors show its address, and Prefect keeps errors
             uri, user, password = without_user(uri)
             if user:

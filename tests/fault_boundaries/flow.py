@@ -21,7 +21,7 @@ import yaml
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext, job_options
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.export import check_target, export
@@ -94,7 +94,7 @@ class Run:
         os.environ["GRISTMILL_HOME"] = str(self.home)
         disk, settings, recipe = Disk(str(self.home), acting, lasting), MachineSettings(), load(str(self.recipe))
         options.configure(job_options(settings))
-        last_run, made = LastRun(settings.home, recipe.name), []
+        last_run, made = RunRecorder(settings.home, recipe.name), []
 
         def build(spec: StageSpec) -> StageResult:
             label = f"{spec.name}-{spec.key}"

@@ -15,6 +15,7 @@ from typing import IO, Any, Protocol
 
 from gristmill.storage import exclusive, files
 
+_RUN = re.compile(r"(runs/[^/]+/)\d{8}-\d{6}-[0-9a-f]{6}")  # the time of a run, and a draw
 _TEMPORARY = re.compile(r"(?:^|(?<=/))\.?([^/]+?)\.[0-9a-f]{16}-\d+-[0-9a-f]{16}\.[0-9a-f]+(\.tmp|(?=\.))")
 _KINDS = (
     ("lease", r"lease(/.*)?"),
@@ -83,7 +84,7 @@ class Disk:
         """The path from the home, as boundaries have it; None outside of it."""
         if not (path := os.path.abspath(path)).startswith(self._home):
             return None
-        return _TEMPORARY.sub(r"\1~", path.removeprefix(self._home))
+        return _RUN.sub(r"\1run", _TEMPORARY.sub(r"\1~", path.removeprefix(self._home)))
 
     def operation(self, name: str, path: str, call: Callable[[], Any], partly: Callable[[], Any] = lambda: None) -> Any:
         if (relative := self.relative(path)) is None:

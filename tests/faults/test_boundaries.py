@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.storage import exclusive, files, layout, space
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.spec import StageSpec
@@ -112,7 +112,7 @@ def test_what_a_dead_process_left_beside_the_notes_of_runs_is_removed(tmp_path):
     (name,) = ended.stdout.split()
     for folder in ("runs", "fingerprints"):
         assert (tmp_path / folder / name).exists()
-    LastRun(str(tmp_path), "small")
+    RunRecorder(str(tmp_path), "small")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -133,12 +133,12 @@ def make_nothing(phases: object, record: Settings, places: object) -> dict:
 
 @pytest.mark.parametrize("operation", ["create", "write", "rename"])
 def test_a_full_disk_is_said_where_a_run_notes_its_stages(tmp_path, operation):
-    boundary = Boundary("begin", operation, "runs/small.json", 1)
+    boundary = Boundary("begin", operation, "runs/small/run.json", 1)
     spec = StageSpec("a", make_nothing, Settings(), {}, version=1)
     fault = Fault("full", boundary, 0, Power(str(tmp_path)), tmp_path / "reached")
     said = rf"^{tmp_path}/runs: .* make room and run the same command again"
     with installed(Disk(str(tmp_path), fault)), pytest.raises(space.DiskFullError, match=said):
-        LastRun(str(tmp_path), "small").add(spec.label(str(tmp_path)))
+        RunRecorder(str(tmp_path), "small").add(spec.label(str(tmp_path)))
 
 
 # SAMPLE trials of the product, and of each planted defect as many as find it

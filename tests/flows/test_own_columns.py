@@ -11,7 +11,7 @@ import yaml
 
 from gristmill.flows.check.run import check
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
@@ -72,7 +72,7 @@ def curated(home, given: list[dict], steps=(), **more):
     steps = [{"step": "extract"}, {"step": "language"}, *steps]
     recipe = load({"name": "own", "sources": given, "steps": steps} | more)
     *_, last = curate(context(str(home)), recipe)
-    LastRun(str(home), "own").add(*(stage.label for stage in last.left.stages))
+    RunRecorder(str(home), "own").add(*(stage.label for stage in last.left.stages))
     return recipe, last.left
 
 

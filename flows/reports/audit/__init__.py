@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from gristmill.flows.curation import Passed, curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.audit.drawn import Draw, Drawn, draw
 from gristmill.flows.reports.marking import before_edits
+from gristmill.flows.reports.recorded import open_run
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import EditStep, Step
@@ -53,12 +54,13 @@ def write(recipe: Any, step: str = "", settings: MachineSettings | None = None) 
     recipe = load(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
+    context, recipe = open_run(settings, recipe)
     filters = [each.step for each in recipe.steps if each.question]
     if not filters or step not in ("", *filters):
         there = f"its learned filters are {', '.join(filters)}" if filters else "it has no learned filter"
         raise ValueError(f"{recipe.name} has no learned filter {step}".rstrip() + f" to audit; {there}")
     paths = []
-    for passed in curate(lookup(settings, recipe.name), recipe):
+    for passed in curate(context, recipe):
         for one in passed.steps:
             cuts = drops(passed, one)
             if not one.question or step not in ("", one.step) or not (cuts or one.certainty):

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from gristmill.flows.check.columns import KnownColumn, known_columns
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.columns.values import Values
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import own_of
@@ -91,7 +92,8 @@ def _may_be_named(column: KnownColumn) -> bool:
 
 
 def _place(recipe: Recipe, at: str, settings: MachineSettings) -> _Place:
-    for passed in curate(lookup(settings, recipe.name), recipe):
+    context, recipe = open_run(settings, recipe)
+    for passed in curate(context, recipe):
         names = [step.step for step in passed.steps]
         if at and at in names:
             return _Place(passed.arriving, passed.left.kept.folder, tuple(names[: names.index(at)]))

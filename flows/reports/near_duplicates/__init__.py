@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import RunContext, job_options, lookup
+from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import marking, templates
 from gristmill.flows.reports.near_duplicates import plots
 from gristmill.flows.reports.near_duplicates.lost import LostBy, lost_by
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
@@ -56,7 +57,7 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
         raise ValueError(f"the recipe {recipe.name} has no step `minhash`: there is nothing to report")
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context = lookup(settings, recipe.name)
+    context, recipe = open_run(settings, recipe)
     way = []
     for passed in curate(context, recipe):
         way.append(passed)

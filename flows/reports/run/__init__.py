@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from gristmill.flows.machine.context import lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.dropped import dropped_by
 from gristmill.flows.reports.funnel import FunnelRow, frame, funnel, ranked
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
@@ -117,7 +117,7 @@ class Report:
     def group_losses(self) -> "StageResult | None":
         """The stage that looked for groups which lost far more than their like; None where none did."""
         spec = losses_spec(self.recipe, self.corpus)
-        return None if spec is None else lookup(self.settings, self.recipe.name).find(spec)
+        return None if spec is None else open_run(self.settings, self.recipe)[0].find(spec)
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from gristmill.flows.machine.context import lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import near_duplicates, templates
@@ -161,7 +160,7 @@ def _duplicates(report: Report) -> near_duplicates.Overview | None:
     kept = next((stage for stage in report.corpus.stages if stage.name == "near_duplicates"), None)
     if step is None or kept is None:
         return None
-    placed = lookup(report.settings, report.recipe.name).placed(step)
+    placed = report.settings.placed(step)
     return near_duplicates.overview(
         placed, kept, _PAIRS, report.data.tokens if report.data else None, report.characters_per_token
     )

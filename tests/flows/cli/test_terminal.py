@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.recipe.recipe import load
 from tests.corpora import context
 
@@ -41,7 +41,7 @@ def home(tmp_path_factory) -> str:
     recipe = load({"name": "hostile", "sources": [source], "steps": steps, "mixture": {"weights": {"web": 1}}})
     *_, last = curate(context(str(folder / "home")), recipe)
     assert last.left.stages[-1].step_counts[-1]["rows_out"] == 1
-    run = LastRun(str(folder / "home"), recipe.name)
+    run = RunRecorder(str(folder / "home"), recipe.name)
     run.add(*(stage.label for stage in last.left.stages))
     return str(folder / "home")
 

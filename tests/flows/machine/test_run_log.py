@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.flows.machine import runs
+from gristmill.flows.machine import run_log
 from gristmill.storage.remote.streams import ahead
 from gristmill.tasks.engine import log_fields
 from gristmill.tasks.engine.log_fields import JsonLines
@@ -70,7 +70,7 @@ def test_a_runs_log(runs, recipe):
 def test_what_a_library_repeats_is_said_once_in_our_words(caplog):
     asking = logging.getLogger("asking.again")
     for _ in range(2):
-        runs.say_once("asking.again", "Retrying", "the server does not answer")
+        run_log.say_once("asking.again", "Retrying", "the server does not answer")
     with caplog.at_level(logging.DEBUG):
         for number in range(3):
             asking.warning("Retrying %d", number)

@@ -12,7 +12,7 @@ import yaml
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.runs import LastRun, Seen
+from gristmill.flows.machine.runs import RunRecorder, Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
@@ -69,7 +69,7 @@ def moved(tmp_path, monkeypatch) -> Path:
     """The recipe of a corpus that was made from one folder; now the sources are gone, and we are in another."""
     path = project(tmp_path / "project")
     settings = MachineSettings(home=str(tmp_path / "home"))
-    last, build = LastRun(settings.home, "moved"), build_in(settings.home)
+    last, build = RunRecorder(settings.home, "moved"), build_in(settings.home)
     making = RunContext(settings, lambda spec: last.add(spec.label(settings.home)) or build(spec), outside=last.outside)
     for _ in curate(making, load(path)):
         pass
@@ -115,7 +115,7 @@ def test_another_recipe_needs_its_sources(moved, tmp_path):
 def curated(recipe: Path, home: str, seen: Seen | None = None) -> int:
     """The documents that a run keeps. `seen`: by what the run before saw, where files are gone."""
     settings, build = MachineSettings(home=home), build_in(home)
-    last = LastRun(home, load(recipe).name, seen)
+    last = RunRecorder(home, load(recipe).name, seen)
     context = RunContext(settings, lambda spec: last.add(spec.label(home)) or build(spec), outside=last.outside)
     *_, passed = curate(context, load(recipe))
     last.finished()

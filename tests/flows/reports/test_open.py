@@ -14,7 +14,7 @@ import yaml
 import gristmill
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run as report_module
@@ -48,7 +48,7 @@ def project(folder: Path) -> Path:
 
 def make(path: Path, home: str) -> None:
     settings, recipe = MachineSettings(home=home), load(path)
-    last, build = LastRun(home, recipe.name), build_in(home)
+    last, build = RunRecorder(home, recipe.name), build_in(home)
     for _ in curate(
         RunContext(settings, lambda spec: last.add(spec.label(home)) or build(spec), outside=last.outside), recipe
     ):

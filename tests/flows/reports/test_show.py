@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.evaluation.heldout import heldout
@@ -26,7 +26,7 @@ def test_curated_documents_of_each_recipe_are_shown(tmp_path):
         recipe = load({"name": name, "sources": sources, "steps": [*steps, {"step": "content_dedup"}]} | MIXTURE)
         *_, last = curate(context(home), recipe)
         split = heldout(context(home), recipe.model_copy(update={"seed": 2}), last.left)
-        LastRun(home, name).add(*(stage.label for stage in (*last.left.stages, split.stage)))
+        RunRecorder(home, name).add(*(stage.label for stage in (*last.left.stages, split.stage)))
         stages[name] = last.left
     extracted = stages["long"].documents
     shown = {found.recipes: found for found in show(home, "documents", 100)}

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from gristmill.flows.check.run import check
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dropped import dropped
@@ -63,7 +63,7 @@ def made(tmp_path_factory):
     recipe = load({"name": "shown", "sources": [source], "steps": STEPS})
     home = str(tmp_path_factory.mktemp("home"))
     *_, last = curate(context(home), recipe)
-    LastRun(home, "shown").add(*(stage.label for stage in last.left.stages))
+    RunRecorder(home, "shown").add(*(stage.label for stage in last.left.stages))
     return recipe, home, last.left, pa.table(documents(recipe, last.left))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.flows.cli import main
-from gristmill.flows.machine.runs import LastRun, recipes_by_stage, stages_of_runs
+from gristmill.flows.machine.runs import RunRecorder, forget, recipes_by_stage, runs_of, stages_of_runs
 from gristmill.flows.service import garbage
 from gristmill.storage import checked_json, files, layout
 from gristmill.storage.damage import DamagedFileError
@@ -132,16 +132,23 @@ def test_a_new_cache_without_a_kernel_is_as_young_as_its_folder(home, caches):
 
 
 def test_a_run_that_has_not_ended_keeps_the_stages_of_the_one_before(home):
-    run = LastRun(home, "web")
+    run = RunRecorder(home, "web")
     run.add("documents-d1")
     assert recipes_by_stage(home)["documents-d1"] == ["web"] and "rules-new" not in recipes_by_stage(home)
-    again = LastRun(home, "web")  # the run was killed, and started again
+    again = RunRecorder(home, "web")  # the run was killed, and started again
     again.add("documents-d1")
     assert {"documents-d1", "documents-d0", "rules-new"} <= stages_of_runs(home)
     again.add("rules-new")
     again.finished()
-    assert checked_json.read(f"{home}/runs/web.json")["stages"] == ["documents-d1", "rules-new"]
-    assert stages_of_runs(home) == {"documents-d1", "rules-new", "documents-d0", "tokens-t0"}
+    # the killed one had no stage more; the one before has, and holds it
+    assert [run.stages for run in runs_of(home, "web")] == [
+        ("documents-d1", "rules-new"),
+        ("documents-d0", "rules-new"),
+    ]
+    forget(runs_of(home, "web")[1])
+    assert stages_of_runs(home) == {"documents-d1", "rules-new", "documents-d0", "tokens-t0"}, (
+        "the last two are of books"
+    )
 
 
 def test_the_command_lists_and_removes_nothing_unless_it_is_asked_to(home, monkeypatch, capsys):

@@ -1,0 +1,52 @@
+"""The log of runs: as lines of JSON, and one warning in place of the many lines of a library."""
+
+import logging
+
+from gristmill.tasks.engine.log_fields import JsonLines, bound, current
+
+log = logging.getLogger(__name__)
+
+
+class OfRun(JsonLines):
+    """What Prefect writes ahead of the first stage has the run too, whose id is with its records."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        run = getattr(record, "flow_run_id", None)
+        if run is None or "run" in current():
+            return super().format(record)
+        with bound(run=str(run)):
+            return super().format(record)
+
+
+def install(log_format: str) -> None:
+    """`json`: write what would be shown on the console, and warnings, as lines of JSON to the standard error. Anything
+    else leaves the log as it is. Prefect has been imported before: that sets the console up."""
+    if log_format != "json":
+        return
+    logging.captureWarnings(True)
+    lines = logging.StreamHandler()
+    lines.setFormatter(OfRun())
+    logging.getLogger().handlers[:] = [lines]
+
+
+class _Once(logging.Filter):
+    """Drops the lines of a logger that begin so, and with the first of them says a sentence."""
+
+    def __init__(self, begins: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.begins, self.sentence, self.said = begins, sentence, False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not str(record.msg).startswith(self.begins):
+            return record.levelno > logging.DEBUG
+        if not self.said:
+            log.warning("%s", self.sentence)
+        self.said = True
+        return False
+
+
+def say_once(logger: str, begins: str, sentence: str) -> None:
+    """Write a warning, once in this process, in place of all lines of a library's logger that begin so."""
+    quieted = logging.getLogger(logger)
+    if not any(isinstance(each, _Once) and each.sentence == sentence for each in quieted.filters):
+        quieted.addFilter(_Once(begins, sentence))

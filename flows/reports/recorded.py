@@ -1,0 +1,133 @@
+"""Readers open recorded runs: the stages that the home has, and not those that today's recipe, code and sources would
+give. Where these differ from what made a stage, one line in the log names the difference."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.runs import RecordedRun, Seen, redacted, runs_of
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.storage import files, layout
+from gristmill.tasks.engine import make, remakes
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.engine.spec import StageSpec
+
+log = logging.getLogger(__name__)
+
+# The flows whose runs readers open: a decision, say, records stages of other recipes, too.
+FLOWS = ("corpus", "tokens", "pretrain", "pipeline", "index", "word_index", "")
+
+
+def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Recipe]:
+    """A context that makes nothing and gives the stages of the newest run of a recipe, and the recipe of that run.
+
+    A stage that no run of the recipe has, and that is not finished in the home, either, raises NotFinishedError. A
+    difference between the recipe and that of the run is a line in the log.
+    """
+    remakes.forget(settings.home)
+    runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
+    read = recipe
+    if runs and runs[0].recipe is not None:
+        read = _recipe_of(runs[0], recipe)
+        runs = [run for run in runs if run.recipe in (None, runs[0].recipe)]
+    stages = RecordedStages(settings.home, recipe.name, runs)
+    context = RunContext(settings, stages.build, outside=Seen(settings.home, recipe.name).outside, look_up=stages.find)
+    return context, read
+
+
+def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
+    """The recipe of a run: the given one, if it is the same."""
+    assert run.recipe is not None, "it was recorded"
+    now = redacted(given.model_dump(mode="json"))
+    if now == run.recipe:
+        return given
+    differing = [name for name, _, _ in differences(run.recipe, now)]
+    log.warning(
+        "the recipe %s has changed since its run of %s, which is read: %s", given.name, run.ended or run.began,
+        "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in differences(run.recipe, now)),
+    )  # fmt: skip
+    # what only trains or exports may have changed: the addresses of sources are given as they are, with what lets in
+    changed = {name.partition(".")[0].partition("[")[0] for name in differing}
+    kept = {name: getattr(given, name) for name in type(given).model_fields if name not in changed}
+    return Recipe.model_validate({**run.recipe, **kept})
+
+
+class RecordedStages:
+    """The stages of runs of a recipe, the newest first. A stage is found by its key, or else by its place among the
+    stages of its name, in which every run asks for them."""
+
+    def __init__(self, home: str, recipe: str, runs: list[RecordedRun]) -> None:
+        self._home, self._recipe, self._runs = home, recipe, runs
+        self._asked: dict[str, list[str]] = {}
+        self._said: set[str] = set()
+
+    def build(self, spec: StageSpec) -> StageResult:
+        """The stage. Raises NotFinishedError."""
+        if (found := self.find(spec)) is None:
+            raise NotFinishedError(
+                f"{spec.name} is not finished in {self._home}: `gristmill run` the recipe {self._recipe} first"
+            )
+        return found
+
+    def find(self, spec: StageSpec) -> StageResult | None:
+        """The stage; None where no run has finished it."""
+        asked = self._asked.setdefault(spec.name, [])
+        if spec.key not in asked:
+            asked.append(spec.key)
+        if (found := make.find(self._home, spec)) is not None:
+            return found
+        return None if spec.at else next(self._by_place(spec, asked.index(spec.key)), None)
+
+    def _by_place(self, spec: StageSpec, place: int) -> Iterator[StageResult]:
+        for run in self._runs:
+            labels = [label for label in run.stages if label.rpartition("-")[0] == spec.name]
+            if place >= len(labels):
+                continue
+            folder = files.join(self._home, "stages", labels[place])
+            manifest = layout.manifest(folder)
+            if manifest is not None:
+                key = labels[place].rpartition("-")[2]
+                self._say(labels[place], spec, manifest)
+                yield StageResult(spec.name, key, folder, manifest, reused=True, code=spec.code)
+
+    def _say(self, label: str, spec: StageSpec, manifest: Mapping[str, Any]) -> None:
+        if label not in self._said:
+            self._said.add(label)
+            log.warning("%s is read as it is: %s", label, "; ".join(reasons(spec, manifest)) or "its key has changed")
+
+
+def reasons(spec: StageSpec, manifest: Mapping[str, Any]) -> list[str]:
+    """Why a stage with this manifest has another key than it would have now, each in a few words."""
+    if "version" not in manifest:
+        return ["an earlier release of gristmill made it"]
+    now, found = spec.identity, []
+    for name, was, is_ in differences(
+        {"version": manifest["version"], **manifest["versions"]}, {"version": now["version"], **now["versions"]}
+    ):
+        found.append(f"its {'version' if name == 'version' else f'step {name}'} was {_short(was)}, is {_short(is_)}")
+    for part, what in (("libraries", "the release of {}"), ("data", "{}"), ("record", "the setting {}")):
+        for name, was, is_ in differences(manifest[part], now[part]):
+            found.append(f"{what.format(name)} was {_short(was)}, is {_short(is_)}")
+    if manifest["unicode"] != now["unicode"]:
+        found.append(f"Unicode of Python was {manifest['unicode']}, is {now['unicode']}")
+    found += [f"{name} has other contents" for name, _, _ in differences(manifest["inputs"], now["inputs"])]
+    return found
+
+
+def differences(was: Any, now: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(where, the value before, the value now) of all in which two values of JSON's types differ."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for key in [*was, *(key for key in now if key not in was)]:
+            yield from differences(was.get(key), now.get(key), f"{at}.{key}" if at else str(key))
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for number, (one, other) in enumerate(zip(was, now, strict=True)):
+            yield from differences(one, other, f"{at}[{number}]")
+    elif was != now:
+        yield at, was, now
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
