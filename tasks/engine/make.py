@@ -7,7 +7,7 @@ from typing import Any
 
 from gristmill.storage import checked_json, files, layout, leftovers, space
 from gristmill.storage.damage import DamagedFileError, RecordedFile
-from gristmill.tasks.engine import code_version, remakes
+from gristmill.tasks.engine import code_version, earlier_homes, remakes
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.job_costs import PhaseCost
 from gristmill.tasks.engine.jobs import Code
@@ -100,6 +100,9 @@ def find(home: str, spec: StageSpec) -> StageResult | None:
     """The stage, if it is finished in the home. Reads its manifest alone, which is small whatever the stage's size."""
     folder = spec.folder(home)
     manifest = layout.manifest(folder)
+    if manifest is None and earlier_homes.adopt(home, spec):
+        folder = spec.folder(home)
+        manifest = layout.manifest(folder)
     if manifest is None:
         return None
     return StageResult(spec.name, _key_of(spec, folder), folder, manifest, reused=True, code=spec.code)

@@ -3,7 +3,8 @@
 <home>/remade/<name>-<key>.json    {"key": that of the folder, "number": how often the stage was begun again}
 
 A stage is begun again in a new folder when a user asks for it, and when other code left it unfinished: so no folder
-ever has parts of two versions of the code. The first folder of a stage has no such file.
+ever has parts of two versions of the code. The first folder of a stage has no such file, unless an earlier release made
+it under another key (`gristmill.tasks.engine.earlier_homes`).
 """
 
 import hashlib
@@ -44,6 +45,12 @@ def begin_again(home: str, name: str, key: str) -> None:
     number = _read(home, label)[1] + 1
     new = hashlib.sha256(f"{label} {number}".encode()).hexdigest()[:16]
     checked_json.write(_path(home, label), {"key": new, "number": number})
+    forget(home)
+
+
+def take(home: str, name: str, key: str, folder_key: str) -> None:
+    """Let a folder that is there count for a stage."""
+    checked_json.write(_path(home, f"{name}-{key}"), {"key": folder_key, "number": 0})
     forget(home)
 
 
