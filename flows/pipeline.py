@@ -36,6 +36,8 @@ def corpus(recipe: RecipeLike) -> Report:
             group_losses(context, recipe, last.left)
         if recipe.word_index:
             context.build(word_index(context, recipe, last.left))
+        for stage in (last.left.documents, last.left.kept, *last.left.measured):
+            context.restore(stage)
         exported = export.export(context, recipe, last.left)
         return _finished(context, "corpus", Report(recipe, context.settings, last.left, exported=exported))
 
@@ -47,6 +49,9 @@ def tokens(recipe: RecipeLike) -> Report:
     with run_context(recipe) as context:
         made = _found(context, "corpus", recipe) or corpus(recipe)
         data = training_data(context, recipe, made.corpus)
+        grouped = () if data.grouped is None else (data.grouped,)
+        for stage in (data.tokenizer, data.tokens, *grouped, data.evaluation_tokens, data.mixture):
+            context.restore(stage)
         if recipe.index:
             context.build(search_index(context, recipe, data))
         return _finished(context, "tokens", replace(made, data=data))

@@ -45,6 +45,11 @@ class UnfinishedStage(StageFolder):
 
 
 @dataclass(frozen=True)
+class CollectedStage(StageFolder):
+    """A stage whose files were removed, and of which only the manifest is there."""
+
+
+@dataclass(frozen=True)
 class UnreadableStage(StageFolder):
     """A stage whose manifest cannot be used: another version has made it, or it is damaged. `trouble`: the reason."""
 
@@ -175,6 +180,10 @@ class Home:
         """The stages without a manifest; `name` as for `stages`."""
         return [stage for stage in self._unfinished if name is None or name in (stage.name, stage.label)]
 
+    def collected(self) -> list[CollectedStage]:
+        """The stages whose files were removed."""
+        return [stage for stage in self._all if isinstance(stage, CollectedStage)]
+
     def unreadable(self, name: str | None = None) -> list[UnreadableStage]:
         """The stages whose manifest cannot be used; `name` as for `stages`."""
         return [stage for stage in self._unreadable if name is None or name in (stage.name, stage.label)]
@@ -202,14 +211,14 @@ class Home:
                     yield from self.behind(other)
 
     @cached_property
-    def _all(self) -> tuple[FinishedStage | UnfinishedStage | UnreadableStage, ...]:
+    def _all(self) -> tuple[FinishedStage | UnfinishedStage | UnreadableStage | CollectedStage, ...]:
         root = files.join(self.address, "stages")
         labels = [name for name in files.names(root) if not name.startswith(".")]
         # requests to a store are mostly waiting
         with ThreadPoolExecutor(16) as pool:
             return tuple(pool.map(lambda label: self._read(label, files.join(root, label)), labels))
 
-    def _read(self, label: str, folder: str) -> FinishedStage | UnfinishedStage | UnreadableStage:
+    def _read(self, label: str, folder: str) -> FinishedStage | UnfinishedStage | UnreadableStage | CollectedStage:
         name, _, key = label.rpartition("-")
         try:
             manifest = layout.manifest(folder)
@@ -218,6 +227,8 @@ class Home:
             return UnreadableStage(name, key, folder, str(error))
         if manifest is None:
             return UnfinishedStage(name, key, folder, len(files.names(files.join(folder, "done"))))
+        if manifest.get(layout.COLLECTED):
+            return CollectedStage(name, key, folder)
         return FinishedStage(name, key, folder, self, manifest)
 
     @cached_property

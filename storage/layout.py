@@ -169,6 +169,21 @@ def contents(value: Mapping[str, Any]) -> str:
     return str(value.get("contents") or value["parts"]["digest"])
 
 
+# In the manifest of a stage whose files `gristmill gc` has removed: it still says what they held.
+COLLECTED = "collected"
+
+
+def collect(folder: str) -> None:
+    """Remove the files of a finished stage and keep its manifest and its list of parts, by which later stages know its
+    contents. The caller holds the stage's lease. Raises ManifestError."""
+    value = manifest(folder)
+    assert value is not None, f"{folder} is a finished stage"
+    checked_json.write(files.join(folder, "manifest.json"), {**value, COLLECTED: True})
+    for name in files.names(folder):
+        if name not in ("manifest.json", "parts.json", "lease"):
+            files.remove(files.join(folder, name))
+
+
 def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part]) -> dict:
     """Write the list of parts and, last, the manifest, which has their digest, that of the stage's contents
     (`gristmill.storage.contents`), and their counts summed up. Goes over the parts once, and holds one at a time.

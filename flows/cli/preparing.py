@@ -115,8 +115,22 @@ def check(
             print_texts([found.estimate.sentence])
         if not found.findings:
             print_texts([f"{name}: nothing is wrong"])
+            print_texts(_would_make(name))
     if found.findings:
         raise typer.Exit(1)
+
+
+def _would_make(name: str) -> list[str]:
+    """What a run would make, where the home has runs of the recipe; it takes libraries that a first check does without."""
+    from gristmill.flows.machine.runs import runs_of
+    from gristmill.flows.recipe.recipe import load
+
+    recipe = load(name)
+    if not runs_of(settings().home, recipe.name):
+        return []
+    from gristmill.flows.reports.would_make import would_make
+
+    return would_make(recipe, settings()).sentences()
 
 
 # as gristmill.flows.reports.capacity has it, which imports much

@@ -75,24 +75,30 @@ def compile() -> None:
 def gc(
     delete: Annotated[bool, typer.Option("--delete", help="remove them; without it they are only listed")] = False,
     days: Annotated[float, typer.Option(min=0, help="what was written in so many days stays")] = 7,
+    yes: Annotated[bool, typer.Option("--yes", help="with --delete: do not ask")] = False,
     as_json: Json = False,
 ) -> None:
-    """Stages that no recipe's last run needs any more, caches of kernels of older versions, and how much they hold.
+    """List, or remove, stages that no recorded run holds, and caches of kernels of older versions.
 
-    A stage stays if the last run of a recipe had it (or the run before, where the last did not end as it should), if
-    it is an input of such a stage, or if a process makes it now. A run that begins in the same moment waits for a stage
-    that is being removed, and makes it anew.
+    Every run holds its stages, and what these were made from, until you forget it (`gristmill forget`). Models stay
+    until then, too. Of a finished stage the manifest stays, so that later stages are still found.
     """
     from gristmill.flows.service import garbage
 
     home = settings().home
     found = garbage.find(home, days)
+    count, size = len(found.garbage), sum(one.bytes for one in found.garbage)
+    if not as_json:
+        print_texts(_line(one) for one in found.garbage)
+    asked = delete and bool(found.garbage) and not yes
+    if asked and not typer.confirm(f"remove {count} folders, {size / 1e6:,.1f} MB?", err=True):
+        raise typer.Exit(1)
     removed = [one for one in found.garbage if garbage.remove(home, one)] if delete else []
     if as_json:
         print_json({"garbage": found.garbage, "young": found.young, "held": found.held, "removed": removed})
         return
-    print_texts(_line(one) for one in (removed if delete else found.garbage))
-    count, size = len(removed or found.garbage), sum(one.bytes for one in (removed or found.garbage))
+    if delete:
+        count, size = len(removed), sum(one.bytes for one in removed)
     what = "removed" if delete else "can be removed (--delete does it)"
     console().print(f"{count} folders, {size / 1e6:,.1f} MB, {what}", highlight=False, soft_wrap=True)
     if found.young:
@@ -100,6 +106,35 @@ def gc(
         print_texts([f"{len(found.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"])
     if found.held:
         print_texts([f"made now, and left alone: {', '.join(found.held)}"])
+    runs = garbage.held_by(home)
+    print_texts([f"{len(runs)} runs hold all other stages: `gristmill forget` lists them, with what each holds"])
+
+
+@app.command(rich_help_panel=SERVE)
+def forget(
+    run: Annotated[str, typer.Argument(help="RECIPE/ID, as listed; or RECIPE: all of its runs")] = "",
+    as_json: Json = False,
+) -> None:
+    """List the recorded runs and what each of them holds alone; or forget one, so that `gc` may remove that.
+
+    Nothing is removed by it. A model of the run may be removed by `gc` from then on.
+    """
+    from gristmill.flows.machine import runs
+    from gristmill.flows.service import garbage
+
+    home = settings().home
+    held = [(one, size) for one, size in garbage.held_by(home) if run in ("", one.name, one.label)]
+    if run and not held:
+        raise LookupError(f"no run {run} is recorded in {home}; `gristmill forget` lists those that are")
+    if run:
+        for one, _ in held:
+            runs.forget(home, one)
+    if as_json:
+        print_json([{"run": one.label, "flow": one.flow, "ended": one.ended, "bytes": size} for one, size in held])
+        return
+    for one, size in held:
+        what = f"{one.flow or 'run'}, {f'ended {one.ended}' if one.ended else 'did not end'}"
+        print_texts([f"{size / 1e6:12,.1f} MB  {one.label}  {what}{': forgotten' if run else ''}"])
 
 
 def _line(one: "Garbage") -> str:

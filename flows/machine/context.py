@@ -24,7 +24,8 @@ class RunContext:
     the same time; without it one follows the other. `outside(given, look)`: what `look` says, in JSON's types, of files
     outside of the home that the settings `given` name; a run notes it, and who reads finished work is told what was
     noted. `look_up` finds a stage and makes nothing; default: by its key. `begin`: called with a stage before it is
-    looked up, since a user may have asked to make it again."""
+    looked up, since a user may have asked to make it again. `restore`: makes the files of a stage again, if they were
+    removed."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
@@ -33,6 +34,7 @@ class RunContext:
     outside: Callable[[Any, Callable[[], Any]], Any] = lambda given, look: look()
     begin: Callable[[StageSpec], None] = lambda spec: None
     look_up: Callable[[StageSpec], StageResult | None] | None = None
+    restore: Callable[[StageResult], StageResult] = lambda stage: stage
 
     def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
         """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be

@@ -25,6 +25,7 @@ from gristmill.tasks.engine.code_version import release
 
 log = logging.getLogger(__name__)
 
+RELEASED = "released.json"  # in the folder of a model whose run a person, or a takedown, has released
 EARLIER = "earlier"  # the id of a run that a release up to 0.1.0 recorded
 
 
@@ -104,6 +105,17 @@ class RunRecorder:
             same = not run.ended or run.recipe == self._facts["recipe"]
             if run.path != self._path and same and set(run.stages) <= set(self._labels):
                 files.remove(run.path)
+            elif run.path != self._path and self._takes_down(run):
+                log.info("%s is forgotten, since it has documents that were taken down", run.label)
+                forget(self._home, run)
+
+    def _takes_down(self, run: RecordedRun) -> bool:
+        """Whether this run has left out documents by lists that an earlier one of the recipe did not have."""
+        ours, theirs = (
+            {label for label in labels if label.rpartition("-")[0] == "takedowns"}
+            for labels in (self._labels, run.stages)
+        )
+        return bool(ours) and not ours & theirs
 
     def _write(self) -> None:
         with space.said_of(files.join(self._home, "runs")):
@@ -164,8 +176,12 @@ def all_runs(home: str) -> list[RecordedRun]:
     return sorted(found, key=lambda run: (run.name, *_age(run)))
 
 
-def forget(run: RecordedRun) -> None:
-    """Remove the record of a run, which then holds no stage."""
+def forget(home: str, run: RecordedRun) -> None:
+    """Remove the record of a run, which then holds no stage. Its models may be removed from then on, too."""
+    for label in run.stages:
+        folder = files.join(home, "stages", label)
+        if label.rpartition("-")[0] == "model" and files.exists(files.join(folder, "manifest.json")):
+            checked_json.write(files.join(folder, RELEASED), {"run": run.label})
     files.remove(run.path)
 
 

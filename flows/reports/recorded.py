@@ -56,10 +56,10 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
 
 class RecordedStages:
     """The stages of runs of a recipe, the newest first. A stage is found by its key, or else by its place among the
-    stages of its name, in which every run asks for them."""
+    stages of its name, in which every run asks for them. `quiet`: differences are not logged."""
 
-    def __init__(self, home: str, recipe: str, runs: list[RecordedRun]) -> None:
-        self._home, self._recipe, self._runs = home, recipe, runs
+    def __init__(self, home: str, recipe: str, runs: list[RecordedRun], quiet: bool = False) -> None:
+        self._home, self._recipe, self._runs, self._quiet = home, recipe, runs, quiet
         self._asked: dict[str, list[str]] = {}
         self._said: set[str] = set()
 
@@ -67,7 +67,8 @@ class RecordedStages:
         """The stage. Raises NotFinishedError."""
         if (found := self.find(spec)) is None:
             raise NotFinishedError(
-                f"{spec.name} is not finished in {self._home}: `gristmill run` the recipe {self._recipe} first"
+                f"{spec.name} is not finished in {self._home}, or `gristmill gc` has removed its files: "
+                f"`gristmill run` the recipe {self._recipe} first"
             )
         return found
 
@@ -76,7 +77,7 @@ class RecordedStages:
         asked = self._asked.setdefault(spec.name, [])
         if spec.key not in asked:
             asked.append(spec.key)
-        if (found := make.find(self._home, spec)) is not None:
+        if (found := make.find(self._home, spec)) is not None and not found.is_collected:
             return found
         return None if spec.at else next(self._by_place(spec, asked.index(spec.key)), None)
 
@@ -87,22 +88,24 @@ class RecordedStages:
                 continue
             folder = files.join(self._home, "stages", labels[place])
             manifest = layout.manifest(folder)
-            if manifest is not None:
+            if manifest is not None and not manifest.get(layout.COLLECTED):
                 key = labels[place].rpartition("-")[2]
                 self._say(labels[place], spec, manifest)
                 yield StageResult(spec.name, key, folder, manifest, reused=True, code=spec.code)
 
     def _say(self, label: str, spec: StageSpec, manifest: Mapping[str, Any]) -> None:
-        if label not in self._said:
+        if label not in self._said and not self._quiet:
             self._said.add(label)
             log.warning("%s is read as it is: %s", label, "; ".join(reasons(spec, manifest)) or "its key has changed")
 
 
 def reasons(spec: StageSpec, manifest: Mapping[str, Any]) -> list[str]:
     """Why a stage with this manifest has another key than it would have now, each in a few words."""
-    if "version" not in manifest:
-        return ["an earlier release of gristmill made it"]
     now, found = spec.identity, []
+    if "version" not in manifest:
+        was = {name: value for name, value in manifest["record"].items() if name in now["record"]}
+        settings = [f"the setting {n} was {_short(v)}, is {_short(w)}" for n, v, w in differences(was, now["record"])]
+        return settings or ["an earlier release of gristmill made it"]
     for name, was, is_ in differences(
         {"version": manifest["version"], **manifest["versions"]}, {"version": now["version"], **now["versions"]}
     ):

@@ -37,7 +37,7 @@ from gristmill.flows.machine.runs import RunRecorder, Seen
 from gristmill.flows.reports.finished import check_run
 from gristmill.tasks.engine import log_fields, options, remakes
 from gristmill.tasks.engine.executors import Deferred, Executor, Threads
-from gristmill.tasks.engine.make import find, find_or_make
+from gristmill.tasks.engine.make import find, find_or_make, restore
 
 
 # isort: split
@@ -144,6 +144,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
             at_once=partial(_build_all, settings.home, workers, noted, task_runs),
             outside=last_run.outside,
             begin=remaking.begin,
+            restore=partial(_restore, settings.home, workers),
         )
         token = _current.set(context)
         try:
@@ -182,6 +183,15 @@ def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUI
         return ProgressReporter(spec, workers, get_run_logger(), record)
 
     return _taken(noted, _as_task(home, spec, workers, progress, lambda: None, task_runs))
+
+
+def _restore(home: str, executor: Deferred, stage: StageResult) -> StageResult:
+    """A stage with its files."""
+    if not stage.is_collected:
+        return stage
+    assert stage.spec is not None, "it was found by what it was asked for by"
+    spec, log = stage.spec, get_run_logger()
+    return restore(home, stage, executor, lambda: ProgressReporter(spec, executor, log, lambda _: None))
 
 
 def _taken(noted: Noted, stage: StageResult) -> StageResult:

@@ -1,19 +1,21 @@
-"""Stages of a home that no recipe's recorded run needs any more, and caches of kernels of older versions.
+"""Stages of a home that no recorded run holds, and caches of kernels of older versions.
 
-A stage is needed if the last run of a recipe had it, or the run before, where the last has not ended as it should; if
-it is among the inputs of such a stage; or if a process makes it now.
+Every recorded run (`gristmill.flows.machine.runs`) holds its stages, and all that these were made from, until it is
+forgotten. A model stays until a run that had it is forgotten, whatever else was recorded; and so does what a process
+makes now. Of a finished stage the manifest stays, so that what was made of it is still found.
 """
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gristmill.flows.machine.runs import stages_of_runs
-from gristmill.storage import files
+from gristmill.flows.machine.runs import RELEASED, RecordedRun, all_runs, stages_of_runs
+from gristmill.storage import files, layout
 from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 from gristmill.tasks.engine.lease import is_held, lease
 
@@ -48,7 +50,7 @@ def find(home: str, days: float) -> Found:
     """
     before = time.time() - days * _DAY
     needed = _needed(home)
-    stages = [stage for stage in _all(Home(home)) if stage.label not in needed]
+    stages = [stage for stage in _all(Home(home)) if stage.label not in needed and not _is_kept(stage)]
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
         held = [stage.label for stage, one in zip(stages, pool.map(_held, stages), strict=True) if one]
         found = list(pool.map(_measured, (stage for stage in stages if stage.label not in held)))
@@ -59,9 +61,10 @@ def find(home: str, days: float) -> Found:
 
 
 def remove(home: str, garbage: Garbage) -> bool:
-    """Remove one folder; whether it was. A stage that a run has taken up meanwhile stays.
+    """Remove one folder, or of a finished stage all but its manifest; whether it was. A stage that a run has taken up
+    meanwhile stays.
 
-    The lease of the stage is held for that: a run that asks for it waits, and makes it anew.
+    The lease of the stage is held for that: a run that asks for it waits, and makes it again.
     """
     if garbage.kind == "kernels":
         shutil.rmtree(garbage.folder, ignore_errors=True)
@@ -72,9 +75,9 @@ def remove(home: str, garbage: Garbage) -> bool:
         if garbage.label in _needed(home):
             return False
         held.confirm()
-        manifest = files.join(garbage.folder, "manifest.json")
-        if files.exists(manifest):  # first, so that the stage is not taken for finished at any moment
-            files.remove(manifest)
+        if garbage.kind == "finished":
+            layout.collect(garbage.folder)
+            return True
         files.remove(garbage.folder)
     files.remove(garbage.folder)
     return True
@@ -86,11 +89,34 @@ def _all(home: Home) -> Iterator[StageFolder]:
     yield from home.unreadable()
 
 
-def _needed(home: str) -> set[str]:
-    """Labels of the stages of the recorded runs, and of all that these were made from."""
-    labels = stages_of_runs(home)
-    stages = Home(home)
+def _is_kept(stage: StageFolder) -> bool:
+    """Whether a stage stays though no run holds it: a model that nobody has released."""
+    return (
+        isinstance(stage, FinishedStage)
+        and stage.name == "model"
+        and not files.exists(files.join(stage.folder, RELEASED))
+    )
+
+
+def held_by(home: str) -> list[tuple[RecordedRun, int]]:
+    """The recorded runs, and the bytes of the stages that each of them alone holds."""
+    runs, stages = all_runs(home), Home(home)
+    held = [_needed(home, set(run.stages), stages) for run in runs]
+    sizes = {stage.label: stage.bytes for stage in stages.stages()}
+    counts = Counter(label for labels in held for label in labels)
+    return [
+        (run, sum(sizes.get(label, 0) for label in labels if counts[label] == 1))
+        for run, labels in zip(runs, held, strict=True)
+    ]
+
+
+def _needed(home: str, labels: set[str] | None = None, stages: Home | None = None) -> set[str]:
+    """Labels of some stages, by default those of the recorded runs and the models that stay, and of all that these were
+    made from."""
+    stages = stages or Home(home)
     by_key = {stage.key: stage for stage in _all(stages)}
+    if labels is None:
+        labels = stages_of_runs(home) | {stage.label for stage in by_key.values() if _is_kept(stage)}
     waiting = [stage for stage in by_key.values() if stage.label in labels]
     while waiting:
         stage = waiting.pop()

@@ -1,7 +1,7 @@
-"""Stages that releases up to 0.1.0 have made, whose keys held digests of the code: they are found from their manifests.
+"""Stages that releases up to 0.1.0 have made, whose keys held digests of the code: found from their manifests.
 
-Such a stage counts as version 1 of itself and of its steps. It is taken for a stage that is asked for if its record, its
-inputs and the releases of the libraries that decide are the same. That is noted in `<home>/remade/`
+Such a stage counts as version 1 of itself and of its steps. It is taken for a stage that is asked for if its record,
+its inputs and the releases of the libraries that decide are the same. That is noted in `<home>/remade/`
 (`gristmill.tasks.engine.remakes`), so that it is found by its new key from then on. No data is read.
 """
 

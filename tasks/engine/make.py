@@ -23,7 +23,7 @@ MAKER = "maker.json"
 @dataclass(frozen=True)
 class StageResult:
     """A finished stage: its folder and its manifest. `code`: the digest of the code that would make it now, "" where
-    that is not known."""
+    that is not known; `spec`: what it was asked for by, where it may have to be made again."""
 
     name: str
     key: str
@@ -31,6 +31,7 @@ class StageResult:
     manifest: dict[str, Any] = field(repr=False)
     reused: bool
     code: str = field(default="", repr=False)
+    spec: StageSpec | None = field(default=None, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -41,6 +42,11 @@ class StageResult:
     def contents(self) -> str:
         """The digest of all that it holds, as values: see `gristmill.storage.contents`."""
         return layout.contents(self.manifest)
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether `gristmill gc` has removed its files: then only its manifest is there."""
+        return bool(self.manifest.get(layout.COLLECTED))
 
     @property
     def made_by(self) -> str:
@@ -105,7 +111,7 @@ def find(home: str, spec: StageSpec) -> StageResult | None:
         manifest = layout.manifest(folder)
     if manifest is None:
         return None
-    return StageResult(spec.name, _key_of(spec, folder), folder, manifest, reused=True, code=spec.code)
+    return StageResult(spec.name, _key_of(spec, folder), folder, manifest, reused=True, code=spec.code, spec=spec)
 
 
 def find_or_make(
@@ -118,10 +124,11 @@ def find_or_make(
     """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made. `check`
     is called while it is waited for and made, and raises what is to end that.
 
-    A stage that was begun and killed goes on where it was: its finished jobs are not done again. If other code, or
-    other releases of its libraries, began it, it is begun again in a new folder. One that another
-    process makes is waited for. Raises what a job raises, DiskFullError where there is no space, LedgerError where
-    documents are not accounted for, and LeaseLostError where another process has taken over.
+    A stage that was begun and killed resumes: its finished jobs are not done again. If other code, or other releases of
+    its libraries, began it, it is begun again in a new folder. Stages that it reads, and whose files were removed, are
+    made again first. One that another process makes is waited for. Raises what a job raises, DiskFullError where there
+    is no space, LedgerError where documents are not accounted for, and LeaseLostError where another process has taken
+    over.
     """
     if (found := find(home, spec)) is not None:
         return found
@@ -135,11 +142,53 @@ def find_or_make(
                 if (found := find(home, spec)) is not None:  # made while this process waited
                     return found
                 if _may_go_on(spec, folder, shown):
+                    _restore_inputs(home, spec, executor, shown, check)
                     return _make(spec, folder, executor, shown, check, held)
                 if spec.at:
                     _empty(spec.at)
                 else:
                     remakes.begin_again(home, spec.name, spec.key)
+
+
+def restore(
+    home: str,
+    stage: StageResult,
+    executor: Executor,
+    progress: Callable[[], Any],
+    check: Callable[[], None] = lambda: None,
+) -> StageResult:
+    """The stage, with its files: made again if they were removed. Raises RuntimeError if it holds other values than it
+    did, and otherwise as `find_or_make`."""
+    if not stage.is_collected:
+        return stage
+    with space.said_of(stage.folder), progress() as shown:
+        return _restored(home, stage, executor, shown, check)
+
+
+def _restored(
+    home: str, stage: StageResult, executor: Executor, shown: Progress, check: Callable[[], None]
+) -> StageResult:
+    spec = stage.spec
+    assert spec is not None, "it was found by what it was asked for by"
+    with lease(stage.folder, shown.message, check) as held:
+        there = find(home, spec)
+        if there is not None and not there.is_collected:  # restored while this process waited
+            return there
+        shown.message(f"{spec.name}: its files were removed, so it is made again")
+        _restore_inputs(home, spec, executor, shown, check)
+        made = _make(spec, stage.folder, executor, shown, check, held)
+    if made.contents != stage.contents:
+        raise RuntimeError(
+            f"{stage.label} was made again, and holds other values than before its files were removed: run with "
+            f"--remake {spec.name}, so that what was made of it is made again, too"
+        )
+    return made
+
+
+def _restore_inputs(home: str, spec: StageSpec, executor: Executor, shown: Progress, check: Callable[[], None]) -> None:
+    for given in spec.inputs.values():
+        if isinstance(given, StageResult) and given.is_collected:
+            _restored(home, given, executor, shown, check)
 
 
 def start_over(home: str, spec: StageSpec) -> None:

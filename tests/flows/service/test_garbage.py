@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.flows.cli import main
-from gristmill.flows.machine.runs import RunRecorder, forget, recipes_by_stage, runs_of, stages_of_runs
+from gristmill.flows.machine.runs import RELEASED, RunRecorder, forget, recipes_by_stage, runs_of, stages_of_runs
 from gristmill.flows.service import garbage
 from gristmill.storage import checked_json, files, layout
 from gristmill.storage.damage import DamagedFileError
@@ -36,7 +36,9 @@ def home(tmp_path) -> str:
     written.stage("rules", "new", inputs={"documents": "d0"})
     written.stage("tokens", "t0", inputs={"kept": "r9", "documents": "hidden"})
     written.stage("documents", "hidden")  # of no run, but what t0 was made from
+    written.stage("model", "kept")  # of no run, and not released
     written.stage("model", "gone")
+    files.write_bytes(f"{written.address}/stages/model-gone/{RELEASED}", b"{}")
     layout.mark_done(layout.stage_folder(written.address, "tokens", "begun"), "encode", 0, {"record": {}, "files": {}})
     files.write_bytes(f"{written.address}/stages/rules-torn/manifest.json", b'{"format":')
     checked_json.write(f"{written.address}/runs/web.json", {"stages": ["documents-d0", "rules-new"]})
@@ -71,11 +73,20 @@ def test_what_is_young_stays(home):
 def test_removal_leaves_all_else_as_it_was(home):
     before = {path: path.read_bytes() for path in Path(home).rglob("*") if path.is_file()}
     found = garbage.find(home, 0)
+    finished = [Path(one.folder) for one in found.garbage if one.kind == "finished"]
+    others = [Path(one.folder) for one in found.garbage if one.kind != "finished"]
+    contents = {folder: layout.contents(layout.manifest(str(folder)) or {}) for folder in finished}
+    assert len(finished) == len(others) == 2
     assert all(garbage.remove(home, one) for one in found.garbage)
-    gone = [Path(one.folder) for one in found.garbage]
-    assert not any(folder.exists() for folder in gone)
+    assert not any(folder.exists() for folder in others)
+    for folder in finished:
+        assert {path.name for path in folder.iterdir()} <= {"manifest.json", "parts.json"}
+        assert layout.contents(layout.manifest(str(folder)) or {}) == contents[folder]
     left = {path: path.read_bytes() for path in Path(home).rglob("*") if path.is_file()}
-    assert left == {path: data for path, data in before.items() if not any(path.is_relative_to(one) for one in gone)}
+    apart = [*finished, *others]
+    assert {path: data for path, data in left.items() if not any(path.is_relative_to(one) for one in apart)} == {
+        path: data for path, data in before.items() if not any(path.is_relative_to(one) for one in apart)
+    }
     assert garbage.find(home, 0).garbage == ()
 
 
@@ -145,7 +156,7 @@ def test_a_run_that_has_not_ended_keeps_the_stages_of_the_one_before(home):
         ("documents-d1", "rules-new"),
         ("documents-d0", "rules-new"),
     ]
-    forget(runs_of(home, "web")[1])
+    forget(home, runs_of(home, "web")[1])
     assert stages_of_runs(home) == {"documents-d1", "rules-new", "documents-d0", "tokens-t0"}, (
         "the last two are of books"
     )
@@ -155,7 +166,7 @@ def test_the_command_lists_and_removes_nothing_unless_it_is_asked_to(home, monke
     monkeypatch.setenv("GRISTMILL_HOME", home)
 
     def gc(*options: str) -> dict:
-        monkeypatch.setattr(sys, "argv", ["gristmill", "gc", "--days", "0", "--json", *options])
+        monkeypatch.setattr(sys, "argv", ["gristmill", "gc", "--days", "0", "--json", "--yes", *options])
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
