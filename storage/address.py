@@ -23,6 +23,12 @@ def is_for_key(value: Any, info: SerializationInfo) -> bool:
     return bool((info.context or {}).get(KEY)) and isinstance(value, str) and "://" not in value
 
 
+def is_one_name(value: Any, other: Any) -> bool:
+    """Whether two values are local addresses that a key does not tell apart: files of one name in two folders."""
+    paths = [each for each in (value, other) if isinstance(each, str) and "/" in each and "://" not in each]
+    return len(paths) == 2 and paths[0].rpartition("/")[2] == paths[1].rpartition("/")[2]
+
+
 def _without_folder(value: Any, info: SerializationInfo) -> Any:
     return value.rpartition("/")[2] if is_for_key(value, info) else value
 

@@ -121,7 +121,7 @@ def check(
 
 
 def _would_make(name: str) -> list[str]:
-    """What a run would make, where the home has runs of the recipe; it takes libraries that a first check does without."""
+    """What a run would make, where the home has runs of the recipe; a first check does without its libraries."""
     from gristmill.flows.machine.runs import runs_of
     from gristmill.flows.recipe.recipe import load
 

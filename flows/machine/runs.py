@@ -69,7 +69,7 @@ class RunRecorder:
     ) -> None:
         now = datetime.now(UTC)
         self._home, self._name = home, name
-        self._path = files.join(home, "runs", name, f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}.json")
+        self._path = files.join(home, "runs", name, f"{now:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(2)}.json")
         for folder in ("runs", f"runs/{name}", "fingerprints"):  # no stage's, for which the one who makes it does so
             leftovers.remove_temporary(files.join(home, folder))
         self._instead = seen

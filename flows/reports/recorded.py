@@ -10,6 +10,7 @@ from gristmill.flows.machine.runs import RecordedRun, Seen, redacted, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files, layout
+from gristmill.storage.address import is_one_name
 from gristmill.tasks.engine import make, remakes
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
@@ -127,7 +128,7 @@ def differences(was: Any, now: Any, at: str = "") -> Iterator[tuple[str, Any, An
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for number, (one, other) in enumerate(zip(was, now, strict=True)):
             yield from differences(one, other, f"{at}[{number}]")
-    elif was != now:
+    elif was != now and not is_one_name(was, now):
         yield at, was, now
 
 

@@ -11,7 +11,10 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.recorded import FLOWS, RecordedStages, reasons
 from gristmill.flows.stages.corpus import NothingLeftError
+from gristmill.flows.stages.group_losses import losses_spec
 from gristmill.flows.stages.mixture import training_data
+from gristmill.flows.stages.search_index import search_index
+from gristmill.flows.stages.word_index import word_index
 from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.make import NotFinishedError, StageResult, find
 from gristmill.tasks.engine.spec import StageSpec
@@ -86,10 +89,16 @@ def would_make(recipe: Recipe, settings: MachineSettings) -> WouldMake:
     context = RunContext(settings, build, outside=lambda given, look: _looked(seen, given, look))
     try:
         *_, passed = curate(context, recipe)
+        if (losses := losses_spec(recipe, passed.left)) is not None:
+            build(losses)
+        if recipe.word_index:
+            build(word_index(context, recipe, passed.left))
         if recipe.mixture is not None:
             from gristmill.flows.stages.model import model_spec  # here, since it takes a second to import
 
             data = training_data(context, recipe, passed.left)
+            if recipe.index:
+                build(search_index(context, recipe, data))
             build(model_spec(settings, recipe, data))
     except NotFinishedError:
         found.open_end = True

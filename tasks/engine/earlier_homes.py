@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from gristmill.storage import files, layout
+from gristmill.storage.address import is_one_name
 from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.spec import StageSpec
 
@@ -58,13 +59,22 @@ def _read(home: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _is_same(manifest: Mapping[str, Any], spec: StageSpec) -> bool:
     now = spec.identity
-    if _plain(manifest["record"]) != _plain(now["record"]):
+    if not _are_same(_plain(manifest["record"]), _plain(now["record"])):
         return False
     given = {name: one if isinstance(one, str) else one.label.rpartition("-")[2] for name, one in spec.inputs.items()}
     if manifest["inputs"] != given:
         return False
     theirs = manifest["libraries"]
     return all(theirs.get(name, release) == release for name, release in now["libraries"].items())
+
+
+def _are_same(value: Any, other: Any) -> bool:
+    """Whether two values of JSON's types are the same but for the folders of local files, which no key knows."""
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        return value.keys() == other.keys() and all(_are_same(value[name], other[name]) for name in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_are_same, value, other))
+    return value == other or is_one_name(value, other)
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:

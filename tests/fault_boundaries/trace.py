@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 
 from gristmill.storage import exclusive, files
 
-_RUN = re.compile(r"(runs/[^/]+/)\d{8}-\d{6}-[0-9a-f]{6}")  # the time of a run, and a draw
+_RUN = re.compile(r"(runs/[^/]+/)\d{8}-\d{6}-\d{6}-[0-9a-f]{4}")  # the time of a run, and a draw
 _TEMPORARY = re.compile(r"(?:^|(?<=/))\.?([^/]+?)\.[0-9a-f]{16}-\d+-[0-9a-f]{16}\.[0-9a-f]+(\.tmp|(?=\.))")
 _KINDS = (
     ("lease", r"lease(/.*)?"),

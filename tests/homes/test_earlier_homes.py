@@ -1,0 +1,106 @@
+"""Homes of earlier releases: nothing of them is made again, and every command reads them."""
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.finished import finished, verify_stages
+from gristmill.flows.reports.would_make import would_make
+from gristmill.flows.service import garbage
+from gristmill.storage import checked_json, layout
+from gristmill.storage.home import Home
+from tests.corpora import context
+
+PACKED = sorted(Path(__file__).parent.glob("*.tar.xz"))
+
+
+@pytest.fixture(params=PACKED, ids=lambda path: path.name.removesuffix(".tar.xz"))
+def unpacked(request, tmp_path, monkeypatch) -> Path:
+    """The folder of a home, in which we stand: its recipe names its sources from there."""
+    with tarfile.open(request.param) as packed:
+        packed.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def manifests(folder: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in (folder / "home/stages").glob("*/manifest.json")}
+
+
+def test_nothing_is_made_again(unpacked):
+    before = manifests(unpacked)
+    found = would_make(load("recipe.yaml"), MachineSettings())
+    assert found.certain == [] and found.perhaps == [] and not found.open_end
+    assert found.reused == len(before)
+    *_, last = curate(context(str(unpacked / "home")), load("recipe.yaml"))
+    assert all(stage.reused for stage in last.left.stages)
+    assert manifests(unpacked) == before
+    noted = [checked_json.read(str(path)) for path in (unpacked / "home/remade").glob("*.json")]
+    assert {each["number"] for each in noted} == {0} and {each["key"] for each in noted} <= {
+        label.rpartition("-")[2] for label in before
+    }
+
+
+def test_a_changed_setting_makes_its_stage_and_perhaps_those_after_it(unpacked):
+    recipe = unpacked / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("{step: minhash}", "{step: minhash, threshold: 0.95}"))
+    found = would_make(load("recipe.yaml"), MachineSettings())
+    assert [one.label.rpartition("-")[0] for one in found.certain] == ["near_duplicates"]
+    assert "verifying.threshold was 0.8, is 0.95" in found.certain[0].why
+    assert {"line_dedup", "model"} <= {label.rpartition("-")[0] for label in found.perhaps}
+
+
+def test_a_stage_of_another_record_or_input_is_not_taken(unpacked):
+    """A manifest that differs in one place is that of another stage."""
+    home = unpacked / "home"
+    [folder] = home.glob("stages/signatures-*")
+    manifest = layout.manifest(str(folder)) or {}
+    for change in (
+        {"record": {**manifest["record"], "partitions": 99}},
+        {"inputs": {**manifest["inputs"], "kept": "0"}},
+    ):
+        checked_json.write(f"{folder}/manifest.json", manifest | change)
+        found = would_make(load("recipe.yaml"), MachineSettings())
+        assert [one.label.rpartition("-")[0] for one in found.certain] == ["signatures"]
+
+
+def test_the_garbage_collector_lets_it_be(unpacked):
+    assert [one for one in garbage.find(str(unpacked / "home"), 0).garbage if one.kind != "kernels"] == []
+
+
+def test_python_and_verify_read_it(unpacked):
+    run = finished("recipe.yaml")
+    assert run.corpus.rows > 50 and run.data is not None and run.trained is not None
+    assert run.corpus.rows == run.documents.to_pandas(["id"]).shape[0]
+    verified = list(verify_stages("recipe.yaml"))
+    assert len(verified) > 20 and not any(stage.damages for stage in verified)
+    assert len(Home(str(unpacked / "home")).stages()) == len(manifests(unpacked))
+
+
+COMMANDS = [
+    *("verify recipe.yaml", "report recipe.yaml", "dedup-report recipe.yaml", "status", "diff recipe.yaml recipe.yaml"),
+    *("tokenizer-report recipe.yaml", "plan-mixture recipe.yaml", "capacity recipe.yaml", "columns recipe.yaml"),
+    *("show dropped", "show documents", "whatif recipe.yaml --set gopher_quality.min_words=30", "audit recipe.yaml"),
+    *("browse recipe.yaml --to page.html", "gc --days 0", "forget", "check recipe.yaml"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_read_it(unpacked, command):
+    before = manifests(unpacked)
+    program = "import sys; from gristmill.flows.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *command.split()], capture_output=True, text=True, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "not finished" not in done.stdout + done.stderr
+    after = manifests(unpacked)
+    assert {label: after[label] for label in before} == before, "nothing of it was made again"
