@@ -19,12 +19,14 @@ _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime"
 @dataclass(frozen=True)
 class Stated:
     """What is known of a file that is not read. `size`: None where a server does not tell. `state`: of a local file its
-    path, size and modification time, of a remote one its fingerprint."""
+    path, size and modification time, of a remote one its fingerprint; `marks`: of a local file what else changes when
+    it is written, on this disk alone."""
 
     path: str
     size: int | None
     state: str
     local: bool
+    marks: str = ""
 
 
 def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) -> str:
@@ -54,7 +56,14 @@ def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
         found = [(path, os.lstat(path)) for path in inside]
         lines = [f"{path}\n{each.st_size}\n{each.st_mtime_ns}" for path, each in found]
         return Stated(inner, sum(each.st_size for _, each in found), "\n".join([inner, *lines]), True)
-    return Stated(inner, status.st_size, f"{inner}\n{status.st_size}\n{status.st_mtime_ns}", True)
+    marks = f"{status.st_ctime_ns} {status.st_ino}"
+    return Stated(inner, status.st_size, f"{inner}\n{status.st_size}\n{status.st_mtime_ns}", True, marks)
+
+
+def states_of(paths: Sequence[str]) -> str:
+    """A digest of the states of the local files among some, "" if there are none: it changes when one is written."""
+    found = [f"{known.state}\n{known.marks}" for path in paths if files.is_local(path) and (known := stated(path))]
+    return _digest(found) if found else ""
 
 
 def of_files(given: Sequence[Stated], notes: str) -> str:
@@ -62,7 +71,7 @@ def of_files(given: Sequence[Stated], notes: str) -> str:
     there is one note for all of them."""
     found = [file.state for file in given if not file.local]
     if local := [file for file in given if file.local]:
-        note = files.join(notes, _digest([file.state for file in local]))
+        note = files.join(notes, _digest([f"{file.state}\n{file.marks}" for file in local]))
         try:
             found.append(checked_json.read(note)["fingerprint"])
         except (FileNotFoundError, DamagedFileError):

@@ -13,6 +13,17 @@ from gristmill.tasks.engine.make import StageResult, start_over
 from gristmill.tasks.engine.spec import StageSpec
 
 ALL = "all"
+# The stages of recipes that no step has given its name.
+STAGES = (
+    *("selection", "documents", "drawn_documents", "signals", "edited", "rules", "quality_bucket", "takedowns"),
+    *("content_duplicates", "url_duplicates", "substring_spans", "signatures", "candidates", "near_duplicates"),
+    *("semantic_duplicates", "diversified", "embedding_vectors", "embedding_cut", "perplexity_bucket", "lost_text"),
+    *(f"{step}_{part}" for step in ("quality", "perplexity", "toxicity", "adult_content") for part in ("model", "cut")),
+    *("decontamination_index", "decontamination_hits", "group_losses", "pairs_of_copies", "search_index", "word_index"),
+    *("heldout", "heldout_documents", "evaluation_documents", "evaluation_removal", "evaluation_tokens", "tokenizer"),
+    *("tokens", "grouped_tokens", "half_counts", "half_tokens", "mixture", "model", "proxy", "doremi", "task_examples"),
+    *("contained_examples", "task_losses"),
+)
 
 _asked: ContextVar[tuple[str, ...]] = ContextVar("remake", default=())
 
@@ -33,11 +44,16 @@ def remake(names: Iterable[str]) -> Iterator[None]:
 
 
 class Remaking:
-    """What a run makes again, each stage once, and what it reuses of others' making."""
+    """What a run makes again, each stage once, and what it reuses of others' making. `steps`: those of the recipe.
 
-    def __init__(self, home: str) -> None:
+    Raises ValueError for a name that neither a step of the recipe nor a stage has.
+    """
+
+    def __init__(self, home: str, steps: Iterable[str] = ()) -> None:
         self._home = home
         self._names = set(_asked.get())
+        if unknown := sorted(self._names - {ALL, *STAGES, *steps}):
+            raise ValueError(f"--remake {unknown[0]}: the recipe has no such step; it has {', '.join(steps)}")
         self._matched: set[str] = set()
         self._seen: dict[str, StageSpec] = {}
         self._other_code: dict[str, None] = {}
@@ -65,8 +81,8 @@ class Remaking:
             log.info("reused from gristmill %s: %s", release, ", ".join(names))
         if self._other_code and code_version.is_editable():
             log.warning(
-                "reused, though this checkout's code differs from the code that made them: %s. If the outputs changed, "
-                "raise their version; to make a stage again: --remake %s",
+                "reused, though the code differs from the code that made them: %s. If the outputs changed, raise their "
+                "version; to make a stage again: --remake %s",
                 ", ".join(self._other_code),
                 next(iter(self._other_code)),
             )
@@ -79,4 +95,4 @@ class Remaking:
 
 
 def _names(spec: StageSpec) -> list[str]:
-    return [name for name in dict.fromkeys((spec.step, *spec.versions, spec.name)) if name]
+    return [*dict.fromkeys((*spec.steps, *spec.versions, spec.name))]

@@ -84,6 +84,12 @@ class RunRecorder:
             self._labels += new
             self._write()
 
+    def replace(self, label: str, other: str) -> None:
+        """Note that a stage is in another folder than the one that was noted."""
+        if label != other and label in self._labels:
+            self._labels[self._labels.index(label)] = other
+            self._write()
+
     def outside(self, given: Any, look: Callable[[], Any]) -> Any:
         """What `look` says of the files that settings name, noted with the next stage. See `Seen`."""
         try:

@@ -78,8 +78,7 @@ def versions_of(step: Step) -> dict[str, int | str]:
 
     kind = type(step)
     if not is_ours(kind.__module__):
-        declaring = next(one for one in kind.__mro__ if "work_version" in vars(one))
-        if not is_ours(declaring.__module__):
+        if "work_version" in vars(kind):
             return {address(kind): kind.work_version}
         return {address(kind): f"code {own_code((kind.__module__, kind.work or kind.__module__, *step.modules))}"}
     return {
@@ -89,12 +88,15 @@ def versions_of(step: Step) -> dict[str, int | str]:
 
 
 def version_at(address: str) -> int | str:
-    """The VERSION that the module of a user's function declares, or the digest of its code."""
+    """The VERSION that the module of a user's function declares, or the digest of its code. Raises StepError for one
+    that is no whole number."""
     from gristmill.tasks.engine.code_version import own_code  # here, since recipes are read without it
 
     module = address.partition(":")[0]
     declared = getattr(_imported(module), "VERSION", None)
-    return declared if isinstance(declared, int) else f"code {own_code((module,))}"
+    if declared is not None and not isinstance(declared, int):
+        raise StepError(f"VERSION of the module {module} is {declared!r}: give a whole number, or leave it out")
+    return f"code {own_code((module,))}" if declared is None else declared
 
 
 def names_of(group: str) -> list[str]:

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.runs import RecordedRun, Seen, redacted, runs_of
 from gristmill.flows.machine.settings import MachineSettings
@@ -44,15 +46,32 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
     now = redacted(given.model_dump(mode="json"))
     if now == run.recipe:
         return given
-    differing = [name for name, _, _ in differences(run.recipe, now)]
-    log.warning(
-        "the recipe %s has changed since its run of %s, which is read: %s", given.name, run.ended or run.began,
-        "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in differences(run.recipe, now)),
-    )  # fmt: skip
-    # what only trains or exports may have changed: the addresses of sources are given as they are, with what lets in
-    changed = {name.partition(".")[0].partition("[")[0] for name in differing}
+    found = list(differences(run.recipe, now))
+    changed = {name.partition(".")[0].partition("[")[0] for name, _, _ in found}
+    # what has not changed is taken from the given recipe, whose addresses have what lets a reader in
     kept = {name: getattr(given, name) for name in type(given).model_fields if name not in changed}
-    return Recipe.model_validate({**run.recipe, **kept})
+    try:
+        recorded = Recipe.model_validate({**run.recipe, **kept})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        _warn(f"the recipe of the run {run.label} cannot be read any more ({where}: {problem['msg']}): yours is used")
+        return given
+    _warn(
+        f"the recipe {given.name} has changed since its run of {run.ended or run.began}, which is read: "
+        + "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found)
+    )
+    return recorded
+
+
+_said = set[str]()
+
+
+def _warn(line: str) -> None:
+    """Write a warning, once in this process: a command may open a run several times."""
+    if line not in _said:
+        _said.add(line)
+        log.warning("%s", line)
 
 
 class RecordedStages:
@@ -62,7 +81,6 @@ class RecordedStages:
     def __init__(self, home: str, recipe: str, runs: list[RecordedRun], quiet: bool = False) -> None:
         self._home, self._recipe, self._runs, self._quiet = home, recipe, runs, quiet
         self._asked: dict[str, list[str]] = {}
-        self._said: set[str] = set()
 
     def build(self, spec: StageSpec) -> StageResult:
         """The stage. Raises NotFinishedError."""
@@ -95,9 +113,8 @@ class RecordedStages:
                 yield StageResult(spec.name, key, folder, manifest, reused=True, code=spec.code)
 
     def _say(self, label: str, spec: StageSpec, manifest: Mapping[str, Any]) -> None:
-        if label not in self._said and not self._quiet:
-            self._said.add(label)
-            log.warning("%s is read as it is: %s", label, "; ".join(reasons(spec, manifest)) or "its key has changed")
+        if not self._quiet:
+            _warn(f"{label} is read as it is: {'; '.join(reasons(spec, manifest)) or 'its key has changed'}")
 
 
 def reasons(spec: StageSpec, manifest: Mapping[str, Any]) -> list[str]:

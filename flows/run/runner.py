@@ -134,7 +134,8 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         if seen:
             get_run_logger().warning("files that the recipe names are gone: they count as its last run saw them")
         flow, whole = flow_run.get_flow_name() or "", recipe.model_dump(mode="json")
-        last_run, remaking = RunRecorder(settings.home, recipe.name, seen, flow, whole), Remaking(settings.home)
+        last_run = RunRecorder(settings.home, recipe.name, seen, flow, whole)
+        remaking = Remaking(settings.home, [step.step for step in recipe.steps])
         remakes.forget(settings.home)
         noted = Noted(last_run, remaking)
         task_runs: dict[str, UUID] = {}
@@ -172,7 +173,8 @@ def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUI
     """Find or make a stage as a Prefect task that is named after the recipe and the stage. `task_runs`: those of the
     stages so far, by their keys."""
     noted.remaking.begin(spec)
-    noted.last_run.add(spec.label(home))
+    label = spec.label(home)
+    noted.last_run.add(label)
     # a training is processes of its own, for hours perhaps: workers that would wait for it are let go of
     workers = _beside() if spec.name == "model" else executor
 
@@ -182,7 +184,7 @@ def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUI
         compile_kernels(get_run_logger().info)
         return ProgressReporter(spec, workers, get_run_logger(), record)
 
-    return _taken(noted, _as_task(home, spec, workers, progress, lambda: None, task_runs))
+    return _taken(noted, label, _as_task(home, spec, workers, progress, lambda: None, task_runs))
 
 
 def _restore(home: str, executor: Deferred, stage: StageResult) -> StageResult:
@@ -194,9 +196,10 @@ def _restore(home: str, executor: Deferred, stage: StageResult) -> StageResult:
     return restore(home, stage, executor, lambda: ProgressReporter(spec, executor, log, lambda _: None))
 
 
-def _taken(noted: Noted, stage: StageResult) -> StageResult:
-    """A stage of the run: it may be in another folder than it was looked up in, since other code had begun it."""
-    noted.last_run.add(stage.label)
+def _taken(noted: Noted, label: str, stage: StageResult) -> StageResult:
+    """A stage of the run, which may be in another folder than the one that it was noted with: other code had begun
+    that."""
+    noted.last_run.replace(label, stage.label)
     if stage.reused:
         noted.remaking.reused(stage)
     return stage
@@ -217,8 +220,10 @@ def _build_all(
     first = [spec(0) for spec in specs]
     for spec in first:
         noted.remaking.begin(spec)
-    noted.last_run.add(*(spec.label(home) for spec in first))
+    labels = [spec.label(home) for spec in first]
+    noted.last_run.add(*labels)
     found = [find(home, spec) for spec in first]
+    found = [None if stage is not None and stage.is_collected else stage for stage in found]  # their files are read
     missing = [spec for spec, stage in zip(specs, found, strict=True) if stage is None]
     if not missing:
         return [stage for stage in found if stage is not None]
@@ -229,11 +234,14 @@ def _build_all(
 
         def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
             stage = _as_task(home, spec, _beside(), lambda _: reporter.stage(), check, task_runs)
+            stage = restore(home, stage, _beside(), reporter.stage, check)
             reporter.advance()
             return stage
 
         made = iter(build_at_once(make, missing, threads))
-    return [_taken(noted, next(made) if stage is None else stage) for stage in found]
+    return [
+        _taken(noted, label, next(made) if stage is None else stage) for label, stage in zip(labels, found, strict=True)
+    ]
 
 
 def _as_task(

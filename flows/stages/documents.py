@@ -170,7 +170,11 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
     phases.map("look", look, looks, temporary=True, common=given, grows="constant")
     divided = _divided(phases, record, places)
     columns, own = _own_columns(phases, record, places, sources, divided)
-    jobs = _reading(phases.folder, record, places, columns, divided)
+    reading = _reading(phases.folder, record, places, columns, divided)
+
+    def jobs(number: int) -> dict[str, Any]:
+        return reading(number) | {"state": places[number].state}
+
     sized = all(shard.bytes is not None for shard in places)
     made = phases.map(
         "extract",

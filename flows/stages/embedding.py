@@ -92,10 +92,9 @@ def embedded(context: RunContext, corpus: Corpus, step: Embedding, embedder: Emb
     record = Vectors(reference=tuple(sorted(step.reference)), settings=step.part(Embedder))
     inputs = corpus.inputs() | {"model": embedder.model.digest, "tokenizer": embedder.tokenizer.digest}
     places = VectorPlaces(corpus.places, embedder)
-    libraries = step.libraries
-    return context.build(
-        StageSpec("embedding_vectors", embed, record, inputs, places, version=1, libraries=libraries, step=step.step)
-    )
+    libraries, steps = step.libraries, (step.step,)
+    spec = StageSpec("embedding_vectors", embed, record, inputs, places, version=1, libraries=libraries, steps=steps)
+    return context.build(spec)
 
 
 def _score(phases: PhaseRunner, record: Scoring, places: HeadPlaces) -> dict:

@@ -76,7 +76,7 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
     }
     fields = {each.name: each.part(Fields) for each in benchmarks}
     given = IndexRecord(benchmarks=fields, settings=settings)
-    index = context.build(StageSpec(INDEX, _index, given, digests, paths, version=1, step=step.step))
+    index = context.build(StageSpec(INDEX, _index, given, digests, paths, version=1, steps=(step.step,)))
 
     where = HitsPlaces(places, index.folder)
     spec = StageSpec(

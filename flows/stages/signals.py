@@ -76,7 +76,8 @@ class RulesRecord(Settings):
 def decided(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
     """The corpus of the documents that all steps keep."""
     record = RulesRecord(decisions=tuple((step.step, tuple(step.decisions())) for step in steps))
-    spec = StageSpec("rules", _decide, record, corpus.inputs(signals=True), corpus.places, version=1)
+    names = tuple(step.step for step in steps)
+    spec = StageSpec("rules", _decide, record, corpus.inputs(signals=True), corpus.places, version=1, steps=names)
     return corpus.then(context.build(spec))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gristmill.flows.machine.context import RunContext
-from gristmill.storage.fingerprint import of_files, stated
+from gristmill.storage.fingerprint import of_files, stated, states_of
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import digest
@@ -30,13 +30,15 @@ class SourceFormat(Settings):
 @dataclass(frozen=True)
 class ShardFiles:
     """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
-    stage, too. `part`: the range of its one file; `bytes`: that it has, None if that is not known."""
+    stage, too. `part`: the range of its one file; `bytes`: that it has, None if that is not known; `state`: that of its
+    local files when their content was looked at."""
 
     source: str
     files: tuple[tuple[str, str], ...]
     base: str
     part: Range | None = None
     bytes: int | None = None
+    state: str = ""
 
     def shards(self, known: "SourceFormat") -> list[Shard]:
         """Its files as they are read."""
@@ -80,7 +82,8 @@ def find_shards(
         size = _sum(sizes[at] for at in run)
         most = source.range_bytes if isinstance(source, Ranged) and len(run) == 1 else None
         for part in [None] if most is None else ranges_of(size, most):
-            of = ShardFiles(source.name, named, shard[0].base, part, _bytes(part, size))
+            state = "" if isinstance(source, Selection | Snapshot) else states_of([path for path, _ in named])
+            of = ShardFiles(source.name, named, shard[0].base, part, _bytes(part, size), state)
             found.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))
     return found
 

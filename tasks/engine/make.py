@@ -213,13 +213,16 @@ def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
     except FileNotFoundError:
         begun = {} if layout.done_numbers(folder) else None
     except DamagedFileError:
-        begun = {}
+        shown.message(
+            f"{folder}/{MAKER} is damaged, so nobody knows which code began {spec.name}: its parts start over"
+        )
+        return False
     if begun is not None and all(begun.get(name) == ours[name] for name in ("code", "libraries")):
         return True
     if begun is None:
         checked_json.write(files.join(folder, MAKER), ours)
         return True
-    theirs = begun.get("release") or "an earlier version"
+    theirs = begun.get("release") or "of an earlier release"
     what = "other releases of libraries" if begun.get("code") == ours["code"] else f"other code (gristmill {theirs})"
     if spec.resumes:
         checked_json.write(files.join(folder, MAKER), ours)

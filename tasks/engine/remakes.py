@@ -8,9 +8,13 @@ it under another key (`gristmill.tasks.engine.earlier_homes`).
 """
 
 import hashlib
+import logging
 from threading import Lock
 
-from gristmill.storage import checked_json, files
+from gristmill.storage import checked_json, files, layout
+from gristmill.storage.damage import DamagedFileError
+
+log = logging.getLogger(__name__)
 
 _known: dict[str, dict[str, str]] = {}  # by home: the keys of folders, by the labels of stages
 _lock = Lock()
@@ -43,8 +47,9 @@ def begin_again(home: str, name: str, key: str) -> None:
     """Give a stage a new folder. The caller holds the lease of the present one."""
     label = f"{name}-{key}"
     number = _read(home, label)[1] + 1
-    new = hashlib.sha256(f"{label} {number}".encode()).hexdigest()[:16]
-    checked_json.write(_path(home, label), {"key": new, "number": number})
+    while files.exists(layout.stage_folder(home, name, _numbered(label, number))):
+        number += 1  # its note was lost
+    checked_json.write(_path(home, label), {"key": _numbered(label, number), "number": number})
     forget(home)
 
 
@@ -54,12 +59,31 @@ def take(home: str, name: str, key: str, folder_key: str) -> None:
     forget(home)
 
 
+def _numbered(label: str, number: int) -> str:
+    """The key of the folder in which a stage was begun for the `number`-th time again."""
+    return hashlib.sha256(f"{label} {number}".encode()).hexdigest()[:16]
+
+
 def _read(home: str, label: str) -> tuple[str, int]:
     try:
         found = checked_json.read(_path(home, label))
     except FileNotFoundError:
         return "", 0
+    except DamagedFileError as error:
+        return _recovered(home, label, error)
     return found["key"], found["number"]
+
+
+def _recovered(home: str, label: str, error: DamagedFileError) -> tuple[str, int]:
+    """The last folder in which a stage was begun again, where the note of it is damaged. Raises the error where there
+    is none."""
+    name, number = label.rpartition("-")[0], 0
+    while files.exists(layout.stage_folder(home, name, _numbered(label, number + 1))):
+        number += 1
+    if not number:
+        raise error
+    log.warning("%s is damaged: %s-%s, which was made last, counts", _path(home, label), name, _numbered(label, number))
+    return _numbered(label, number), number
 
 
 def _folder(home: str) -> str:

@@ -49,8 +49,8 @@ class StageSpec:
     `body(phases, record, places)` maps the jobs and returns what the manifest records. It is a function of a module, so
     that it knows nothing but what it is given. The first line of its docstring is shown when the stage starts.
     In no key: `modules`, whose code the manifest records, beside that of the body; `places`, where the inputs are, as
-    addresses and numbers, or a function that gives them when the stage is made; `step`, the step of the recipe that
-    asks for the stage, by which a user names it; `at`, a folder to make it in, instead of one of the home; `resumes`,
+    addresses and numbers, or a function that gives them when the stage is made; `steps`, the steps of the recipe that
+    ask for the stage, by which a user names it; `at`, a folder to make it in, instead of one of the home; `resumes`,
     whether other code may go on with it when it is unfinished, as a training from its checkpoint.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
@@ -68,7 +68,7 @@ class StageSpec:
     libraries: tuple[str, ...] = field(default=(), kw_only=True)
     data: tuple[str, ...] = field(default=(), kw_only=True)
     unicode: bool = field(default=True, kw_only=True)
-    step: str = field(default="", kw_only=True)
+    steps: tuple[str, ...] = field(default=(), kw_only=True)
     at: str = field(default="", kw_only=True)
     resumes: bool = field(default=False, kw_only=True)
 

@@ -20,7 +20,9 @@ import xxhash
 
 from gristmill.storage import layout, ledger, parquet, shards
 from gristmill.storage.contents import ADDRESSES
+from gristmill.storage.fingerprint import states_of
 from gristmill.storage.printable import one_line
+from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.retry import configured
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
 from gristmill.tasks.documents.batch import Batch, schema
@@ -74,6 +76,7 @@ def extract_shard(
     drawn: Heldout | None = None,
     own: pa.Schema = _NO_COLUMNS,
     choosing: tuple[DocumentStep, ...] = (),
+    state: str = "",
 ) -> dict:
     """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
 
@@ -83,8 +86,10 @@ def extract_shard(
     `drawn` the held-out documents alone are looked at, as if the files had no other. Every record that is a page, or
     was meant to be one, is a row of the shard or of its ledger; the others are counted by kind. By the rules of
     `choosing` the engine `union` chooses a text. The record of a shard that is a range of a file says how it was read
-    (`ranges.RangeRead`). Holds a batch of 512 documents, or 16 million
-    characters and one document, the ledger, and an id for each record.
+    (`ranges.RangeRead`). `state`: that of the files when their content entered the stage's key. Holds a batch of 512
+    documents, or 16 million characters and one document, the ledger, and an id for each record.
+
+    Raises RuntimeError for a file that was written meanwhile.
     """
     judging = (*before, *steps)
     plain = pa.schema([*documents_with(own), *schema(extract)])
@@ -95,7 +100,8 @@ def extract_shard(
     characters = {"extract": 0, "normalize": 0}
     engines: Counter[str] = Counter()
     passed = _Passed()
-    records = _records(given_files(source_files), limit, extract, passed)
+    given = given_files(source_files)
+    records = _records(given, limit, extract, passed)
     with (
         page_guard(extract) as guard,
         parquet.create(layout.part(folder, number), columns) as out,
@@ -134,6 +140,11 @@ def extract_shard(
         rows_out,
         characters["normalize"],
     )
+    if state and states_of([file.path for file in given]) != state:
+        raise RuntimeError(
+            f"a file of the source {source} was written while it was read, among them {redact_url(given[0].path)}: run "
+            "the same command again"
+        )
     return {
         "rows_in": rows_in,
         "rows_out": rows_out,

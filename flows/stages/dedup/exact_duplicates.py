@@ -135,7 +135,7 @@ class SpanPlaces:
 def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: SubstringDedup) -> Corpus:
     """The corpus without duplicated spans, or without the documents of which they are too large a part."""
     search = step.part(SpanSearch)
-    finding = StageSpec("substring_spans", _find, search, corpus.inputs(), corpus.places, version=1, step=step.step)
+    finding = StageSpec("substring_spans", _find, search, corpus.inputs(), corpus.places, version=1, steps=(step.step,))
     spans = context.build(finding)
     shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings_work.NODES)
     places = SpanPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards))

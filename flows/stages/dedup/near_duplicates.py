@@ -97,14 +97,14 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
 
     partitions = step.partitions or partitions_of(corpus.rows * banding.bands, HASH_BYTES)
     signing = Signing(shingling=shingling, banding=banding, partitions=partitions)
-    spec = StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places, version=SIGNING, step=step.step)
+    spec = StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places, version=SIGNING, steps=(step.step,))
     signatures = context.build(spec)
 
     own = _own_shards(corpus, signatures, len(earlier), step)
     places = NearPlaces(own, earlier, signatures.folder, signatures.result["shingles"])
     matching = Matching(banding=banding, partitions=partitions)
     inputs = corpus.inputs(signatures) | among
-    spec = StageSpec("candidates", _match, matching, inputs, places, version=BANDING, unicode=False, step=step.step)
+    spec = StageSpec("candidates", _match, matching, inputs, places, version=BANDING, unicode=False, steps=(step.step,))
     candidates = context.build(spec)
 
     deciding = Deciding(
@@ -127,7 +127,7 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     inputs = corpus.inputs(signatures, candidates, signals=step.best is not None) | among
     work = work_of_steps((deciding.takedowns,))
     work["versions"] |= {"signing": SIGNING, "banding": BANDING}  # of the crawl, by which later ones compare it
-    spec = StageSpec("near_duplicates", _decide, deciding, inputs, places, version=ORDERING, step=step.step, **work)
+    spec = StageSpec("near_duplicates", _decide, deciding, inputs, places, version=ORDERING, steps=(step.step,), **work)
     kept = context.build(spec)
     return corpus.then(kept, signatures, candidates).measuring(kept)
 

@@ -1,6 +1,7 @@
 """A finished corpus is read in its home: its sources may be elsewhere, and the command in another folder."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -23,8 +24,9 @@ from gristmill.flows.reports.whatif import whatif
 from gristmill.storage import layout, parquet
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.tasks.extraction import extract_work
 from tests.conftest import Runs
-from tests.corpora import build_in
+from tests.corpora import build_in, context
 from tests.planted.text import prose
 
 STEPS = ["extract", {"step": "url", "takedowns": ["lists/gone.txt"]}, "gopher_quality", "minhash"]
@@ -184,3 +186,33 @@ def command(runs: Runs, folder: Path, *given: str) -> int:
     """The exit code of a command that runs in a folder."""
     program = [sys.executable, "-c", "from gristmill.flows.cli import main; main()", *given]
     return subprocess.run(program, cwd=folder, env=runs.environment("home", executor="serial"), timeout=600).returncode
+
+
+def test_a_source_that_is_written_while_it_is_read_ends_the_run(tmp_path, monkeypatch):
+    path = project(tmp_path / "project")
+    crawl = tmp_path / "project/crawl"
+    inner, [first, *_] = extract_work._records, sorted(crawl.iterdir())
+
+    def records(*given):
+        yield from inner(*given)
+        first.write_text(first.read_text().replace("the", "THE", 1))
+
+    monkeypatch.setattr(extract_work, "_records", records)
+    with pytest.raises(RuntimeError, match="was written while it was read, .*: run the same command again"):
+        for _ in curate(context(str(tmp_path / "home")), load(path)):
+            pass
+    monkeypatch.undo()
+    for _ in curate(context(str(tmp_path / "home")), load(path)):
+        pass
+
+
+def test_a_source_of_the_same_size_and_time_with_other_content_is_seen(tmp_path):
+    path = project(tmp_path / "project")
+    first = sorted((tmp_path / "project/crawl").iterdir())[0]
+    *_, before = curate(context(str(tmp_path / "home")), load(path))
+    times, text = first.stat(), first.read_text()
+    first.write_text(text.replace("a", "e"))
+    os.utime(first, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert first.stat().st_size == times.st_size and first.stat().st_mtime_ns == times.st_mtime_ns
+    *_, after = curate(context(str(tmp_path / "home")), load(path))
+    assert after.left.extracted.key != before.left.extracted.key

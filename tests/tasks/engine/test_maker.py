@@ -14,6 +14,7 @@ import pytest
 
 from gristmill.flows.machine.remaking import Remaking, remake
 from gristmill.storage import checked_json, layout
+from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import MAKER, find, find_or_make
 from gristmill.tasks.engine.phases import Silent
@@ -32,6 +33,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from gristmill.storage import files
+from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import find_or_make
 from gristmill.tasks.engine.phases import Silent
@@ -183,7 +185,7 @@ def test_a_user_may_make_a_stage_again_and_the_old_one_stays(tmp_path):
 
     def run(*names: str):
         with remake(names):
-            remaking = Remaking(str(tmp_path))
+            remaking = Remaking(str(tmp_path), ["shouted"])
         remaking.begin(spec())
         remaking.begin(spec())  # once in a run
         stage = made(tmp_path, spec())
@@ -197,6 +199,25 @@ def test_a_user_may_make_a_stage_again_and_the_old_one_stays(tmp_path):
     assert not run("all").reused
     with pytest.raises(ValueError, match="--remake signatures: the run has no such stage or step; it has shouted"):
         run("signatures")
+    with pytest.raises(ValueError, match="--remake shuted: the recipe has no such step; it has shouted"):
+        run("shuted")
+
+
+def test_a_lost_or_damaged_note_never_leads_to_a_folder_that_is_finished(tmp_path):
+    def again():
+        with remake(["shouted"]):
+            remaking = Remaking(str(tmp_path), ["shouted"])
+        remaking.begin(spec())
+        return made(tmp_path, spec())
+
+    folders = [made(tmp_path, spec()).folder, again().folder, again().folder]
+    [note] = (tmp_path / "remade").iterdir()
+    note.write_bytes(b"{")
+    remakes.forget(str(tmp_path))
+    assert made(tmp_path, spec()).folder == folders[-1], "the last one is known by its folder"
+    note.unlink()
+    folders += [again().folder, again().folder]
+    assert len(set(folders)) == 5
 
 
 def test_a_stage_is_named_by_the_step_that_it_is_made_for(tmp_path):
@@ -207,9 +228,9 @@ def test_a_stage_is_named_by_the_step_that_it_is_made_for(tmp_path):
     def make(which: StageSpec):
         return find_or_make(str(tmp_path), which, Threads(1, None), lambda: nullcontext(Silent()))
 
-    make(one(step="minhash"))
+    make(one(steps=("minhash",)))
     for names, again in ((["minhash"], True), (["url"], False), (["signatures"], True)):
         with remake(names):
-            remaking = Remaking(str(tmp_path))
-        remaking.begin(one(step="minhash"))
-        assert make(one(step="minhash")).reused is not again
+            remaking = Remaking(str(tmp_path), ["minhash", "url"])
+        remaking.begin(one(steps=("minhash",)))
+        assert make(one(steps=("minhash",))).reused is not again
