@@ -128,7 +128,7 @@ def _would_make(name: str) -> list[str]:
     recipe = load(name)
     if not runs_of(settings().home, recipe.name):
         return []
-    from gristmill.flows.reports.would_make import would_make
+    from gristmill.flows.reports.recorded import would_make
 
     return would_make(recipe, settings()).sentences()
 
