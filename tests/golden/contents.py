@@ -1,0 +1,59 @@
+"""What a finished stage has made, as one digest or as numbers, and the versions that it declares."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from gristmill.storage import files, layout
+from gristmill.storage.parquet import read_table
+from gristmill.tasks.engine.make import StageResult
+
+
+def contents(stage: StageResult) -> str:
+    """The digest of the stage's contents, equal for equal contents, wherever and whenever it was made."""
+    return stage.contents
+
+
+def versions(stage: StageResult) -> tuple[int, dict[str, int]]:
+    """The version of the stage, and by name those of the steps whose work it does."""
+    return stage.manifest["version"], dict(sorted(stage.manifest["versions"].items()))
+
+
+def numbers(stage: StageResult) -> dict[str, list[float]]:
+    """The floats of a stage, for one whose last digits depend on the machine: of each column of its tables how many,
+    their sum and the sum of their squares; and those of its result."""
+    found: dict[str, list[float]] = {}
+    for part in sorted(layout.parts(stage.folder, stage.manifest), key=lambda part: (part.phase, part.number)):
+        for name in sorted(part.files):
+            if name.endswith(".parquet"):
+                table = read_table(files.join(stage.folder, name))
+                for column in table.column_names:
+                    values = [*_floats(table[column])]
+                    if values:
+                        sums = [float(len(values)), sum(values), sum(value * value for value in values)]
+                        found[f"{name}:{column}"] = [round(value, 6) for value in sums]
+    for path, value in _leaves(stage.result, ""):
+        found[f"result{path}"] = [value]
+    return found
+
+
+def _floats(column: pa.ChunkedArray) -> Iterator[float]:
+    kind = column.type
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        column, kind = pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type), kind.value_type
+    if pa.types.is_floating(kind):
+        yield from (float(value) for value in column.to_pylist() if value is not None)
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    """The floats of a JSON value, by their places, but for times."""
+    if isinstance(value, Mapping):
+        for name, each in sorted(value.items()):
+            if not any(word in name for word in ("second", "per_s", "time", "memory", "flops")):
+                yield from _leaves(each, f"{path}/{name}")
+    elif isinstance(value, list):
+        for at, each in enumerate(value):
+            yield from _leaves(each, f"{path}/{at}")
+    elif isinstance(value, float):
+        yield path, value

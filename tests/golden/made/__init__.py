@@ -1,0 +1,1 @@
+"""The parts of the fixture: each module makes documents of one kind."""
