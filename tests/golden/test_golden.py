@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gristmill.flows.machine.remaking import STAGES
 from gristmill.flows.recipe.steps import BUILT_IN
 from tests.golden import table as tables
 from tests.golden.__main__ import run
@@ -75,6 +76,10 @@ def _stages() -> set[str]:
 def test_every_step_and_stage_has_rows_with_different_settings(name):
     rows = covering({name})
     assert len({row.settings or row.name for row in rows}) >= 2, f"{name} has {len(rows)} rows in tests/golden/rows"
+
+
+def test_every_stage_can_be_made_again_by_its_name():
+    assert _stages() - {*BUILT_IN, "export"} <= {*STAGES}, "an export is where the user wants it"
 
 
 def test_rows_make_what_they_cover():
