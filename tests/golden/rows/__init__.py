@@ -1,6 +1,7 @@
 """The table of rows: each runs steps or stages on the fixture by some settings."""
 
 from tests.golden.rows import (
+    careless,
     copies,
     documents,
     evaluation,
@@ -27,6 +28,7 @@ ROWS: tuple[Row, ...] = (
     *evaluation.ROWS,
     *tokens.ROWS,
     *training.ROWS,
+    *careless.ROWS,
 )
 
 
