@@ -36,6 +36,7 @@ def write_careless(folder: Path) -> None:
     write_lines(folder / "tables.jsonl", [{"html": _page(at), "url": f"https://t.example/{at}"} for at in range(3)])
     write_lines(folder / "tied.jsonl", _tied())
     (folder / "taken.txt").write_text("plain.example/page\nhttps://other.example/a/*\nwww3.third.example\n", "utf-8")
+    (folder / "bad.txt").write_text("rotten\nrotten grain\nrotten grain sack\nmould\nmouldy\n", "utf-8")
     _scripts_without_ending(folder / "scripts")
     static.write(folder / "static", weights=static.WEIGHTS)
     done = np.array([1], np.uint8)

@@ -8,7 +8,7 @@ from typing import Any
 from tests.golden.made.careless import write_careless
 from tests.golden.rows.evaluation import _split
 from tests.golden.rows.near import _looked_at
-from tests.golden.rows.row import BOOKS, Row, Settings, curated, recipe
+from tests.golden.rows.row import ANY, BOOKS, Row, Settings, curated, recipe
 from tests.golden.rows.tokens import MODEL, TRAINING, _worded, data_of
 from tests.golden.run import Golden
 
@@ -63,6 +63,7 @@ TABLES: Settings = {
     "text_column": "html",
 }
 STATIC: Settings = {"step": "embedding", "kind": "static", "model": "{fixture}/careless/static"}
+BAD: Settings = {"step": "bad_words", "lists": {"en": "{fixture}/careless/bad.txt"}}
 HELD: Settings = {"mixture": {"weights": {"hosts": 1}, "heldout_fraction": 0.3}, "training": {"eval_tokens": 2_000}}
 NAMED: Settings = {"evaluation": {"own": "{fixture}/careless/named.jsonl"}}
 IN_LONG: Settings = {"mixture": {"weights": {"long": 1}, "heldout_fraction": 0.2}, **NAMED}
@@ -81,6 +82,8 @@ ROWS = (
     _row("lines", ("refinedweb_lines",), _curated, [MARKED], [{"step": "refinedweb_lines"}]),
     _row("static", ("embedding",), _curated, [MARKED], [{**STATIC, "max_tokens": 6}]),
     _row("static-few", ("embedding",), _curated, [MARKED], [{**STATIC, "max_tokens": 4, "normalize": False}]),
+    _row("bad", ("bad_words",), _curated, [MARKED], [ANY, BAD]),
+    _row("bad-some", ("bad_words",), _curated, [MARKED], [ANY, {**BAD, "max_word_share": 0.2, "max_hits": 2}]),
     _row("taken", ("takedowns", "url", "url_dedup"), _taken),
     _row("hosts", ("heldout", "heldout_documents"), _split, [HOSTS], [SHORT], HELD),
     _row("long", ("evaluation_removal", "heldout", "evaluation_documents"), _split, [LONG], [SHORT], IN_LONG),
