@@ -10,7 +10,7 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.strategies import Stretch, stretches
+from gristmill.tasks.tokens.strategies import Stretch, stretches, total
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def mean_shares(plan: Sequence[Stretch], budget: int) -> dict[str, float]:
     if len(plan) == 1:
         return plan[0].shares
     names = sorted({name for stretch in plan for name in stretch.shares})
-    return {name: sum(s.shares.get(name, 0.0) * s.tokens for s in plan) / budget for name in names}
+    return {name: total(s.shares.get(name, 0.0) * s.tokens for s in plan) / budget for name in names}
 
 
 def _phases(plan: Sequence[Stretch], names: Sequence[str]) -> list[dict]:

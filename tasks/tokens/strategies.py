@@ -1,7 +1,9 @@
 """Weights of the groups by a mixture's strategy, and the shares of each stretch of training."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 from gristmill.tasks.tokens.mixture import Mixture, Phase, Upsampling
@@ -9,6 +11,12 @@ from gristmill.tasks.tokens.upsampling import copies, most
 
 TOLERANCE = 1e-3  # of shares that are to be met
 _REPEATED = re.compile(r"x(\d+)")
+
+
+def total(values: Iterable[float]) -> float:
+    """The sum from left to right, as `sum` gives it up to Python 3.11: later ones compensate rounding, and shares would
+    differ in their last digit."""
+    return reduce(add, values, 0)
 
 
 class Stretch(NamedTuple):
@@ -27,8 +35,8 @@ def capped(weights: Mapping[str, float], available: Mapping[str, float], budget:
     given: dict[str, float] = {}
     open_names = sorted(weights)
     while open_names:
-        rest = budget - sum(given.values())
-        weight = sum(weights[name] for name in open_names)
+        rest = budget - total(given.values())
+        weight = total(weights[name] for name in open_names)
         full = [name for name in open_names if available[name] < rest * weights[name] / weight]
         for name in full or open_names:
             given[name] = available[name] if full else rest * weights[name] / weight
@@ -93,7 +101,7 @@ def sample_shares(mixture: Mixture, sizes: Mapping[str, int]) -> dict[str, float
     shares: dict[str, float] = {}
     for phase in mixture.phases or (None,):
         weights = group_weights(mixture, sizes, phase)
-        whole = sum(weights.values()) / (phase.share if phase else 1)
+        whole = total(weights.values()) / (phase.share if phase else 1)
         for name, weight in weights.items():
             shares[name] = shares.get(name, 0.0) + weight / whole
     return shares
@@ -113,7 +121,7 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
         weights = group_weights(settings, tokens, phase)
         fixed = _fixed(settings, tokens, budget)
         weights = {name: weight for name, weight in weights.items() if name not in fixed}
-        have = sum(left[name] for name in weights) + sum(fixed.values())
+        have = total(left[name] for name in weights) + total(fixed.values())
         if not weights and abs(have - length) > TOLERANCE * length:
             raise ValueError(
                 f"mixture.tokens are {have:,.0f} in all, but training takes {length:,.0f}, and there is no other "
@@ -121,7 +129,7 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
             )
         if weights and have < length:
             raise ValueError(_unfilled(settings, tokens, sorted({*weights, *fixed}), length, have))
-        rest = capped(weights, left, length - sum(fixed.values()))
+        rest = capped(weights, left, length - total(fixed.values()))
         given = rest | (fixed if rest else {name: taken * length / have for name, taken in fixed.items()})
         for name, taken in given.items():
             left[name] = max(0.0, left[name] - taken)
@@ -140,11 +148,11 @@ def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], 
         if tokens[name] and (unit := _unit(settings, name)) in weights:
             ranges[unit].append(name)
     sizes = {unit: [tokens[name] for name in names] for unit, names in ranges.items()}
-    available = {unit: most(curve, sum(counts)) for unit, counts in sizes.items()}
-    if (have := sum(available.values())) < budget:
+    available = {unit: most(curve, total(counts)) for unit, counts in sizes.items()}
+    if (have := total(available.values())) < budget:
         raise ValueError(
             f"training takes {budget:,.0f} tokens (training.steps * training.batch * model.seq_len), but of "
-            f"{sum(map(sum, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps or "
+            f"{total(map(total, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps or "
             "mixture.upsample.discard, raise mixture.upsample.max_copies or give more data"
         )
     found = {}
@@ -178,16 +186,16 @@ def _ordered(given: Mapping[str, float], order: str, length: float) -> list[Stre
     last = {name: name.rsplit("/", 1)[-1] for name in given}
     found = sorted(set(last.values()), key=_range, reverse=order[0] == "d")
     parts = [{name: given[name] for name in given if last[name] == label} for label in found]
-    return [_stretch(part, sum(part.values())) for part in parts if sum(part.values()) > 0]
+    return [_stretch(part, total(part.values())) for part in parts if total(part.values()) > 0]
 
 
 def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[str, float]:
     """Tokens of the groups that have a fixed budget."""
     counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
     given = _split(settings.tokens, counted, "mixture.tokens")
-    if sum(given.values()) > budget:
+    if total(given.values()) > budget:
         raise ValueError(
-            f"mixture.tokens are {sum(given.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
+            f"mixture.tokens are {total(given.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
             "raise training.steps"
         )
     for name, wanted in given.items():

@@ -91,6 +91,8 @@ def _web() -> list[dict[str, Any]]:
                 "kind": ["essay", "shop", None, "É"][at % 4],
                 "tags": [str(at % 3)] if at % 3 else None,
                 "count": at % 11,
+                "flag": [True, False, None][at % 3],
+                "said": ["1.5", "+2", " 3 ", "x", None, "2024-03-04"][at % 6],
             }
         )
     return found

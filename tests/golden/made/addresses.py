@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.golden.made.drawn import drawn_addresses
 from tests.golden.made.words import snippets
 
 _PATHS = snippets("address_paths")
@@ -28,7 +29,7 @@ def variants() -> list[str | None]:
         f"https://gone.example/{path}"
         for path in ("dir/", "dir/a", "dir/a/b", "dirs", "dir", "page", "page/", "page?x=1", "page/x")
     ]
-    return found
+    return [*found, *drawn_addresses()]
 
 
 def write_lists(folder: Path) -> None:
@@ -43,7 +44,7 @@ def write_lists(folder: Path) -> None:
         "strict.txt": "xxx\nsex-toys\npoker\n",
         "hard.txt": "porn\ncasino\nsex toys\n",
         "soft.txt": "free\npoker\ndating\n# free\n",
-        "bad_en.txt": "mill\nstone wheel\nriver-bank\n# mill\nGrain\n性\n",
+        "bad_en.txt": "mill\nstone wheel\nriver-bank\n# mill\nGrain\n性\nistanbul\nstraße\nσίσυφος\nİzmir\n",
         "bad_de.txt": "mühle\nkorn der\n",
         "bad_ja.txt": "水車\n性\n川\n",
         "stop_de.txt": "die\nund\nam\nder\n",

@@ -33,7 +33,9 @@ def write_careless(folder: Path) -> None:
     )
     for name, short in (("a", 1), ("b", 2), ("c", 18), ("d", 2)):
         write_lines(folder / f"loses_{name}.jsonl", _losing(name, short))
-    write_lines(folder / "tables.jsonl", [{"html": _page(at), "url": f"https://t.example/{at}"} for at in range(3)])
+    (folder / "pages").mkdir(exist_ok=True)
+    for at in range(3):
+        (folder / "pages" / f"{at}.html").write_text(_page(at), encoding="utf-8")
     write_lines(folder / "tied.jsonl", _tied())
     (folder / "taken.txt").write_text("plain.example/page\nhttps://other.example/a/*\nwww3.third.example\n", "utf-8")
     (folder / "bad.txt").write_text("rotten\nrotten grain\nrotten grain sack\nmould\nmouldy\n", "utf-8")
@@ -73,6 +75,11 @@ def _marked() -> list[dict[str, Any]]:
                 "10 B views",
             )
         )
+    ]
+    texts += [
+        f"{'good flour and bread ' * at}{bad} {'in the mill ' * (at % 3)}"
+        for at in range(1, 7)
+        for bad in ("rotten grain sack", "rotten grain", "a rotten sack", "mouldy", "mould mouldy rotten")
     ]
     texts += [
         "river river nothing mill mill unknown stone stone grain " + "odd " * at + "flour wheel" for at in range(6)

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from tests.golden.made.addresses import variants
+from tests.golden.made.drawn import drawn_copies
 from tests.golden.made.words import SENTENCES, fresh, paragraph
 
 Row = dict[str, Any]
@@ -14,7 +15,17 @@ DATES = (None, "2024-01-01T00:00:00Z", "2024-01-01", "2023-12-31T23:59:59Z", "20
 
 def copies() -> list[Row]:
     """Rows with id, text, url, date, score, and columns of their own; in an order that is no order of their ids."""
-    found = [*_exact(), *_near(), *_chains(), *_contained(), *_passages(), *_spans(), *_addresses(), *_odd()]
+    found = [
+        *_exact(),
+        *_near(),
+        *_chains(),
+        *_contained(),
+        *_passages(),
+        *_spans(),
+        *_addresses(),
+        *_odd(),
+        *drawn_copies(),
+    ]
     for at, row in enumerate(found):
         row.setdefault("url", f"https://site{at % 7}.example/{at // 7}/page-{at}.html")
         row.setdefault("date", DATES[at % 4])

@@ -4,13 +4,14 @@ import random
 from collections.abc import Iterator
 from itertools import product
 
+from tests.golden.made.drawn import odd_words, wordless
 from tests.golden.made.odd_lines import line_texts
 from tests.golden.made.words import NOUNS, SENTENCES, Text, fresh, paragraph, plain_words, prose, snippets
 
 
 def edge_texts() -> list[Text]:
     found = [*_words(), *_lengths(), *_marks(), *_lines(), *_repeats(), *_ngrams(), *_stops()]
-    found += [*line_texts(), *_special(), *_scripts(), *_snippets(), *_mixtures(), *_drawn()]
+    found += [*line_texts(), *_special(), *_scripts(), *_snippets(), *_mixtures(), *_drawn(), *_odd()]
     return found
 
 
@@ -214,6 +215,11 @@ def _mixtures() -> Iterator[Text]:
         yield f"good {at}", prose(f"good {at}", 3, 4)
     for at, name in enumerate(NOUNS[:20]):
         yield f"bad word {name}", f"{paragraph(f'bad {at}', 2)} {name.upper()}! {paragraph(f'bad {at} b', 1)}"
+
+
+def _odd() -> Iterator[Text]:
+    for at, text in enumerate([*odd_words(), *wordless()]):
+        yield f"odd {at}", text
 
 
 def _drawn() -> Iterator[Text]:

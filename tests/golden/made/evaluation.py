@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.golden.made.archives import write_lines
+from tests.golden.made.drawn import wordless
 from tests.golden.made.words import fresh, paragraph, prose
 
 
@@ -104,6 +105,7 @@ def _named(folder: Path) -> None:
     web += [
         {"text": prose(f"evaluated {at}", 1, 2 + at % 3), "url": f"https://e{at % 6}.example/{at}"} for at in range(150)
     ]
+    web += [{"text": text} for text in wordless() * 2]
     write_lines(folder / "named.jsonl", named)
     for at, row in enumerate(web):
         row.setdefault("url", f"https://e{at % 11}.example/x/{at}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tests.golden.made.drawn import drawn_pages
 from tests.golden.made.words import SENTENCES, paragraph, snippets
 
 NAV = "<nav><ul><li><a href=/>Home</a><li><a href=/a>About us</a><li><a href=/c>Contact</a></ul></nav>"
@@ -33,7 +34,7 @@ def pages() -> list[str]:
     found = [article(middle, f"own {at}") for at, middle in enumerate(own)]
     found += [article("", f"head {at}", head) for at, head in enumerate(HEADS)]
     found += [article(middle, f"snippet {at}") for at, middle in enumerate(snippets("pages"))]
-    found += [*own, *_scripts(), *_bare()]
+    found += [*own, *_scripts(), *_bare(), *drawn_pages()]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tests.golden.made.drawn import drawn_personal
 from tests.golden.made.words import paragraph, snippets
 from tests.tasks.pii.examples import NEGATIVE, POSITIVE
 from tests.tasks.pii.vendor_forms import forms
@@ -13,7 +14,14 @@ def personal() -> list[str]:
     found = [text for text, _, _ in POSITIVE]
     found += [f"{at} and {text}" for at, text in enumerate(NEGATIVE)]
     found += [text.format(secret) if "{}" in text else text for _, text, secret in forms(11)]
-    found += [*_MORE, *(f"({text})," for text in _MORE), *snippets("personal"), *_counted(), *_beside()]
+    found += [
+        *_MORE,
+        *(f"({text})," for text in _MORE),
+        *snippets("personal"),
+        *_counted(),
+        *_beside(),
+        *drawn_personal(),
+    ]
     return found
 
 

@@ -50,18 +50,13 @@ def _tokenized(golden: Golden, vocabulary: int, kind: str) -> None:
 
 def _cut(golden: Golden) -> None:
     trained: Settings = {"step": "perplexity", "reference": ["books"], "order": 2, "min_documents": 2}
-    for head in (12.5, 25, 50):
+    for head in (5, 20, 40, 60):
         more: Settings = {"head_percentile": head, "middle_percentile": head + 25, "keep_buckets": ["head", "middle"]}
         curated(golden, recipe([TIED, BOOKS], [{**trained, **more}]))
 
 
 LOSING = [_lines(f"loses_{name}") for name in "abcd"]
-TABLES: Settings = {
-    "name": "tables",
-    "jsonl": ["{fixture}/careless/tables.jsonl"],
-    "url_column": "url",
-    "text_column": "html",
-}
+TABLES: Settings = {"name": "tables", "pages": ["{fixture}/careless/pages/*.html"]}
 STATIC: Settings = {"step": "embedding", "kind": "static", "model": "{fixture}/careless/static"}
 BAD: Settings = {"step": "bad_words", "lists": {"en": "{fixture}/careless/bad.txt"}}
 HELD: Settings = {"mixture": {"weights": {"hosts": 1}, "heldout_fraction": 0.3}, "training": {"eval_tokens": 2_000}}

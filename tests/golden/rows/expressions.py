@@ -94,6 +94,25 @@ def _wheres() -> list[Row]:
             seen,
         ),
         row(
+            "where-bools",
+            [WEB],
+            [length, {"step": "where", "keep": "flag or float(flag) < 0.5 and not flag == True"}],
+            seen,
+        ),
+        row("where-said", [WEB], [length, {"step": "where", "drop": "float(said) >= 2 or int(said) == 1"}], seen),
+        row(
+            "where-lists",
+            [WEB],
+            [length, {"step": "where", "keep": "length(tags) == 1 or string(flag) == 'true'"}],
+            seen,
+        ),
+        row(
+            "where-dates",
+            [WEB],
+            [length, {"step": "where", "keep": "time(said) > '2024-03-03' or string(count) in ('1', '10')"}],
+            seen,
+        ),
+        row(
             "where-names",
             [WEB],
             [length, {"step": "where", "drop": "tld == 'example' and host == 'host1.example'"}],

@@ -53,7 +53,7 @@ WEB: Settings = {
     "text_column": "body",
     "url_column": "address",
     "date_column": "day",
-    "columns": {"grade": "grade", "sort": "kind", "tags": "tags", "count": "count"},
+    "columns": {"grade": "grade", "sort": "kind", "tags": "tags", "count": "count", "flag": "flag", "said": "said"},
     "range_bytes": 6000,
 }
 PERSONAL = lines("personal", columns=["title"])
