@@ -152,8 +152,8 @@ def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], 
     if (have := total(available.values())) < budget:
         raise ValueError(
             f"training takes {budget:,.0f} tokens (training.steps * training.batch * model.seq_len), but of "
-            f"{total(map(total, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps or "
-            "mixture.upsample.discard, raise mixture.upsample.max_copies or give more data"
+            f"{total(map(total, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps "
+            "or mixture.upsample.discard, raise mixture.upsample.max_copies or give more data"
         )
     found = {}
     for unit, wanted in capped(weights, available, budget).items():
