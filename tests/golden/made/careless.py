@@ -37,6 +37,7 @@ def write_careless(folder: Path) -> None:
     for at in range(3):
         (folder / "pages" / f"{at}.html").write_text(_page(at), encoding="utf-8")
     write_lines(folder / "tied.jsonl", _tied())
+    write_lines(folder / "hosted.jsonl", _hosted())
     (folder / "taken.txt").write_text("plain.example/page\nhttps://other.example/a/*\nwww3.third.example\n", "utf-8")
     (folder / "bad.txt").write_text("rotten\nrotten grain\nrotten grain sack\nmould\nmouldy\n", "utf-8")
     _scripts_without_ending(folder / "scripts")
@@ -106,6 +107,7 @@ def _scripts() -> list[dict[str, Any]]:
     found = []
     for at, (language, sentence) in enumerate(sorted(SENTENCES.items()) * 3):
         text = f"{sentence} {at} " * (1 + at % 4) + ("ひらがな カタカナ 粉ひき " if at % 5 == 0 else "")
+        text += "bars ▁ of ▁▁ blocks▁" if at % 3 == 0 else ""
         found.append({"text": text, "url": f"https://{language}.example/{at}"})
     return found
 
@@ -116,6 +118,14 @@ def _long() -> list[dict[str, Any]]:
     texts = [whole, whole[:8_000], whole[8_000:], whole[4_000:12_000], whole + " " + prose("careless tail", 30, 5)]
     texts += [prose(f"careless own {at}", 2, 4) for at in range(30)]
     return [{"text": text, "url": f"https://long.example/{at}"} for at, text in enumerate(texts)]
+
+
+def _hosted() -> list[dict[str, Any]]:
+    """Documents that name a host of their own, which is not that of their URL."""
+    return [
+        {"text": prose(f"hosted {at}", 1, 3), "url": f"https://u{at % 7}.example/{at}", "host": f"own{at % 5}.example"}
+        for at in range(40)
+    ]
 
 
 def _losing(name: str, short: int) -> list[dict[str, Any]]:

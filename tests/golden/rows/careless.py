@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gristmill.flows.stages.halves import half_counts, half_tokens
 from tests.golden.made.careless import write_careless
 from tests.golden.rows.evaluation import _split
 from tests.golden.rows.near import _looked_at
@@ -55,6 +56,15 @@ def _cut(golden: Golden) -> None:
         curated(golden, recipe([TIED, BOOKS], [{**trained, **more}]))
 
 
+def _halved(golden: Golden) -> None:
+    rest: Settings = {"tokenizer": {"vocab_size": 400, "sample_bytes": 4_000}, "model": MODEL, "training": TRAINING}
+    mixture = {"weights": {"hosted": 1}, "heldout_fraction": 0.1}
+    _, _, data = data_of(golden, recipe([HOSTED], [SHORT], mixture=mixture, **rest))
+    half_counts(golden.context(), data.split.train, data.tokens, range(3))
+    half_tokens(golden.context(), data.split.train, data.tokens, 1)
+
+
+HOSTED = _lines("hosted", columns=["host"])
 LOSING = [_lines(f"loses_{name}") for name in "abcd"]
 TABLES: Settings = {"name": "tables", "pages": ["{fixture}/careless/pages/*.html"]}
 STATIC: Settings = {"step": "embedding", "kind": "static", "model": "{fixture}/careless/static"}
@@ -93,6 +103,7 @@ ROWS = (
     _row("words", ("word_index",), _worded, recipe([SCRIPTS], [{"step": "ccnet", "min_characters": 60}])),
     _row("tokenizer", ("tokenizer", "tokens"), _tokenized, 420, "unigram"),
     _row("tokenizer-bytes", ("tokenizer", "tokens"), _tokenized, 320, "byte_bpe"),
+    _row("halves", ("half_counts", "half_tokens"), _halved),
     _row("cuts", ("perplexity", "perplexity_bucket", "perplexity_cut"), _cut),
     _row("tables", ("extract",), _curated, [TABLES], [{"step": "extract", "format": "markdown"}]),
     _row("interpreters", ("code_language",), _curated, [SCRIPTED], [{"step": "code_language"}, {"step": "code"}]),
