@@ -4,6 +4,7 @@ A home is read as it is when it is first asked; make another `Home` to see what 
 in `gristmill.storage.layout` and by the engine, and nowhere else.
 """
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Any
 
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,15 @@ class Home:
     def unreadable(self, name: str | None = None) -> list[UnreadableStage]:
         """The stages whose manifest cannot be used; `name` as for `stages`."""
         return [stage for stage in self._unreadable if name is None or name in (stage.name, stage.label)]
+
+    def check_readable(self) -> None:
+        """Say in a warning that some stages cannot be read, and why. Raises ManifestError where there are no others."""
+        if not (unreadable := self.unreadable()):
+            return
+        said = f"{len(unreadable)} stages of {self.address} cannot be read, as {unreadable[0].label}: "
+        if not self._finished:
+            raise layout.ManifestError(said + unreadable[0].trouble)
+        log.warning("%s%s", said, unreadable[0].trouble)
 
     def find(self, key: str) -> FinishedStage | None:
         """The finished stage with a key, if the home has it."""

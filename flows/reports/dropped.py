@@ -50,7 +50,9 @@ class Edit(NamedTuple):
 
 def dropped(home: str, stage: str, rule: str, n: int, where: str = "") -> Iterator[Dropped]:
     """As `dropped_by`, of the stages of a home; `stage`: a name or a label, `dropped` stands for all."""
-    return dropped_by(Home(home).stages(None if stage == "dropped" else stage), rule, n, where)
+    read = Home(home)
+    read.check_readable()
+    return dropped_by(read.stages(None if stage == "dropped" else stage), rule, n, where)
 
 
 def dropped_by(stages: Iterable[FinishedStage], rule: str, n: int, where: str = "") -> Iterator[Dropped]:

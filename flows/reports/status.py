@@ -184,6 +184,7 @@ def show(home: str, name: str, n: int, where: str = "") -> Iterator[KeptDocument
     those that are; LookupError for a column of `where` that is not there, ExpressionError for one that has no meaning.
     """
     found = Home(home)
+    found.check_readable()
     if name == "documents":
         yield from _curated(found, n, where)
         return

@@ -127,3 +127,15 @@ def test_a_home_is_read_as_it_is_when_it_is_first_asked(home):
 
 def test_an_empty_home_has_no_stages(tmp_path):
     assert (Home(str(tmp_path)).stages(), Home(str(tmp_path / "none")).unfinished()) == ([], [])
+
+
+def test_stages_of_a_format_that_cannot_be_read_are_named(tmp_path, caplog):
+    written = Written(str(tmp_path))
+    path = tmp_path / "stages/rules-old/manifest.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b'{"stage": "rules", "key": "old"}')
+    with pytest.raises(layout.ManifestError, match="1 stages .* cannot be read, as rules-old: .* is of format 1"):
+        Home(written.address).check_readable()
+    written.stage("documents", "d0")
+    Home(written.address).check_readable()
+    assert "run its recipe again" in caplog.messages[0]
