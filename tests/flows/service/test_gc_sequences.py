@@ -112,7 +112,7 @@ class Sequences(RuleBasedStateMachine):
 
 
 TestSequences = Sequences.TestCase
-TestSequences.settings = settings(max_examples=8, stateful_step_count=10, deadline=None)
+TestSequences.settings = settings(max_examples=6, stateful_step_count=8, deadline=None)
 
 
 def test_a_run_and_then_its_corpus_keeps_the_rest(tmp_path):
