@@ -155,6 +155,7 @@ def test_a_takedown_releases_the_runs_that_have_the_document(tmp_path):
 def test_readers_open_the_run_that_was_recorded_and_name_what_differs(tmp_path, caplog):
     home, settings_ = Home(tmp_path), MachineSettings(home=str(tmp_path / "home"))
     home.run(30, "corpus")
+    caplog.clear()  # what the run itself logs depends on the level that is set
     rows = finished(home.recipe(30), settings_).corpus.rows
     assert not caplog.messages
     assert finished(home.recipe(40), settings_).corpus.rows == rows
@@ -169,6 +170,7 @@ def test_readers_open_a_run_of_another_version_and_say_so(tmp_path, caplog, monk
 
     home, settings_ = Home(tmp_path), MachineSettings(home=str(tmp_path / "home"))
     home.run(30, "corpus")
+    caplog.clear()  # what the run itself logs depends on the level that is set
     rows = finished(home.recipe(30), settings_).corpus.rows
     monkeypatch.setattr(ContentDedup, "work_version", 2)
     assert finished(home.recipe(30), settings_).corpus.rows == rows
