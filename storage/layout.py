@@ -179,9 +179,15 @@ def collect(folder: str) -> None:
     value = manifest(folder)
     assert value is not None, f"{folder} is a finished stage"
     checked_json.write(files.join(folder, "manifest.json"), {**value, COLLECTED: True})
-    for name in files.names(folder):
-        if name not in ("manifest.json", "parts.json", "lease"):
-            files.remove(files.join(folder, name))
+    for name in removable(folder):
+        files.remove(files.join(folder, name))
+
+
+def removable(folder: str) -> list[str]:
+    """What `collect` removes of a stage's folder; after one that was killed, something is left. The marks of done jobs
+    come first, so that no mark is left whose files are gone."""
+    names = [name for name in files.names(folder) if name not in ("manifest.json", "parts.json", "lease")]
+    return sorted(names, key=lambda name: name != "done")
 
 
 def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part]) -> dict:

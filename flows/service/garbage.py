@@ -87,6 +87,9 @@ def _all(home: Home) -> Iterator[StageFolder]:
     yield from home.stages()
     yield from home.unfinished()
     yield from home.unreadable()
+    with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
+        left = pool.map(lambda stage: (stage, layout.removable(stage.folder)), home.collected())
+        yield from (stage for stage, names in left if names)  # a removal or a restoration was killed
 
 
 def _is_kept(stage: StageFolder) -> bool:

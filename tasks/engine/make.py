@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gristmill.storage import checked_json, files, layout, leftovers, space
@@ -175,14 +175,31 @@ def _restored(
         if there is not None and not there.is_collected:  # restored while this process waited
             return there
         shown.message(f"{spec.name}: its files were removed, so it is made again")
+        if not _may_go_on(spec, stage.folder, shown):  # left by a removal that was killed, or by other code
+            layout.collect(stage.folder)
+            mark_begun(stage.folder, {"code": spec.code, "libraries": spec.identity["libraries"]})
         _restore_inputs(home, spec, executor, shown, check)
-        made = _make(spec, stage.folder, executor, shown, check, held)
+        made = _keep_digest(stage, _make(spec, stage.folder, executor, shown, check, held))
     if made.contents != stage.contents:
         raise RuntimeError(
             f"{stage.label} was made again, and holds other values than before its files were removed: run with "
             f"--remake {spec.name}, so that what was made of it is made again, too"
         )
     return made
+
+
+def _keep_digest(before: StageResult, made: StageResult) -> StageResult:
+    """The stage that was made again. One of format 5, whose manifest has no digest of its values, keeps that of its
+    list of parts, by which what was made of it knows it, if it has as many documents, jobs and files as before."""
+    if "contents" in before.manifest or _counts(before) != _counts(made):
+        return made
+    manifest = {**made.manifest, "contents": before.contents}
+    checked_json.write(files.join(made.folder, "manifest.json"), manifest)
+    return replace(made, manifest=manifest)
+
+
+def _counts(stage: StageResult) -> list[Any]:
+    return [stage.manifest["counts"], *(stage.manifest["parts"][name] for name in ("jobs", "files"))]
 
 
 def _restore_inputs(home: str, spec: StageSpec, executor: Executor, shown: Progress, check: Callable[[], None]) -> None:

@@ -71,6 +71,8 @@ def _read(home: str, label: str) -> tuple[str, int]:
         return "", 0
     except DamagedFileError as error:
         return _recovered(home, label, error)
+    if not found["number"] and not files.exists(layout.stage_folder(home, label.rpartition("-")[0], found["key"])):
+        return "", 0  # the earlier release has removed what it had made
     return found["key"], found["number"]
 
 

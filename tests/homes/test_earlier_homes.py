@@ -1,6 +1,7 @@
 """Homes of earlier releases: nothing of them is made again, and every command reads them."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -74,6 +75,15 @@ def test_a_stage_of_another_record_or_input_is_not_taken(unpacked):
 
 def test_the_garbage_collector_lets_it_be(unpacked):
     assert [one for one in garbage.find(str(unpacked / "home"), 0).garbage if one.kind != "kernels"] == []
+
+
+def test_what_the_earlier_release_has_removed_is_made_under_its_own_key(unpacked):
+    """A folder of the earlier release's key would hold a manifest that it cannot read."""
+    list(curate(context(str(unpacked / "home")), load("recipe.yaml")))
+    [theirs] = (unpacked / "home/stages").glob("near_duplicates-*")
+    shutil.rmtree(theirs)
+    list(curate(context(str(unpacked / "home")), load("recipe.yaml")))
+    assert not theirs.exists() and len(list((unpacked / "home/stages").glob("near_duplicates-*"))) == 1
 
 
 def test_python_and_verify_read_it(unpacked):

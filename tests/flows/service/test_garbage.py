@@ -50,6 +50,17 @@ def labels(found) -> set[str]:
     return {one.label for one in found}
 
 
+def test_a_removal_that_was_killed_is_finished(home):
+    folder = Path(layout.stage_folder(home, "rules", "old"))
+    layout.collect(str(folder))
+    assert "rules-old" not in labels(garbage.find(home, 0).garbage)
+    (folder / "part-00000.parquet").write_bytes(b"left")
+    [one] = [one for one in garbage.find(home, 0).garbage if one.label == "rules-old"]
+    assert garbage.remove(home, one)
+    assert {path.name for path in folder.iterdir()} <= {"manifest.json", "parts.json", "lease"}
+    assert "rules-old" not in labels(garbage.find(home, 0).garbage)
+
+
 def test_only_what_no_run_needs_can_go(home):
     found = garbage.find(home, 0)
     assert labels(found.garbage) == {"rules-old", "model-gone", "tokens-begun", "rules-torn"}
