@@ -115,7 +115,7 @@ def forget(
     run: Annotated[str, typer.Argument(help="RECIPE/ID, as listed; or RECIPE: all of its runs")] = "",
     as_json: Json = False,
 ) -> None:
-    """List the recorded runs and what each of them holds alone; or forget one, so that `gc` may remove that.
+    """List the recorded runs and the stages that only one of them needs, or forget a run so that `gc` can remove them.
 
     Nothing is removed by it. A model of the run may be removed by `gc` from then on.
     """

@@ -44,7 +44,8 @@ def remake(names: Iterable[str]) -> Iterator[None]:
 
 
 class Remaking:
-    """What a run makes again, each stage once, and what it reuses of others' making. `steps`: those of the recipe.
+    """The stages that a run makes again, each once, and those it reuses though other code made them. `steps`: those of
+    the recipe.
 
     Raises ValueError for a name that neither a step of the recipe nor a stage has.
     """

@@ -8,7 +8,7 @@ log = logging.getLogger(__name__)
 
 
 class OfRun(JsonLines):
-    """What Prefect writes ahead of the first stage has the run too, whose id is with its records."""
+    """Adds the run to what Prefect logs before the first stage: its records carry the id of the run."""
 
     def format(self, record: logging.LogRecord) -> str:
         run = getattr(record, "flow_run_id", None)
