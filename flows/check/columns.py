@@ -125,10 +125,10 @@ def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
     """The columns of the sources' own, each with what it is; EVERY stands for those that files will name."""
     found: dict[str, str] = {}
     for source in recipe.sources:
-        columns = getattr(source, "read_columns", None)
-        for name, theirs in columns.own if columns else ():
+        columns = source.read_columns
+        for name, theirs in columns.own:
             found.setdefault(name, f"the column `{theirs}` of the files of {source.name}")
-        if columns and columns.every and own is None:
+        if columns.every and own is None:
             found[EVERY] = f"every column of the files of {source.name}: known when they are read"
     for field in own or ():
         found.setdefault(field.name, "of the sources' own files")

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gristmill.flows.check.columns import schema_behind, unknown
-from gristmill.flows.check.inputs import Trouble
 from gristmill.flows.recipe.errors import Finding, RecipeError
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.tasks.documents.step import Step
+from gristmill.tasks.documents.step import Problem, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, parsed
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.tokens.mixture import SOURCE
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def expressions(steps: Sequence[Step]) -> Iterator[Trouble]:
+def expressions(steps: Sequence[Step]) -> Iterator[Problem]:
     """What is wrong with them. One that names a column of a source's own is left out: its type is known when the files
     are read."""
     for at, step in enumerate(steps):
@@ -27,7 +26,7 @@ def expressions(steps: Sequence[Step]) -> Iterator[Trouble]:
                 yield ("steps", at, "drop" if step.keep is None else "keep"), trouble
 
 
-def of_export(recipe: Recipe) -> Iterator[Trouble]:
+def of_export(recipe: Recipe) -> Iterator[Problem]:
     """What is wrong with the expression of a recipe's export, which may name the columns behind all steps."""
     where = None if recipe.export is None else recipe.export.where
     if where is not None and (what := unknown(where, recipe, recipe.steps) or untrue(where, recipe.steps)):
@@ -40,7 +39,7 @@ def check_export(recipe: Recipe) -> None:
         raise RecipeError(found)
 
 
-def of_groups(recipe: Recipe) -> Iterator[Trouble]:
+def of_groups(recipe: Recipe) -> Iterator[Problem]:
     """What is wrong with the types of what `mixture.by` groups documents by."""
     if recipe.mixture is None or recipe.mixture.by_source:
         return

@@ -64,18 +64,15 @@ def schema(
 
 
 def _lines(made: "FirstRecipe", out: Path) -> list[str]:
-    from gristmill.flows.recipe.first_recipe import KINDS, sampled
+    from gristmill.flows.recipe.first_recipe import sampled
 
     lines = []
     for source in made.sources:
-        entry = source.entry
-        kind = next(key for key in KINDS if key in entry)
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
-        what = (
-            f"{source.files:,} {_NAMES.get(kind, kind)} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
-        )
+        kind, plural = _NAMES.get(source.kind, source.kind), "s" * (source.files != 1)
+        what = f"{source.files:,} {kind} file{plural}, {source.bytes / 1e6:,.1f} MB"
         others = f"; not taken: {', '.join(source.others)}" if source.others else ""
-        lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
+        lines.append(f"{source.entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
     counts = sampled(made.sources)
     languages = ", ".join(f"{code} {count}" for code, count in made.languages.items()) or "none recognised"
     if counts["documents"]:

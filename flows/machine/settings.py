@@ -117,13 +117,15 @@ class MachineSettings(BaseSettings):
         return address
 
     def placed(self, given: Settings) -> Any:
-        """A source or a step with `{home}` and `{local}` in its addresses filled in."""
+        """A source or a step with `{home}` and `{local}` in its addresses filled in, those of settings in it too."""
 
         def fill(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(map(fill, value))
             if isinstance(value, dict):
                 return {key: fill(each) for key, each in value.items()}
+            if isinstance(value, Settings):
+                return self.placed(value)
             return self._filled(value) if isinstance(value, str) else value
 
         return given.model_copy(update={name: fill(value) for name, value in given})

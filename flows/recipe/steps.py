@@ -26,7 +26,7 @@ from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDe
 from gristmill.tasks.dedup.semantic.settings import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
+from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError
 from gristmill.tasks.documents.where.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
@@ -149,7 +149,7 @@ def _engine(engine: Any, known: tuple[str, ...]) -> Any:
     if address is None:
         there = [*known, *own_steps.names_of(own_steps.ENGINES)]
         hint = did_you_mean(engine, there) or f"give one of {', '.join(there)}, or one of your own as module:function"
-        raise own_steps.StepError(f"there is no engine {engine!r}; {hint}")
+        raise StepError(f"there is no engine {engine!r}; {hint}")
     return address
 
 
@@ -163,7 +163,7 @@ def read_source(given: Any) -> Any:
         hint = did_you_mean(reader, there) or (
             f"installed packages have {', '.join(there) or 'none'}; name one of your own as module:function"
         )
-        raise own_steps.StepError(f"there is no reader {reader!r}; {hint}")
+        raise StepError(f"there is no reader {reader!r}; {hint}")
     return {**given, "reader": address}
 
 

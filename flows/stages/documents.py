@@ -17,7 +17,6 @@ import pyarrow as pa
 from pydantic import SerializeAsAny, TypeAdapter
 
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, Work, pinned, work_of_steps
 from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
@@ -26,20 +25,21 @@ from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.step import DocumentStep, Settings, Step
+from gristmill.tasks.documents.step import DocumentStep, Settings, Step, function_at
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
 from gristmill.tasks.reading import index
+from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.first_records import FILES, look
-from gristmill.tasks.reading.listing import Shard, listed, tables_of
+from gristmill.tasks.reading.formats.crawls import IndexFilters
+from gristmill.tasks.reading.listing import Shard, listed
 from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
 from gristmill.tasks.reading.ranges.lines import LineCount, count_lines, divide
 from gristmill.tasks.reading.ranges.plan import Range, RangeRead, corrected
-from gristmill.tasks.reading.repositories.reading import LIBRARIES
-from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection
+from gristmill.tasks.reading.sources import Selection, format_of
 
 _RANGE_READ = TypeAdapter(RangeRead)
 
@@ -50,12 +50,12 @@ def selected(context: RunContext, source: Selection) -> StageResult:
 
     def look() -> str:
         with ThreadPoolExecutor(8) as pool:
-            return digest(list(pool.map(lambda path: fingerprint(path, notes), tables_of(source))))
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
 
     tables = context.outside({"index": source.model_dump(mode="json")}, look)
     filters = source.part(IndexFilters)
     return context.build(
-        StageSpec("selection", _select, filters, {"files": tables}, lambda: tuple(tables_of(source)), version=1)
+        StageSpec("selection", _select, filters, {"files": tables}, lambda: tuple(source.tables()), version=1)
     )
 
 
@@ -110,7 +110,7 @@ def documents(
     before = pinned(context, recipe.before)
     own_functions = [known.format for known in formats.values() if ":" in known.format]
     for address in [*own_functions, *(engine for engine in recipe.extract.asked if ":" in engine)]:
-        own_steps.function_at(address)  # whose error comes before any work
+        function_at(address)  # whose error comes before any work
     choosing = pinned(context, recipe.choosing)
     record = Record(
         formats=formats,
@@ -139,11 +139,10 @@ def documents(
 
 
 def _work(steps: Iterable[Step], formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> Work:
-    """What decides of the steps, of users' readers, and of the readers of source code, whose libraries recognize
-    licenses."""
+    """What decides of the steps, of users' readers, and of formats whose libraries decide what is read."""
     work = work_of_steps(steps, readers)
-    if any(known.format == "code" for known in formats.values()):
-        work["libraries"] = (*work["libraries"], *LIBRARIES)
+    for kind in dict.fromkeys(format_of(known.format) for known in formats.values()):
+        work["libraries"] = (*work["libraries"], *kind.libraries)
     return work
 
 
@@ -200,7 +199,7 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
 def _divided(phases: PhaseRunner, record: Record, places: Sequence[ShardFiles]) -> dict[int, Range]:
     """By the numbers of their shards the ranges of files of lines as they are read, whose first lines are known. Holds
     the counts of one file's ranges."""
-    files_there = [*_ranged(record, places, "jsonl")]
+    files_there = [*_ranged(record, places, "line")]
     if not files_there:
         return {}
     columns = {name: known.columns for name, known in record.formats.items()}
@@ -217,11 +216,11 @@ def _bytes(places: Sequence[ShardFiles], number: int) -> int:
     return places[number].bytes or 0
 
 
-def _ranged(record: Record, places: Sequence[ShardFiles], format: str) -> Iterator[list[int]]:
-    """The numbers of the ranges of each file of a format that is read in ranges."""
+def _ranged(record: Record, places: Sequence[ShardFiles], starts: str) -> Iterator[list[int]]:
+    """The numbers of the ranges of each file that is read in ranges, of formats whose ranges start like that."""
     ranged = (number for number, shard in enumerate(places) if shard.part is not None)
     for (source, _), of in groupby(ranged, lambda number: (places[number].source, places[number].files)):
-        if record.formats[source].format == format:
+        if format_of(record.formats[source].format).range_starts == starts:
             yield [*of]
 
 
@@ -229,7 +228,7 @@ def _misread(record: Record, places: Sequence[ShardFiles], made: Mapping[int, di
     """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
     archive would be. Holds the records of one file's ranges."""
     found: dict[int, Range] = {}
-    for numbers in _ranged(record, places, "archive"):
+    for numbers in _ranged(record, places, "record"):
         read = [(part, _RANGE_READ.validate_python(made[i]["range"])) for i in numbers if (part := places[i].part)]
         found |= {number: part for number, part in zip(numbers, corrected(read), strict=True) if part is not None}
     return found

@@ -19,7 +19,6 @@ from gristmill.tasks.documents.step import Clause, DocumentStep, Member, Setting
 from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.reading.sources import Archives, Selection, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ def losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
     record = Record(
         limits=settings.part(Limits),
         by_design={name: decided for name in settings.by if (decided := deciding(recipe, name))},
-        like={one.name: "crawl" if isinstance(one, Archives | Snapshot | Selection) else "" for one in recipe.sources},
+        like={one.name: "crawl" if one.is_crawl else "" for one in recipe.sources},
         apart=tuple(sorted({name for step in recipe.steps for name in getattr(step, "reference", ())})),
     )
     measured = tuple(stage.folder for stage in corpus.measured)

@@ -1,12 +1,21 @@
 """The step `decontamination`: benchmarks, how documents are compared with them, and what becomes of those that hold
 items."""
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
+from wrapt import lazy_import
 
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
+from gristmill.tasks.documents.file_problems import file_problems, own_sentence
+from gristmill.tasks.documents.step import CorpusStep, Problem, Settings, Signal
+
+if TYPE_CHECKING:
+    from gristmill.tasks.decontamination import benchmarks as benchmark_files
+else:
+    benchmark_files = lazy_import("gristmill.tasks.decontamination.benchmarks")
 
 SCORE, BENCHMARK = "contamination", "contamination_benchmark"
 
@@ -128,3 +137,8 @@ class Decontamination(Indexing, Policy, CorpusStep):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two benchmarks are called {twice[0]}; give each a name of its own")
         return self
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        for at, benchmark in enumerate(self.benchmarks):
+            check = partial(benchmark_files.read_items, benchmark.path, benchmark)
+            yield from file_problems(benchmark.path, ("benchmarks", at), deep, check, own_sentence)

@@ -1,9 +1,11 @@
 """Exact duplicates over the whole corpus: documents of the same words, or of the same URL."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gristmill.tasks.dedup.exchange import partition_bytes
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, Canonical
@@ -28,6 +30,9 @@ class Exact(KeepOrder, CorpusStep):
     )
     column: ClassVar[str]
     rule: ClassVar[str]
+
+    def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
+        yield partition_bytes(documents * DOCUMENT_BYTES, self.partitions), "documents of a partition"
 
 
 class ContentDedup(Exact):

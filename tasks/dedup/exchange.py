@@ -32,6 +32,11 @@ def partitions_of(rows: int, row_bytes: int) -> int:
     return max(-(-held // JOB_BYTES), min(FEW, 1 + held // SMALL_BYTES))
 
 
+def partition_bytes(held: int, partitions: int | None) -> int:
+    """Bytes that a job holds of one of `partitions`, where all of them take `held`; None: partitions by size."""
+    return min(held, JOB_BYTES) if partitions is None else held // partitions
+
+
 @dataclass(frozen=True)
 class SortedFiles:
     """The files 00000.parquet, ... of a folder, so many."""

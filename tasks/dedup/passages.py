@@ -1,9 +1,11 @@
 """Passages that occur more than once in the corpus: lines, paragraphs, spans of sentences. The first is kept."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gristmill.tasks.dedup.exchange import partition_bytes
 from gristmill.tasks.documents.step import CorpusStep
 
 # What a job that finds repeats holds for a passage.
@@ -33,6 +35,10 @@ class _Passages(CorpusStep):
         description="pieces of the exchange, of which a worker holds one, 70 to 150 bytes for each of its passages; "
         "null: by how much text there is, so that it holds half a gigabyte; no result depends on it",
     )
+
+    def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
+        passages = text_bytes // PASSAGE_CHARACTERS
+        yield partition_bytes(passages * PASSAGE_BYTES, self.partitions), "passages of a partition"
 
 
 class LineDedup(_Passages):

@@ -1,5 +1,6 @@
 """Duplicated spans of at least n words or bytes, found over the whole corpus (Lee et al. 2022, arXiv 2107.06499)."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -48,3 +49,6 @@ class SubstringDedup(SpanSearch, SpanCutting, CorpusStep):
     """
 
     step: Literal["substring_dedup"] = "substring_dedup"
+
+    def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
+        yield self.block_bytes, "texts of a block"

@@ -1,12 +1,13 @@
 """The step `extract`: from records to documents, the main text of each page."""
 
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gristmill.tasks.documents.step import Signal, Step
+from gristmill.tasks.documents.step import Problem, Signal, Step, StepError, function_at
 from gristmill.tasks.guard.limits import Limits
 from gristmill.tasks.pdf.signals import SIGNALS
 
@@ -100,6 +101,13 @@ class Extract(Step):
     @property
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(match[1] for engine in self.asked if (match := _OF_USERS.fullmatch(engine)))
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if deep and ":" in self.engine:
+            try:
+                function_at(self.engine)
+            except StepError as error:
+                yield ("engine",), str(error)
 
 
 def _check_engine(engine: str, known: tuple[str, ...]) -> None:

@@ -8,17 +8,11 @@ from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading.listing import Shard
 from gristmill.tasks.reading.shard import read
+from gristmill.tasks.reading.sources import format_of
 
 # files that are looked at, and records of a file after which it is believed
 FILES = 3
 _RECORDS = 1000
-_KINDS = {
-    "archive": ("warc", "a WARC, ARC or WET record"),
-    "jsonl": ("jsonl", "a JSON object with a text in `{text}` (text_column)"),
-    "parquet": ("parquet", "a row with a text in `{text}` (text_column)"),
-    "text": ("text", "a text in UTF-8"),
-    "code": ("code", "a file of source code"),
-}
 
 
 def look(folder: str, number: int, source: str, shards: Sequence[Shard], max_bytes: int) -> dict:
@@ -26,14 +20,14 @@ def look(folder: str, number: int, source: str, shards: Sequence[Shard], max_byt
 
     Raises ValueError, which names a file, the recipe's key and the remedy, if none of the files has one.
     """
-    looked = [shard for shard in shards if shard.format in _KINDS and files.is_local(shard.path)]
+    looked = [shard for shard in shards if format_of(shard.format).wanted and files.is_local(shard.path)]
     problems = [_problem(shard, max_bytes) for shard in looked]
     if problems and None not in problems:
-        key, wanted = _KINDS[looked[0].format]
+        kind = format_of(looked[0].format)
         more = f", nor have {len(looked) - 1} others" if len(looked) > 1 else ""
         raise ValueError(
-            f"the source {source}: {redact_url(looked[0].path)} {problems[0]}{more}: name files under `{key}` "
-            f"that have {wanted.format(text=looked[0].columns.text)}, or take the source out of the recipe"
+            f"the source {source}: {redact_url(looked[0].path)} {problems[0]}{more}: name files under `{kind.key}` "
+            f"that have {kind.wanted.format(text=looked[0].columns.text)}, or take the source out of the recipe"
         )
     return {"files": len(looked)}
 

@@ -19,10 +19,11 @@ from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading import tables
+from gristmill.tasks.reading.columns import OWN_NAME, TAKEN, Columns
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files
 from gristmill.tasks.reading.repositories.reading import COLUMNS
 from gristmill.tasks.reading.shard import read
-from gristmill.tasks.reading.sources import OWN_NAME, TAKEN, Columns
+from gristmill.tasks.reading.sources import format_of
 
 _ROWS = 512
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -48,14 +49,7 @@ def find_types(
     found: Types = {}
     names: dict[str, None] = {}
     for file in given_files(source_files):
-        match file.format:
-            case "code":
-                here = _of_code()
-            case "parquet":
-                here = _of_table(file)
-            case _:
-                here = _of_lines(file, max_bytes)
-        for types, there in here:
+        for types, there in format_of(file.format).column_types(file, max_bytes):
             found = joined(source, found, types)
             names.update(dict.fromkeys(there[: max(0, _ROWS - len(names))]))
     return {"types": [[name, _packed(kind), where] for name, (kind, where) in found.items()], "names": [*names]}
@@ -140,25 +134,29 @@ def fitted(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def file_columns(path: str, format: str, columns: Columns) -> list[str]:
-    """Names of the columns of a file that are not text, URL, id or date: of a Parquet file all, of lines those of the
-    first. Raises what reading it raises."""
-    if format == "parquet":
-        with streams.open_ranges(path) as f:
-            names = pq.read_schema(f).names
-        return [name for name in names if name not in columns.named]
-    every = replace(columns, every=True, own=())
-    first = next((r for r in tables.records(path, format, every, 1 << 20, current().remote_io) if r.own), None)
+def names_of_footer(path: str, columns: Columns) -> list[str]:
+    """Names of the columns of a Parquet file that are not text, URL, id or date. Raises what reading it raises."""
+    with streams.open_ranges(path) as f:
+        names = pq.read_schema(f).names
+    return [name for name in names if name not in columns.named]
+
+
+def names_of_records(path: str, format: str, columns: Columns) -> list[str]:
+    """As `names_of_footer`, by the first record of a file of another format that has some."""
+    every = Shard(format, path, "", replace(columns, every=True, own=()))
+    first = next((r for _, r in read(every, 1 << 20, False, current().remote_io) if r.own), None)
     return [*first.own] if first is not None and first.own else []
 
 
-def _of_code() -> Iterator[tuple[Types, list[str]]]:
+def types_of_code() -> Iterator[tuple[Types, list[str]]]:
+    """The types of the columns of source code, which are the same everywhere."""
     numbers = ("header_characters", "files")
     types = {name: pa.int64() if name in numbers else pa.string() for name in COLUMNS}
     yield {name: (kind, "every source of code") for name, kind in types.items()}, [*COLUMNS]
 
 
-def _of_table(file: Shard) -> Iterator[tuple[Types, list[str]]]:
+def types_of_footer(file: Shard) -> Iterator[tuple[Types, list[str]]]:
+    """The types of the columns of a Parquet file, by its footer."""
     try:
         with streams.open_ranges(file.path, current().remote_io) as f:
             schema = pq.read_schema(f)
@@ -169,7 +167,8 @@ def _of_table(file: Shard) -> Iterator[tuple[Types, list[str]]]:
     yield {ours: (_plain(schema.field(theirs).type), where) for ours, theirs in wanted}, schema.names
 
 
-def _of_lines(file: Shard, max_bytes: int) -> Iterator[tuple[Types, list[str]]]:
+def types_of_records(file: Shard, max_bytes: int) -> Iterator[tuple[Types, list[str]]]:
+    """The types of the columns of a file, by all of its records, 512 at a time."""
     rows: list[tuple[int, Mapping[str, Any]]] = []
     every = replace(file, columns=Columns(file.columns.text, every=True))
     for _, record in read(every, max_bytes, False, current().remote_io):

@@ -1,11 +1,14 @@
 """The step `bad_words`."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from gristmill.storage.address import Address
+from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.url.list_files import list_problems
 
 ANY = "any"
 SOURCE = "Raffel et al. 2020 (arXiv 1910.10683), 2.2; definition: datatrove c4_filters.py"
@@ -63,3 +66,7 @@ class BadWords(RuleStep):
     @property
     def reads(self) -> tuple[str, ...]:
         return ("language",) if self.lists.keys() - {ANY} else ()
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        for language, address in self.lists.items():
+            yield from list_problems(address, ("lists", language), deep)

@@ -1,12 +1,15 @@
 """Gopher's quality rules: the step `gopher_quality`."""
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from gristmill.storage.address import Address
+from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.rules.rule import DEFINITION, Definition, RuleStep, rule, rule_set
+from gristmill.tasks.url.list_files import list_problems
 
 _WORK = "gristmill.tasks.rules.gopher_quality_work"
 SOURCE = "Rae et al. 2021, A1.1; definitions: datatrove gopher_quality_filter.py, DCLM content_filters.py"
@@ -148,6 +151,11 @@ class GopherQuality(RuleStep):
     @property
     def reads(self) -> tuple[str, ...]:
         return ("language",) if self.stop_words_by_language else ()
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        for language, words in self.stop_words_by_language.items():
+            if isinstance(words, str):
+                yield from list_problems(words, ("stop_words_by_language", language), deep)
 
 
 def is_surely_one_word(word: str) -> bool:

@@ -1,8 +1,14 @@
-"""The files behind the address of a list."""
+"""The files at the address of a list."""
+
+from collections.abc import Iterator
 
 from gristmill.storage import files
 from gristmill.storage.remote.redact import redact_url
-from gristmill.tasks.url.step import KINDS
+from gristmill.tasks.documents.file_problems import error_sentence, file_problems
+from gristmill.tasks.documents.step import Problem
+
+# Names of a blocklist's files in UT1's layout; the ledger calls a list by the name of its folder.
+KINDS = ("domains", "urls", "expressions")
 
 
 class ListError(ValueError):
@@ -29,6 +35,26 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
             f"the folder {redact_url(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
         )
     return found
+
+
+def list_problems(
+    address: str, key: tuple[str | int, ...], deep: bool, categories: tuple[str, ...] | None = None
+) -> Iterator[Problem]:
+    """Problems with the files of a list. `categories`: those of a blocklist, which may be a folder; None for a list
+    that is a file."""
+
+    def check() -> None:
+        if categories is None and files.is_local(address) and files.is_folder(address):
+            raise ListError(f"the list {address} is a folder; name a file")
+        for path in list_files(address, categories or ()):
+            files.info(path)
+
+    return file_problems(address, key, deep, check, _sentence)
+
+
+def _sentence(error: Exception, address: str) -> str:
+    sentence = error_sentence(error, address)
+    return sentence if ";" in sentence else f"{sentence}; correct the address"
 
 
 def _kinds(folder: str) -> list[str]:

@@ -17,8 +17,7 @@ from gristmill.storage import files
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.canonical_work import canonical_host, canonicalizer, host_of
-from gristmill.tasks.url.list_files import ListError
-from gristmill.tasks.url.step import KINDS
+from gristmill.tasks.url.list_files import KINDS, ListError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

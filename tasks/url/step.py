@@ -1,19 +1,17 @@
 """The step `url`: canonical form, host and registered domain of each document, and the lists and words that it hits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, model_validator
 
 from gristmill.storage.address import Address, from_folder, is_for_key
-from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Signal
+from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Problem, Signal
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, Canonical
+from gristmill.tasks.url.list_files import KINDS, list_problems
 
 _LISTED = "squidGuard's rules for UT1's domains, urls and expressions"
 _REFINEDWEB = "RefinedWeb (Penedo et al. 2023), appendix G.1, as coded by DCLM or datatrove (url_filter.py)"
-
-# Names of a blocklist's files in UT1's layout; the folder that one is in names it in the ledger.
-KINDS = ("domains", "urls", "expressions")
 
 
 def _with_category(value: Any, info: SerializationInfo) -> Any:
@@ -145,6 +143,13 @@ class Url(DocumentStep):
                 "none; name them in blocklists"
             )
         return self
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        for key in ("takedowns", "strict_substrings", "hard_words", "soft_words"):
+            for at, address in enumerate(getattr(self, key)):
+                yield from list_problems(address, (key, at), deep)
+        for at, address in enumerate(self.blocklists):
+            yield from list_problems(address, ("blocklists", at), deep, self.categories)
 
     def decisions(self) -> Sequence[Bound | Member]:
         return [

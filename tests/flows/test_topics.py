@@ -20,7 +20,6 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.models import classifier
 from gristmill.flows.recipe.errors import RecipeError
-from gristmill.flows.recipe.own_steps import StepError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
@@ -29,6 +28,7 @@ from gristmill.flows.tracking.artifacts import copy_description
 from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.step import StepError
 from gristmill.tasks.models.classifier.measures import label_measures
 from gristmill.tasks.models.harm.harm import Toxicity
 from gristmill.tasks.models.quality.quality import Classifier

@@ -3,13 +3,15 @@
 A classifier that a run trained has a description beside it. A classifier of somebody else has none.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import Problem, Settings
+from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case, label_of
 from gristmill.tasks.models.quality.quality import Texts
 
 if TYPE_CHECKING:
@@ -80,3 +82,14 @@ def check(path: str, given: Settings) -> None:
                 f"{path} was trained with {name} {wanted}, and the step has {getattr(given, name)}; write "
                 f"`{name}: {str(wanted).lower()}`"
             )
+
+
+def problems(path: str, given: Settings, label: str | None, deep: bool) -> Iterator[Problem]:
+    """Problems with the classifier that a step has in `model`: it is missing or damaged, lacks the label, or fails
+    `check`."""
+
+    def check_file() -> None:
+        label_of(check_fasttext(files.local_copy(path)), label)
+        check(path, given)
+
+    return file_problems(path, ("model",), deep, check_file)

@@ -6,14 +6,28 @@ embedder.
 """
 
 import re
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
+from wrapt import lazy_import
 
+from gristmill.storage import files
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import Problem, Settings, Signal
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.filter import LearnedFilter
+
+if TYPE_CHECKING:
+    from gristmill.tasks.models.embedding import embedding_work, head_file, onnx_model, sentence_embedder
+else:
+    embedding_work = lazy_import("gristmill.tasks.models.embedding.embedding_work")
+    head_file = lazy_import("gristmill.tasks.models.embedding.head_file")
+    onnx_model = lazy_import("gristmill.tasks.models.embedding.onnx_model")
+    sentence_embedder = lazy_import("gristmill.tasks.models.embedding.sentence_embedder")
 
 _NAME = r"[a-z][a-z0-9_]*"
 
@@ -58,6 +72,7 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
 
     work: ClassVar = "gristmill.tasks.models.embedding.embedding_work"
     decision_fields: ClassVar = ("min_score", "keep_top")
+    has_unknown_speed: ClassVar = True
 
     step: Literal["embedding"] = "embedding"
     model: Address = Field(
@@ -102,3 +117,29 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
 
     def decision_settings(self) -> HeadCuts:
         return self.part(HeadCuts)
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        try:
+            if self.kind == "onnx":
+                onnx_model.runtime(self.device)
+        except ImportError as error:
+            yield ("step",), str(error)
+            return
+        described: dict[str, Any] | None = None
+        width = 0
+
+        def check_embedder() -> None:
+            nonlocal described, width
+            settings = self.part(Embedder)
+            embedder = sentence_embedder.embedder_files(self.model, self.kind)
+            width = sentence_embedder.load(embedder, settings).dimension
+            described = embedding_work.described(embedder.model.digest, embedder.tokenizer.digest, settings)
+
+        def check_head(path: str) -> None:
+            head = head_file.load(RecordedFile(path, files.checksum(path)))
+            if described is not None:
+                head_file.check_fits(path, head, described, width)
+
+        yield from file_problems(self.model, ("model",), deep, check_embedder)
+        for name, path in self.heads.items():
+            yield from file_problems(path, ("heads", name), deep, partial(check_head, path))

@@ -4,13 +4,20 @@ As Dolma has it (Soldaini et al. 2024, arXiv 2402.00159): two classifiers traine
 one of adult content; Dolma asks them of sentences, here it is lines, and takes more than 0.4 for too much.
 """
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
+from wrapt import lazy_import
 
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.tasks.documents.step import Problem, Settings, Signal
 from gristmill.tasks.models.filter import LearnedFilter
+
+if TYPE_CHECKING:
+    from gristmill.tasks.models.classifier import classifier_file
+else:
+    classifier_file = lazy_import("gristmill.tasks.models.classifier.classifier_file")
 
 LINE_SCORE = 0.4  # of Dolma 1.6, of a sentence
 _DOLMA = "Soldaini et al. 2024, arXiv 2402.00159"
@@ -91,6 +98,13 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
     @property
     def named_models(self) -> tuple[str, ...]:
         return (self.model,)
+
+    @property
+    def fasttext_classifier(self) -> str:
+        return self.model
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        yield from classifier_file.problems(self.model, self, self.label, deep)
 
     @property
     def scores(self) -> tuple[str, ...]:

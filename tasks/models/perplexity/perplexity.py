@@ -6,13 +6,22 @@ in the run (sequences of word characters and single marks of punctuation, in low
 each language that is named in `models`, of SentencePiece's pieces as CCNet has them.
 """
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
+from wrapt import lazy_import
 
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.tasks.documents.file_problems import file_problems, own_sentence
+from gristmill.tasks.documents.step import Problem, Settings, Signal
 from gristmill.tasks.models.filter import LearnedFilter
+
+if TYPE_CHECKING:
+    from gristmill.tasks.models.perplexity import models_by_language
+else:
+    models_by_language = lazy_import("gristmill.tasks.models.perplexity.models_by_language")
 
 Bucket = Literal["head", "middle", "tail"]
 BUCKETS: tuple[Bucket, ...] = ("head", "middle", "tail")
@@ -166,3 +175,10 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
             raise ValueError(f"the cut-offs {self.cutoffs} have not been read: the step is not `pinned`")
         given = self.part(Percentiles).model_dump()
         return Cuts(**given, by_language=bool(self.models), cutoffs=self.cutoffs_read)
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        for language, model in self.models.items():
+            check = partial(models_by_language.check, model)
+            yield from file_problems(model, ("models", language), deep, check, own_sentence)
+        if self.cutoffs is not None:
+            yield from file_problems(self.cutoffs, ("cutoffs",), deep, self.pinned)

@@ -3,14 +3,21 @@
 DCLM trains on unigrams and bigrams and keeps documents by their probability of the label `hq`.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
+from wrapt import lazy_import
 
+from gristmill.storage import files
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.tasks.documents.step import Problem, Settings, Signal
 from gristmill.tasks.models.filter import LearnedFilter
+
+if TYPE_CHECKING:
+    from gristmill.tasks.models.classifier import classifier_file
+else:
+    classifier_file = lazy_import("gristmill.tasks.models.classifier.classifier_file")
 
 # Li et al. 2024: baselines/baselines_configs/fasttext_filter.yaml
 MIN_SCORE = 0.018112
@@ -117,6 +124,34 @@ class Quality(Classifier, Threshold, LearnedFilter):
     @property
     def named_models(self) -> tuple[str, ...]:
         return () if self.model is None else (self.model,)
+
+    @property
+    def fasttext_classifier(self) -> str | None:
+        return self.model
+
+    @property
+    def disk_bytes(self) -> int:
+        # fastText's matrices of two models; a model that is named is not stored again
+        return 0 if self.model is not None else 2 * 4 * self.dimensions * self.buckets
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if self.model is not None:
+            yield from classifier_file.problems(self.model, self, self.label, deep)
+
+    def remarks(self) -> Iterator[str]:
+        if self.min_score is None and self.keep_top is None and self._is_trained_here():
+            yield (
+                f"steps.quality has no cut of its own: at DCLM's {MIN_SCORE}, found for DCLM's own model, a classifier "
+                "that learns here from as many good as bad examples drops next to nothing; give `keep_top: 10`, the "
+                "percentage that is kept, or `min_score: 0` where nothing is to be dropped"
+            )
+
+    def _is_trained_here(self) -> bool:
+        """Whether the classifier is trained in the run, or with `gristmill train classifier`, which describes it."""
+        if self.model is None:
+            return True
+        description = classifier_file.description(self.model)
+        return files.is_local(description) and files.exists(description)
 
     def raw(self, sources: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted(self.against)) or super().raw(sources)

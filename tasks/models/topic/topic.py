@@ -1,12 +1,13 @@
 """The topic of a document, by a fastText classifier of several labels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import DocumentStep, Member, Signal
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import DocumentStep, Member, Problem, Signal
 
 OTHER = "other"
 
@@ -49,6 +50,13 @@ class Topic(DocumentStep):
             description="How probable the model takes its most probable topic to be.",
         ),
     )
+
+    @property
+    def fasttext_classifier(self) -> str:
+        return self.model
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        yield from file_problems(self.model, ("model",), deep, self.pinned)
 
     @property
     def question(self) -> str:

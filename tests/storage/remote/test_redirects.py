@@ -14,7 +14,6 @@ from gristmill.storage.remote import retry
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.redirects import checked_client
 from gristmill.storage.remote.retry import BadResponse, RemoteIOError
-from gristmill.tasks.reading.listing import shards_of
 from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 
@@ -53,7 +52,7 @@ def test_a_glob_follows_no_redirect_to_a_private_host(crawl_server):
     port = crawl_server.url.rpartition(":")[2]
     crawl_server.plan = lambda path, start, nth: Fault("status", 302, (("Location", f"http://localhost:{port}/x/"),))
     with pytest.raises(RemoteIOError, match="redirects to localhost"):
-        shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a/*.warc",)))
+        Archives(name="web", warc=(f"{crawl_server.url}/a/*.warc",)).shards()
 
 
 def test_https_is_not_left(tmp_path, crawl_server):
@@ -114,20 +113,20 @@ def serve_tls(folder, redirect) -> str:
 def test_a_remote_list_names_no_file_of_this_machine_and_no_other_store(crawl_server, line):
     (crawl_server.folder / "a.paths").write_text(f"good.warc\n{line}\n")
     with pytest.raises(ValueError, match="a.paths names .*a list that is read from http://"):
-        shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))
+        Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 
 def test_a_remote_list_names_no_private_host_but_its_own(crawl_server):
     own = f"{crawl_server.url}/a.warc"
     (crawl_server.folder / "a.paths").write_text(own)
-    assert [shard.path for shard in shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))] == [own]
+    assert [shard.path for shard in Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()] == [own]
     (crawl_server.folder / "a.paths").write_text("http://169.254.169.254/latest/meta-data\n")
     with pytest.raises(ValueError, match=r"a.paths names 169.254.169.254, an address of this machine or of a private"):
-        shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))
+        Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 
 def test_a_list_on_this_machine_names_what_it_likes(tmp_path):
     (tmp_path / "a.paths").write_text("/crawl/a.warc\ns3://bucket/b.warc\n")
     for named in (f"{tmp_path}/a.paths", f"file://{tmp_path}/a.paths"):
-        paths = [shard.path for shard in shards_of(Archives(name="web", warc=(named,)))]
+        paths = [shard.path for shard in Archives(name="web", warc=(named,)).shards()]
         assert paths == ["/crawl/a.warc", "s3://bucket/b.warc"]

@@ -13,7 +13,6 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
-from gristmill.tasks.reading.listing import shards_of
 from gristmill.tasks.reading.sources import Archives
 from gristmill.tasks.url.step import Url
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
@@ -43,7 +42,7 @@ def extracted(folder: str, addresses: list[str], remote_io: RemoteIOConfig = FAS
     passed = {"before": (), "extract": EXTRACT, "normalize": Normalize(), "steps": ()} | given
     retry.configure(remote_io)
     try:
-        return [extract_shard(folder, i, "web", (shard,), None, **passed) for i, shard in enumerate(shards_of(source))]
+        return [extract_shard(folder, i, "web", (shard,), None, **passed) for i, shard in enumerate(source.shards())]
     finally:
         retry.configure(RemoteIOConfig())
 
