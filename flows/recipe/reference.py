@@ -17,6 +17,7 @@ import yaml
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.tasks.reading.sources import FORMATS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 EXAMPLES = Path(__file__).with_name("examples.yaml")
@@ -73,8 +74,13 @@ def schema() -> dict[str, Any]:
 
 
 def examples() -> dict[str, dict[str, Any]]:
-    """An example of each setting that has no value by default, by the name of its class."""
-    return yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
+    """An example of each setting that has no value by default, by the name of its class: of the file, and those that
+    formats of sources have in their fields."""
+    by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
+    for kind in FORMATS:
+        own = {key: field.examples[0] for key, field in kind.model_fields.items() if field.examples}
+        by_class[kind.__name__] = own | by_class.get(kind.__name__, {})
+    return by_class
 
 
 def page() -> str:
