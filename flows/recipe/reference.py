@@ -3,7 +3,7 @@
     gristmill schema --to recipe.schema.json
     gristmill schema --page > docs/recipe.md
 
-`examples.yaml` beside this module has an example of each key that has no value by default.
+`examples.yaml` beside this module has an example of each key that has no value by default; sources have their own.
 """
 
 import json
@@ -74,13 +74,9 @@ def schema() -> dict[str, Any]:
 
 
 def examples() -> dict[str, dict[str, Any]]:
-    """An example of each setting that has no value by default, by the name of its class: of the file, and those that
-    formats of sources have in their fields."""
+    """An example of each setting that has no value by default, by the name of its class."""
     by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
-    for kind in FORMATS:
-        own = {key: field.examples[0] for key, field in kind.model_fields.items() if field.examples}
-        by_class[kind.__name__] = own | by_class.get(kind.__name__, {})
-    return by_class
+    return by_class | {kind.__name__: dict(kind.examples) for kind in FORMATS}
 
 
 def page() -> str:

@@ -72,6 +72,7 @@ class Archives(Files):
     wanted: ClassVar = "a WARC, ARC or WET record"
     is_crawl: ClassVar = True
     range_starts: ClassVar = "record"
+    examples: ClassVar = {"name": "web", "warc": ["crawl/*.warc.gz"]}
 
     warc: Paths
     range_bytes: RangeBytes = RANGE_BYTES
@@ -118,6 +119,7 @@ class Snapshot(SourceSettings):
     is_crawl: ClassVar = True
     is_immutable: ClassVar = True
     range_starts: ClassVar = Archives.range_starts
+    examples: ClassVar = {"name": "crawl", "snapshot": "CC-MAIN-2024-51", "segments": [0, 4], "files": [0, 99]}
 
     snapshot: str = Field(pattern=f"^{SNAPSHOT}$", description="CC-MAIN-YYYY-WW")
     format: Literal["warc", "wet"] = Field("warc", description="`wet`: the text as Common Crawl extracts it")
@@ -200,6 +202,16 @@ class Selection(IndexFilters, _Indexed):
     file_format: ClassVar = "selection"
     is_crawl: ClassVar = True
     is_immutable: ClassVar = True
+    examples: ClassVar = {
+        "name": "iceland",
+        "index": ["CC-MAIN-2024-51"],
+        "hosts": ["www.example.org"],
+        "domains": ["example.org"],
+        "tlds": ["is"],
+        "languages": ["isl"],
+        "url_prefixes": ["https://www.example.org/docs/"],
+        "limit": 10000,
+    }
 
     base: Address = Field(COMMON_CRAWL, description="where the archives lie that the index names, and its snapshots")
 

@@ -33,6 +33,12 @@ class Own(Carrying):
 
     key: ClassVar = "reader"
     file_format: ClassVar = "own"  # of no shard: those have the address of the function
+    examples: ClassVar = {
+        "name": "mail",
+        "reader": "mail_reader:mbox",
+        "files": ["mail/**/*.mbox"],
+        "columns": ["title"],
+    }
 
     reader: str = Field(
         pattern=r"^\w+(\.\w+)*:\w+$", description="module:function, or the name of one of an installed package"

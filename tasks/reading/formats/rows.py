@@ -59,6 +59,14 @@ class Lines(_Rows, Columned):
     file_format: ClassVar = "jsonl"
     wanted: ClassVar = "a JSON object with a text in `{text}` (text_column)"
     range_starts: ClassVar = "line"
+    examples: ClassVar = {
+        "name": "forum",
+        "jsonl": ["posts/*.jsonl.zst"],
+        "url_column": "link",
+        "id_column": "post_id",
+        "date_column": "posted",
+        "columns": ["title", "license"],
+    }
 
     jsonl: Paths
     range_bytes: RangeBytes = RANGE_BYTES
@@ -99,6 +107,15 @@ class Tables(_Rows, Columned):
     key: ClassVar = "parquet"
     file_format: ClassVar = "parquet"
     wanted: ClassVar = "a row with a text in `{text}` (text_column)"
+    examples: ClassVar = {
+        "name": "books",
+        "parquet": ["s3://bucket/books/*.parquet"],
+        "url_column": "link",
+        "id_column": "isbn",
+        "date_column": "published",
+        "payload_column": "content",
+        "columns": ["title", "license"],
+    }
 
     parquet: Paths
     payload_column: str | None = Field(
@@ -151,6 +168,7 @@ class Texts(_Rows):
     key: ClassVar = "text"
     file_format: ClassVar = "text"
     wanted: ClassVar = "a text in UTF-8"
+    examples: ClassVar = {"name": "notes", "text": ["notes/**/*.txt"]}
 
     text: Paths
 
@@ -174,6 +192,7 @@ class Pages(_Rows):
 
     key: ClassVar = "pages"
     file_format: ClassVar = "page"
+    examples: ClassVar = {"name": "papers", "pages": ["papers/**/*.pdf"]}
 
     pages: Paths
 

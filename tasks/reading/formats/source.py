@@ -4,7 +4,7 @@ A format is a class of these: its key in the recipe, its settings, and how its f
 `gristmill.tasks.reading.sources.FORMATS` makes it one that recipes, readers, checks and `gristmill init` know.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -74,7 +74,8 @@ class SourceSettings(Settings):
     of its files. `wanted`: what a file must have to be one of this format, in errors; "" if that is not checked.
     `is_crawl`: its files have pages of the web. `is_immutable`: its files never change at their addresses, so names
     identify them. `range_starts`: how the first record of a range of a file is found: by counting lines, or by a
-    search; "" if files are read whole. `libraries`: distributions whose release decides what is read.
+    search; "" if files are read whole. `libraries`: distributions whose release decides what is read. `examples`: for
+    the reference, a value of each setting that has none by default.
     """
 
     key: ClassVar[str]
@@ -84,6 +85,7 @@ class SourceSettings(Settings):
     is_immutable: ClassVar[bool] = False
     range_starts: ClassVar[Literal["", "line", "record"]] = ""
     libraries: ClassVar[tuple[str, ...]] = ()
+    examples: ClassVar[Mapping[str, Any]] = {}
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9_-]*$",

@@ -49,6 +49,11 @@ class Code(Files):
     file_format: ClassVar = "code"
     wanted: ClassVar = "a file of source code"
     libraries: ClassVar = LIBRARIES
+    examples: ClassVar = {
+        "name": "code",
+        "code": ["archives/*", "checkouts/*"],
+        "leave_out": ["generated", "vendored"],
+    }
 
     code: Paths
     unit: Literal["file", "repository"] = Field(
