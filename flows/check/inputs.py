@@ -22,14 +22,14 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.harm.harm import Harm
+from gristmill.tasks.models.harm import Harm
 from gristmill.tasks.models.language.language import Language
 from gristmill.tasks.models.language.mixed_languages import MixedLanguages
 from gristmill.tasks.models.model_files import check_fasttext, label_of
 from gristmill.tasks.models.perplexity import models_by_language
 from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.quality import Quality
-from gristmill.tasks.models.topic.topic import Topic
+from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.reading.listing import shards_of, tables_of
 from gristmill.tasks.reading.sources import (
     SNAPSHOT,
@@ -44,7 +44,7 @@ from gristmill.tasks.reading.sources import (
     Tables,
     Texts,
 )
-from gristmill.tasks.url.list_files import list_files
+from gristmill.tasks.url.lists import list_files
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 
@@ -235,7 +235,7 @@ def _classifier(step: Quality | Harm, model: str, path: Path) -> Iterator[Troubl
 
 
 def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
-    from gristmill.tasks.models.embedding import embedding_work, head_file, onnx_model, sentence_embedder
+    from gristmill.tasks.models.embedding import embedding, head_file, onnx_model, sentence_embedder
 
     try:
         if step.kind == "onnx":
@@ -249,7 +249,7 @@ def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
         try:
             given = sentence_embedder.embedder_files(step.model, step.kind)
             width = sentence_embedder.load(given, settings).dimension
-            embedder = embedding_work.described(given.model.digest, given.tokenizer.digest, settings)
+            embedder = embedding.described(given.model.digest, given.tokenizer.digest, settings)
         except (OSError, ValueError, RuntimeError) as error:
             yield (*path, "model"), _sentence(error, step.model)
     for name, head in step.heads.items():

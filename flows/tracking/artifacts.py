@@ -22,9 +22,9 @@ from gristmill.flows.reports.run_page import plots
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.flows.tracking.compared import tracked_names
 from gristmill.storage import files
-from gristmill.tasks.models.harm.harm import Harm
+from gristmill.tasks.models.harm import Harm
 from gristmill.tasks.models.quality.quality import Quality
-from gristmill.tasks.models.topic.topic import Topic
+from gristmill.tasks.models.topic import Topic
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.

@@ -1,7 +1,6 @@
 """What a step of a recipe is: its settings, the signals that it gives, and thresholds on them.
 
-Settings stand apart from work: this module and those of settings import pydantic and the standard library only, so
-that a recipe is read without the libraries that do the work. `work` names the module that does it.
+A step's work is in the module of its class, unless `work` names another module.
 """
 
 from collections.abc import Mapping, Sequence

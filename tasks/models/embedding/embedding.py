@@ -6,14 +6,20 @@ embedder.
 """
 
 import re
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
+from gristmill.storage import layout, parquet
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
-from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.step import Bound, Settings, Signal
+from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
 from gristmill.tasks.models.filter import LearnedFilter
+from gristmill.tasks.models.percentiles import percentiles
 
 _NAME = r"[a-z][a-z0-9_]*"
 
@@ -56,7 +62,6 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
     Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
     """
 
-    work: ClassVar = "gristmill.tasks.models.embedding.embedding_work"
     decision_fields: ClassVar = ("min_score", "keep_top")
 
     step: Literal["embedding"] = "embedding"
@@ -102,3 +107,41 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
 
     def decision_settings(self) -> HeadCuts:
         return self.part(HeadCuts)
+
+
+def described(model: str, tokenizer: str, settings: Embedder) -> dict[str, Any]:
+    """An embedder as heads name it: the digests of its files, and its settings but for the device, and the kind, which
+    the file shows."""
+    return {"model": model, "tokenizer": tokenizer, **settings.model_dump(mode="json", exclude={"device", "kind"})}
+
+
+def score_shard(
+    folder: str, shard: int, vectors: str, heads: Mapping[str, RecordedFile], settings: HeadScoring
+) -> dict:
+    """Write `id` and the column of each head. `vectors`: the part with the vectors of the shard's documents.
+
+    Raises ModelFileError for a head that does not fit the vectors.
+    """
+    table = parquet.read_table(vectors)
+    found = vectors_of(table)
+    embedder = described(settings.model, settings.tokenizer, settings.embedder)
+    columns: dict[str, Any] = {"id": table["id"]}
+    for name in settings.heads:
+        head = head_file.load(heads[name])
+        head_file.check_fits(heads[name].path, head, embedder, found.shape[1])
+        columns[column_of(name)] = head_file.scores(head, found)
+    parquet.write_table(layout.part(folder, shard), pa.table(columns))
+    return {"rows": len(table)}
+
+
+def bounds(settings: HeadCuts, scores: Sequence[str]) -> list[Bound]:
+    """For each head with a cut, in the order of their names, at least `min_score`; or at least the score that
+    `keep_top` percent of all documents with a score have. `scores`: the parts with scores."""
+    made = []
+    for name in sorted((*settings.min_score, *settings.keep_top)):
+        if name in settings.min_score:
+            made.append(Bound(f"{name}_min_score", column_of(name), low=settings.min_score[name]))
+            continue
+        found = percentiles(scores, column_of(name), [100 - settings.keep_top[name]])
+        made += [Bound(f"{name}_keep_top", column_of(name), low=low) for [low] in found.values()]
+    return made
