@@ -16,19 +16,23 @@ A file that stands in the place of another is refused by its name: nothing else 
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
+from wrapt import lazy_import
 
 from gristmill.storage import files
 from gristmill.storage.damage import check_name, damaged, missing, name_of
-from gristmill.storage.remote import streams
-from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.retry import configured
+from gristmill.storage.remote.config import RemoteIOConfig, configured
 from gristmill.storage.row_digest import RowDigest
+
+if TYPE_CHECKING:
+    from gristmill.storage.remote import streams
+else:
+    streams = lazy_import("gristmill.storage.remote.streams")
 
 _PARQUET, _MARK = b"PAR1", b"GRISTSH2"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])

@@ -4,13 +4,20 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wrapt import lazy_import
 
 from gristmill.storage import checked_json, files, space
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.remote import streams
+from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
+
+if TYPE_CHECKING:
+    from gristmill.storage.remote import streams
+else:
+    streams = lazy_import("gristmill.storage.remote.streams")
 
 _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
 _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime")

@@ -16,7 +16,7 @@ from gristmill.storage import files
 from gristmill.tasks.documents.step import Problem, Step
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
-from gristmill.tasks.url.list_files import list_problems
+from gristmill.tasks.url.lists import list_problems
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 

@@ -98,7 +98,7 @@ def classifier(
     from gristmill.flows.tracking.model_file import log
     from gristmill.storage import files
     from gristmill.tasks.models.classifier import classifier_file
-    from gristmill.tasks.models.quality.quality import Classifier
+    from gristmill.tasks.models.classifier.training import Classifier
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
     if len(kinds) + (recipe is not None) != 1:

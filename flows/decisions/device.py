@@ -18,8 +18,7 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, gpus
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.code_version import releases
-from gristmill.training.data_sheets import MFU, asked_sheet
-from gristmill.training.rate_request import MeasuredRate, RateRequest
+from gristmill.training.hardware import MFU, MeasuredRate, RateRequest, asked_sheet
 from gristmill.training.run.launch import environment_of
 
 # Of a run of the proxy `small`: its start, evaluation and end. A larger one has more to evaluate.

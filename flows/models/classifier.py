@@ -21,10 +21,20 @@ from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.engine import options
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.measures import label_measures, measures
-from gristmill.tasks.models.classifier.training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
+from gristmill.tasks.models.classifier.training import (
+    BAD,
+    FOLDS,
+    GOOD,
+    Classifier,
+    Examples,
+    Ordered,
+    cross_fit,
+    ordered,
+    train,
+)
 from gristmill.tasks.models.model_files import LABEL
-from gristmill.tasks.models.quality import quality_work
-from gristmill.tasks.models.quality.quality import Classifier, Quality
+from gristmill.tasks.models.quality import quality
+from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.sources import Source, format_of
 from gristmill.tasks.reading.tables import records
@@ -98,7 +108,7 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
     parts = places.parts(step.reference), places.parts(step.raw(places.sources))
     heldout = held_out(recipe, corpus)
     settings = step.training_settings()
-    return _make(out, settings, quality_work.sample(*parts, settings, heldout))
+    return _make(out, settings, quality.sample(*parts, settings, heldout))
 
 
 def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corpus:

@@ -17,13 +17,11 @@ from gristmill.flows.stages.embedding import embedded
 from gristmill.storage import files, parquet
 from gristmill.tasks.engine import options
 from gristmill.tasks.models.embedding import head_file, sentence_embedder
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.embedding.embedding_work import described
+from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
+from gristmill.tasks.models.embedding.embedding import Embedding, described
 from gristmill.tasks.models.embedding.head_file import Head
 from gristmill.tasks.models.embedding.head_training import train
 from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embedder_files
-from gristmill.tasks.models.embedding.vectors import vectors_of
 
 
 def from_texts(

@@ -18,8 +18,8 @@ from gristmill.storage.tokens.token_files import token_file
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import write_mixture
-from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
+from gristmill.tasks.tokens.plan import write_mixture
+from gristmill.tasks.tokens.tokenizer import given_tokenizer
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.olmo_core.lacks import lacking
 

@@ -28,7 +28,7 @@ from gristmill.flows.scaling.law import ScalingLaw
 from gristmill.flows.scaling.optimum import TokenCost
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.data_sheets import MFU, asked_sheet
+from gristmill.training.hardware import MFU, asked_sheet
 
 NETWORK = 400.0  # Gbit/s of a device to other machines: one adapter of NDR InfiniBand each, as in NVIDIA's DGX H100
 
@@ -148,7 +148,7 @@ def plan(
 ) -> TrainingPlan:
     """What the training of a recipe takes on so many devices. Trains nothing, and needs no device.
 
-    recipe: as `load` takes it. device: a name of `gristmill.training.data_sheets`. machine: devices of a machine.
+    recipe: as `load` takes it. device: a name of `gristmill.training.hardware`. machine: devices of a machine.
     network: Gbit/s of a device to other machines. mfu: see `Devices`. memory: GB of a device, None: by its data sheet.
     price: of a device and an hour. device_hours: of one device between failures. tensor, pipeline: the most of each
     that an engine has. corpus_tokens: different tokens that there are, None: those of the finished run, if there is

@@ -150,7 +150,7 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
 def _read(paths: Sequence[str]) -> list[Look]:
     """PDF documents of a sample, read as the recipe will read them: in a guarded process."""
     from gristmill.tasks.extraction.extract import Extract
-    from gristmill.tasks.extraction.extract_work import page_guard
+    from gristmill.tasks.extraction.shard import page_guard
 
     extract = Extract(types=("pdf",))
     sample = paths[:: max(1, len(paths) // _DOCUMENTS)][:_DOCUMENTS]

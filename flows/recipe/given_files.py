@@ -96,7 +96,7 @@ def vocabulary(path: Path, end_of_text: str | None = None) -> int:
 def _token_names(path: Path, end_of_text: str | None) -> tuple[str, ...]:
     # here, since most recipes do without these libraries
     from gristmill.storage.tokens.text_tokens import read_tokenizer
-    from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
+    from gristmill.tasks.tokens.tokenizer import given_tokenizer
 
     data, name = given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
     return tuple(read_tokenizer(data, name).names)

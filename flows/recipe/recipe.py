@@ -13,8 +13,8 @@ from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_me
 from gristmill.flows.recipe.errors import Path as KeyPath
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
-from gristmill.storage.remote.url_secrets import check_no_secrets
-from gristmill.tasks.dedup.semantic.settings import Clustered
+from gristmill.storage.remote.addresses import check_no_secrets
+from gristmill.tasks.dedup.semantic import Clustered
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize

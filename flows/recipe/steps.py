@@ -23,20 +23,20 @@ from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from gristmill.tasks.dedup.semantic.settings import Diversify, SemanticDedup
+from gristmill.tasks.dedup.semantic import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError
 from gristmill.tasks.documents.where.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
+from gristmill.tasks.models.harm import AdultContent, Toxicity
 from gristmill.tasks.models.language.language import Language
 from gristmill.tasks.models.language.mixed_languages import MixedLanguages
 from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.bucket import QualityBucket
 from gristmill.tasks.models.quality.quality import Quality
-from gristmill.tasks.models.topic.topic import Topic
+from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.rules.c4 import C4

@@ -1,7 +1,8 @@
 """All kernels compiled once per machine, ahead of the first run, in processes of their own.
 
-numba compiles a kernel for the types that it is called with, and keeps it in `gristmill.tasks.kernels.FOLDER`. So every
-stage's own code is called on a few small documents, which need every kernel. What is compiled already is only loaded.
+numba compiles a kernel for the types that it is called with, and keeps it in
+`gristmill.tasks.kernels.compiled.FOLDER`. So every stage's own code is called on a few small documents, which need
+every kernel. What is compiled already is only loaded.
 
     python -P -m gristmill.flows.run.kernel_compilation PART
 
@@ -93,7 +94,7 @@ def complete_file() -> Path:
     """The file that is there once all kernels of this version are compiled for this machine."""
     import numba
 
-    from gristmill.tasks.kernels import FOLDER
+    from gristmill.tasks.kernels.compiled import FOLDER
 
     # numba compiles anew for another numba, and for another processor
     return FOLDER / f"complete-{sys.implementation.cache_tag}-numba-{numba.__version__}-{_processor()}"

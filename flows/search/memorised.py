@@ -22,7 +22,7 @@ from gristmill.storage import files
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import drawn
 from gristmill.training.evaluate.document_losses import document_ends
-from gristmill.training.evaluate.verbatim import verbatim
+from gristmill.training.evaluate.sample import verbatim
 
 PROMPTS, TOKENS = 2_000, 50
 # The fewest copies of each group; the first is of held-out text.

@@ -19,17 +19,17 @@ from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.search_index import search_index
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import layout
+from gristmill.storage.tokens.token_shards import SPLIT
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads
 from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import look_ups
-from gristmill.tasks.search.index_work import DROPPED
+from gristmill.tasks.search.index import DROPPED
 from gristmill.tasks.search.look_ups import LookUp, Portion
 from gristmill.tasks.search.pieces import Pieces
 from gristmill.tasks.search.shards import IndexedShards, SearchedShard
-from gristmill.tasks.tokens.recorded import SPLIT
 
 # Look-ups, of a phrase in a shard, that are made in threads of this process: five seconds of a core where files are in
 # memory (.28 ms each, in shards of 12 million tokens). More are jobs of the machine's executor, which takes seconds to

@@ -17,8 +17,8 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.word_index import word_index as word_index_stage
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
-from gristmill.tasks.search import ranking
-from gristmill.tasks.search.ranking import Ranked, WordQuery, check_query, first
+from gristmill.tasks.search import word_index
+from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
 
 # Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
 # to start.
@@ -104,7 +104,7 @@ def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
     best: list[Ranked] = []
     matching, shards = 0, range(len(words.corpus.sources))
     with executor(words.settings, len(shards) <= words.few) as workers:
-        search = WordQuery(words.stage.folder, query, n, code_sent(workers, ranking.__name__))
+        search = WordQuery(words.stage.folder, query, n, code_sent(workers, word_index.__name__))
         for _, (count, found) in workers.map(search, portions_of(shards)):
             matching += count
             best = first([*best, *found], n)

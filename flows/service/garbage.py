@@ -146,7 +146,7 @@ def _measured(stage: StageFolder) -> Garbage:
 
 
 def _kernels() -> list[Garbage]:
-    from gristmill.tasks.kernels import FOLDER  # numba takes half a second to import
+    from gristmill.tasks.kernels.compiled import FOLDER  # numba takes half a second to import
 
     found = []
     for folder in sorted(FOLDER.parent.glob("kernels-*")):

@@ -19,10 +19,9 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.embedding import head_file
 from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.embedding import Embedding, HeadScoring, column_of
-from gristmill.tasks.models.embedding.embedding_work import score_shard
+from gristmill.tasks.models.embedding.embedding import Embedding, HeadScoring, column_of, score_shard
 from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embed_shard, embedder_files
-from gristmill.tasks.models.null_scores import null_scores_shard
+from gristmill.tasks.models.filter import null_scores_shard
 
 
 class Vectors(Settings):

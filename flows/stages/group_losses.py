@@ -11,10 +11,9 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import files
 from gristmill.storage.printable import one_line
-from gristmill.tasks.dedup.takedown_work import STEP as TAKEDOWNS
+from gristmill.tasks.dedup.takedowns import STEP as TAKEDOWNS
 from gristmill.tasks.documents.by_shard import Names
-from gristmill.tasks.documents.group_losses import STEP, Limits
-from gristmill.tasks.documents.group_losses_work import AT_ONCE, count_shard, counts_folder, judge, sum_counts
+from gristmill.tasks.documents.group_losses import AT_ONCE, STEP, Limits, count_shard, counts_folder, judge, sum_counts
 from gristmill.tasks.documents.step import Clause, DocumentStep, Member, Settings, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 from gristmill.tasks.engine.phases import Each, PhaseRunner

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.storage.tokens.token_shards import PHASE, SPLIT
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.tokens.halves_work import count_shard, cut_shard
-from gristmill.tasks.tokens.recorded import PHASE, SPLIT
+from gristmill.tasks.tokens.halves import count_shard, cut_shard
 
 
 class CountsRecord(Settings):

@@ -25,11 +25,9 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.models.filter import LearnedFilter
-from gristmill.tasks.models.filter_work import bounds_of, find_bounds
-from gristmill.tasks.models.null_scores import null_scores_shard
-from gristmill.tasks.models.perplexity.cuts import bucket_shard, find_ends
-from gristmill.tasks.models.perplexity.perplexity import Cuts, Perplexity
+from gristmill.tasks.models.filter import LearnedFilter, bounds_of, find_bounds, null_scores_shard
+from gristmill.tasks.models.perplexity.cuts import Cuts, bucket_shard, find_ends
+from gristmill.tasks.models.perplexity.perplexity import Perplexity
 
 
 class Training(Settings):

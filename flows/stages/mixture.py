@@ -21,8 +21,8 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import plan_mixture
-from gristmill.tasks.tokens.packing_work import pack_shards, windows
+from gristmill.tasks.tokens.packing import pack_shards, windows
+from gristmill.tasks.tokens.plan import plan_mixture
 
 
 class Record(Settings):

@@ -25,7 +25,7 @@ from gristmill.tasks.decontamination.shards import (
     split_benchmarks,
 )
 from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
-from gristmill.tasks.dedup.takedown_work import keep_allowed
+from gristmill.tasks.dedup.takedowns import keep_allowed
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.shards import keep_shard
 from gristmill.tasks.documents.step import Settings

@@ -13,7 +13,7 @@ from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.search.index_work import PHASE, index_shard
+from gristmill.tasks.search.index import PHASE, index_shard
 from gristmill.tasks.url.step import Url
 
 NAME = "search_index"

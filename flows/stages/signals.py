@@ -15,8 +15,14 @@ from gristmill.tasks.documents.shards import decide_shard, edit_shard, measure_s
 from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
-from gristmill.tasks.models.quality.bucket_work import bucket_shard, find_edges, gather_shard, gathered_folder
+from gristmill.tasks.models.quality.bucket import (
+    QualityBucket,
+    Scorers,
+    bucket_shard,
+    find_edges,
+    gather_shard,
+    gathered_folder,
+)
 
 
 class Record(Settings):

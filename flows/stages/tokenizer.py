@@ -19,7 +19,7 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import Inputs, StageSpec
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
-from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.tokens.tokenizer import Tokenizer, take_tokenizer, train_tokenizer
 from gristmill.tasks.tokens.tokenizer_sample import (
     group_sizes,
     measure_texts,
@@ -27,7 +27,6 @@ from gristmill.tasks.tokens.tokenizer_sample import (
     sample_rates,
     sample_texts,
 )
-from gristmill.tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
 
 
 class Record(Settings):

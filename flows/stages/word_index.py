@@ -10,7 +10,7 @@ from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.search.word_index_work import PHASE, index_words
+from gristmill.tasks.search.word_index import PHASE, index_words
 from gristmill.tasks.url.step import Url
 
 

@@ -1,8 +1,7 @@
 """What a step of a recipe is: its settings, the signals that it gives, and thresholds on them.
 
-A step answers for itself: which of its files are missing or damaged, what its jobs hold, what it stores. `work` names
-the module that does its work. A recipe is read without the libraries of the work: settings import those, and modules
-that need them, by `wrapt.lazy_import`.
+A step answers for itself: which of its files are missing or damaged, what its jobs hold, what it stores. Its work is in
+the module of its class, unless `work` names another module.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
-import gristmill.tasks.kernels  # noqa: F401  (says where kernels are kept)
 from gristmill.tasks.extraction.nesting import is_heading
 from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.vocabulary import E
+from gristmill.tasks.kernels.compiled import nb
 
 _PRE, _LISTING, _XMP, _TABLE, _TR, _TD = E["pre"], E["listing"], E["xmp"], E["table"], E["tr"], E["td"]
 _TH, _CAPTION, _THEAD, _LI, _DT, _DD = E["th"], E["caption"], E["thead"], E["li"], E["dt"], E["dd"]

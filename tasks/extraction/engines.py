@@ -18,7 +18,7 @@ from lxml.etree import ParserError
 from resiliparse.extract.html2text import extract_plain_text
 
 from gristmill.storage import files
-from gristmill.tasks.extraction import forest
+from gristmill.tasks.extraction import second_stage
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import describe
 from gristmill.tasks.extraction.features import features
@@ -46,14 +46,14 @@ class Refused(Exception):
 
 
 @cache
-def _forests() -> tuple[forest.Masks, forest.Masks]:
+def _forests() -> tuple[second_stage.Masks, second_stage.Masks]:
     found = files.checksum(str(MODEL))
     if found != MODEL_CHECKSUM:
         raise ValueError(
             f"{MODEL} has the checksum {found}, not {MODEL_CHECKSUM}: install gristmill again; "
             "if you have trained it anew, set MODEL_CHECKSUM"
         )
-    return forest.masks(forest.load(MODEL, "first")), forest.masks(forest.load(MODEL, "second"))
+    return second_stage.masks(second_stage.load(MODEL, "first")), second_stage.masks(second_stage.load(MODEL, "second"))
 
 
 class Choice(NamedTuple):
@@ -84,7 +84,7 @@ def choose(page: str, batch: int = 4096) -> Choice:
         end = min(n, begin + batch)
         columns = np.empty((len(SECOND), end - begin), np.float32)
         features(scanned, described, begin, end, columns.T)
-        forest.probability(one, columns, first[begin:end])
+        second_stage.probability(one, columns, first[begin:end])
     gathered = context(scanned, described, first)
     for begin in range(0, n, batch):
         end = min(n, begin + batch)
@@ -92,7 +92,7 @@ def choose(page: str, batch: int = 4096) -> Choice:
             columns = np.empty((len(SECOND), end - begin), np.float32)
             features(scanned, described, begin, end, columns.T)
         second(scanned, described, first, gathered, begin, end, columns.T)
-        forest.probability(two, columns, likely[begin:end])
+        second_stage.probability(two, columns, likely[begin:end])
     return Choice(source, scanned, likely, described.text.words, best_f1(likely, described.text.words))
 
 

@@ -5,10 +5,8 @@ innermost at `top`; entry 0 is the page. `open_tags`: how many of each element a
 stack; all elements from it upwards are closed, none if it is above `top`.
 """
 
-import numba as nb
-
-import gristmill.tasks.kernels  # noqa: F401  (says where kernels are kept)
 from gristmill.tasks.extraction.vocabulary import BLOCK, BREAKS_OUT, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E
+from gristmill.tasks.kernels.compiled import nb
 
 # How far up an end tag looks for its start tag. With a limit, `</x>` after many open elements stays linear.
 REACH = 128

@@ -31,8 +31,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from gristmill.tasks.guard.frames import CALL, RESULT, framed, pack, unpack
-from gristmill.tasks.guard.ring import readable
+from gristmill.tasks.guard.channel import CALL, RESULT, framed, pack, readable, unpack
 
 ENDED = struct.Struct("<iq")
 PROCESS = struct.Struct("<q")
@@ -56,7 +55,7 @@ Function = Callable[..., dict]
 
 
 class Allowance(NamedTuple):
-    """The fields of `gristmill.tasks.guard.limits.Limits`, as they are sent: the child does without pydantic."""
+    """The fields of `gristmill.tasks.guard.parent.Limits`, as they are sent: the child does without pydantic."""
 
     page_seconds: float
     page_wall_seconds: float

@@ -15,7 +15,6 @@ What stays: letters, numbers, symbols (S) and other marks. Hangul is compared as
 import unicodedata
 from functools import cache
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
@@ -30,6 +29,7 @@ from gristmill.tasks.kernels.characters import (
     decode,
     lowercase,
 )
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.shingles import START, STEP, mix
 
 # Combining Diacritical Marks Extended, Supplement, for Symbols; Cyrillic Extended-A, -B; Half Marks (Blocks.txt)

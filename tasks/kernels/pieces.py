@@ -1,10 +1,10 @@
 """Pieces of text put together, and places in bytes as code points."""
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from gristmill.tasks.kernels.buffers import block, byte
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.scan import continuations
 
 

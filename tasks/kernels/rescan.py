@@ -1,10 +1,10 @@
 """The scan of texts from which lines have gone, mostly from the scan of the texts before."""
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.scan import Scan, assembled, break_chars, empty, scan
 
 

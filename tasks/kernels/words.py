@@ -5,11 +5,11 @@ code point by code point, among which invisible characters leave no trace. One s
 either end.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.characters import NO_TRACE, decode, word_characters
+from gristmill.tasks.kernels.compiled import nb
 
 _SPACE = np.uint8(0x20)
 

@@ -9,12 +9,11 @@ import pyarrow as pa
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile, damaged, missing
-from gristmill.storage.tokens.token_shards import bin_path
+from gristmill.storage.tokens.token_shards import SPLIT, bin_path
 from gristmill.storage.tokens.training_manifest import token_dtype
-from gristmill.tasks.search.index_work import DROPPED, PHASE, documents_path, order_path, pieces
+from gristmill.tasks.search.index import DROPPED, PHASE, documents_path, order_path, pieces
 from gristmill.tasks.search.occurrences import ShardIndex
 from gristmill.tasks.search.pieces import Pieces
-from gristmill.tasks.tokens.recorded import SPLIT
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class OpenCoder(DocumentStep):
     like 0x1F are counted in the whole file, in OpenCoder's without its comments.
     """
 
-    work: ClassVar = "gristmill.tasks.source_code.signals_work"
+    work: ClassVar = "gristmill.tasks.source_code.signals"
 
     step: Literal["opencoder"] = "opencoder"
     min_words: int | None = Field(30, description="fewest words; null: any")

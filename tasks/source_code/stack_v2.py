@@ -28,7 +28,7 @@ class StackV2(DocumentStep):
     has go-enry's port of the same and five phrases.
     """
 
-    work: ClassVar = "gristmill.tasks.source_code.signals_work"
+    work: ClassVar = "gristmill.tasks.source_code.signals"
 
     step: Literal["stack_v2"] = "stack_v2"
     max_lines: int | None = Field(100_000, description="most lines; null: any")

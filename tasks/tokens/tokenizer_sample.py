@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import select
-from gristmill.tasks.tokens.grouping_work import group_names, with_columns
+from gristmill.tasks.tokens.grouping import group_names, with_columns
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_shares
 

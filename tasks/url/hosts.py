@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import parquet
-from gristmill.tasks.url.canonical_work import canonical_host
+from gristmill.tasks.url.canonical import canonical_host
 from gristmill.tasks.url.lists import without_www
 
 OWN = "host"  # the name that a source gives a column of its own that is to count in place of the URL's host

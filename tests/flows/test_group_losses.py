@@ -16,9 +16,8 @@ from gristmill.flows.reports import run_page
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.group_losses import LostGroupError, deciding, group_losses, sentences
 from gristmill.storage import layout, parquet
-from gristmill.tasks.documents import group_losses_work as work
-from gristmill.tasks.documents.group_losses import Limits
-from gristmill.tasks.documents.group_losses_work import KEPT, counts_folder, judge, sum_counts
+from gristmill.tasks.documents import group_losses as work
+from gristmill.tasks.documents.group_losses import KEPT, Limits, counts_folder, judge, sum_counts
 from tests.corpora import context
 
 SOURCES, DOCUMENTS = 10, 200

@@ -12,7 +12,7 @@ from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import DocumentStep, EditStep
 from gristmill.tasks.rules.rule import RuleStep
-from gristmill.tasks.url.list_files import ListError
+from gristmill.tasks.url.lists import ListError
 from tests.conftest import FRENCH
 
 SHIPPED = sorted(path.stem for path in RECIPES.glob("*.yaml"))

@@ -18,8 +18,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.evaluation.contained import find_contained, index_examples, index_folder
-from gristmill.tasks.evaluation.similar import THRESHOLD
+from gristmill.tasks.evaluation.similar import THRESHOLD, find_contained, index_examples, index_folder
 from gristmill.training.evaluate.tasks import read_tasks
 
 FILE = "examples.parquet"

@@ -16,7 +16,7 @@ from gristmill.tasks.dedup.exchange import partition_bytes
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
 from gristmill.tasks.documents.step import CorpusStep, Problem, Settings, Signal
-from gristmill.tasks.url.list_files import list_problems
+from gristmill.tasks.url.lists import list_problems
 
 # What a job that matches holds for a band hash of its partition, at most: 75 were measured.
 HASH_BYTES = 90

@@ -6,11 +6,11 @@ On the training pages of the classifier, each judged by one that has not seen it
 such a class is the main text as often, or is left out already.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.vocabulary import AROUND, WORDS
+from gristmill.tasks.kernels.compiled import nb
 
 
 def _bits(*names: str) -> np.uint64:

@@ -5,12 +5,12 @@ pages that the classifier has learned from. Prose alone is looked at: what a son
 reference says again, line by line, stays.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.vocabulary import FNV, PRIME
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 
 WINDOW = 8
 # the part of a block's windows that stand above it; the words of such blocks in a row, and of each of them on average

@@ -7,9 +7,9 @@ other's; 10 characters a word, above which a text is under-tokenised. There word
 and under-tokenised texts are compared by character 5-grams, at 0.90: here they must be equal.
 """
 
-import numba as nb
 import numpy as np
 
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.duplicates.representatives import enter, nearest_kept, passed
 from gristmill.tasks.kernels.shingles import BASE, START, mix
 

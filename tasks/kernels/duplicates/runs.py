@@ -1,8 +1,8 @@
 """Which of some runs of words stand in documents, as hashes of words in their order (`kernels.ngrams.word_hashes`)."""
 
-import numba as nb
 import numpy as np
 
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.shingles import BASE, mix
 
 # Words by which a run is looked up, before all of it is compared.

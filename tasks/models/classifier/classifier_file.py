@@ -7,15 +7,24 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case, label_of
-from gristmill.tasks.models.quality.quality import Texts
 
 if TYPE_CHECKING:
     import fasttext
+
+
+class Texts(Settings):
+    """What a model reads of a document."""
+
+    characters: int = Field(20_000, gt=0, description="of each document are read")
+    lowercase: bool = Field(True, description="whether the model reads texts in lower case; DCLM's own model: false")
+
 
 _HELD = 4  # models; large ones take gigabytes
 

@@ -18,14 +18,32 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from gristmill.storage import files, leftovers
 from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.models.classifier.classifier_file import Texts
 from gristmill.tasks.models.model_files import LABEL
-from gristmill.tasks.models.quality.quality import Classifier
 
 if TYPE_CHECKING:
     import fasttext
+
+
+class Classifier(Texts):
+    """What decides the models, besides the documents."""
+
+    documents: int = Field(
+        200_000,
+        gt=1,
+        description="each of two models learns from about so many of either kind, or all (DCLM: 200k)",
+    )
+    word_ngrams: int = Field(2, ge=1, le=5, description="longest n-gram that is a feature, in words")
+    epochs: int = Field(5, ge=1, description="passes over the documents")
+    learning_rate: float = Field(0.1, gt=0, description="of the first update; it falls to 0")
+    dimensions: int = Field(100, ge=1, description="of the vectors of words and n-grams")
+    buckets: int = Field(2_000_000, ge=1, description="of the n-gram hash; a model takes 4 * dimensions bytes each")
+    seed: int = Field(1, description="of the first vectors, of the sample of documents and of its two folds")
+
 
 FOLDS = 2
 GOOD, BAD = f"{LABEL}hq", f"{LABEL}raw"

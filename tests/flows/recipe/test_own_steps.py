@@ -35,8 +35,8 @@ import pyarrow as pa
 
 from gristmill.tasks.documents.edits import Edits
 from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Signal
-from gristmill.tasks.rules import rule_work
 from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import measure as measure_rules
 
 
 class Profanity(DocumentStep):
@@ -77,7 +77,7 @@ def measure(step, documents):
 
 @measure.register
 def _(step: RuleStep, documents):
-    return rule_work.measure(step, documents)
+    return measure_rules(step, documents)
 
 
 def exclamations(text):

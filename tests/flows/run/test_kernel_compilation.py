@@ -50,7 +50,7 @@ for value in list(vars(import_module(sys.argv[1])).values()):
         print(value.stats.cache_path)
 """
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    for module in ("gristmill.tasks.extraction.forest", "gristmill.tasks.extraction.nesting"):
+    for module in ("gristmill.tasks.extraction.second_stage", "gristmill.tasks.extraction.nesting"):
         command = [sys.executable, "-P", "-c", read, module]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         paths = done.stdout.splitlines()
@@ -90,6 +90,11 @@ def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
             (above / "__init__.py").touch()
         shutil.copyfile(ROOT / "tasks" / "kernels" / "__init__.py", package / "__init__.py")
         environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / place)}
-        command = [sys.executable, "-P", "-c", "import gristmill.tasks.kernels; print(gristmill.tasks.kernels.FOLDER)"]
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            "import gristmill.tasks.kernels.compiled; print(gristmill.tasks.kernels.compiled.FOLDER)",
+        ]
         folders.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(folders) == 2

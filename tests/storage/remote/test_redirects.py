@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from gristmill.storage.files import read_bytes
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.redirects import checked_client
 from gristmill.storage.remote.retry import BadResponse, RemoteIOError
@@ -21,7 +21,7 @@ from tests.crawl_server import Fault
 @pytest.fixture(autouse=True)
 def _default():
     yield
-    retry.configure(RemoteIOConfig())
+    config.configure(RemoteIOConfig())
 
 
 def redirected(server, target) -> str:
@@ -43,7 +43,7 @@ def test_a_redirect_to_another_private_host_is_refused(crawl_server, host):
 def test_a_redirect_within_a_host_and_one_that_is_allowed_are_followed(crawl_server):
     assert read_bytes(redirected(crawl_server, "/there")) == b"content"
     assert read_bytes(f"{crawl_server.url.replace('127.0.0.1', 'localhost')}/there") == b"content"
-    retry.configure(RemoteIOConfig(private_redirects=True))
+    config.configure(RemoteIOConfig(private_redirects=True))
     port = crawl_server.url.rpartition(":")[2]
     assert read_bytes(redirected(crawl_server, f"http://localhost:{port}/there")) == b"content"
 

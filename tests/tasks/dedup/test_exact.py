@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from gristmill.flows.stages.dedup.exact_duplicates import by_content, by_url
 from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.storage import layout, parquet, sorted_files
-from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
-from gristmill.tasks.dedup.exact_work import choose
+from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup, choose
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.kernels.buffers import utf8

@@ -113,7 +113,7 @@ def test_transport_and_engine_are_in_no_version():
         "print('\\n'.join(read))"
     )
     read = _in_a_process(program, Path.cwd()).split()
-    assert "gristmill.tasks.extraction.extract_work" in read and "gristmill.storage.parquet" in read
+    assert "gristmill.tasks.extraction.shard" in read and "gristmill.storage.parquet" in read
     assert not [name for name in read if name.startswith(("gristmill.storage.remote", "gristmill.tasks.engine"))]
     assert {name.rpartition(".")[0] for name in read if name.startswith("gristmill.flows")} <= {
         "gristmill.flows",

@@ -6,9 +6,8 @@ import pytest
 
 from gristmill.storage import layout, ledger, parquet
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
-from gristmill.tasks.pdf.signals import SIGNALS
+from gristmill.tasks.extraction.extract import SIGNALS, Extract
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.sources import Archives, Pages, Tables
 from tests.tasks.pdf.writing import lines, pdf
 

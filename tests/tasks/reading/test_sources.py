@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from gristmill.storage import files, parquet
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading import archives, listing
@@ -29,9 +29,9 @@ SNAPSHOT = "CC-MAIN-2024-22"
 
 @pytest.fixture(autouse=True)
 def _fast():
-    retry.configure(FAST)
+    config.configure(FAST)
     yield
-    retry.configure(RemoteIOConfig())
+    config.configure(RemoteIOConfig())
 
 
 def source(**settings):
@@ -183,7 +183,7 @@ def test_a_server_that_refuses_is_not_a_file_that_is_missing(crawl_server):
     assert expand([address]) == [address]
     crawl_server.plan = lambda path, start, nth: Fault("status", 503)
     with pytest.raises(RemoteIOError, match="503"):
-        retry.configure(replace(FAST, budget_seconds=0.1))
+        config.configure(replace(FAST, budget_seconds=0.1))
         expand([address])
 
 

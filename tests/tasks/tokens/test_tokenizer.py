@@ -14,16 +14,17 @@ from gristmill.storage import files, parquet
 from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
-from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from gristmill.tasks.tokens.tokenizer_sample import sampled_texts
-from gristmill.tasks.tokens.tokenizer_work import (
+from gristmill.tasks.tokens.tokenizer import (
     BOS,
     EOS,
+    LARGEST_VOCABULARY,
     UNK,
+    Tokenizer,
     load,
     sentences,
     take_tokenizer,
 )
+from gristmill.tasks.tokens.tokenizer_sample import sampled_texts
 from tests import trained_tokenizers
 from tests.recorded import recorded
 from tests.trained_tokenizers import sample, text_sizes
