@@ -268,7 +268,7 @@ def test_a_planted_import_is_found(tmp_path, statement):
 @pytest.mark.parametrize(
     ("path", "statement"),
     [
-        ("tasks/kernels/words.py", "from gristmill.tasks.documents import step"),
+        ("tasks/kernels/folding.py", "from gristmill.tasks.documents import step"),
         ("tasks/engine/make.py", "from gristmill.tasks.kernels import scan"),
         ("flows/stages/signals.py", "from gristmill.flows.reports import funnel"),
         ("flows/reports/status.py", "import gristmill.flows.pipeline"),

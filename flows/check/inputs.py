@@ -235,7 +235,7 @@ def _classifier(step: Quality | Harm, model: str, path: Path) -> Iterator[Troubl
 
 
 def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
-    from gristmill.tasks.models.embedding import embedding, head_file, onnx_model, sentence_embedder
+    from gristmill.tasks.models.embedding import embedding, heads, onnx_model, sentence_embedder
 
     try:
         if step.kind == "onnx":
@@ -256,9 +256,9 @@ def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
         if not files.is_local(head) and not deep:
             continue
         try:
-            loaded = head_file.load(RecordedFile(head, files.checksum(head)))
+            loaded = heads.load(RecordedFile(head, files.checksum(head)))
             if embedder is not None:
-                head_file.check_fits(head, loaded, embedder, width)
+                heads.check_fits(head, loaded, embedder, width)
         except (OSError, ValueError, RuntimeError) as error:
             yield (*path, "heads", name), _sentence(error, head)
 

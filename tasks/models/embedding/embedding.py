@@ -16,7 +16,7 @@ from gristmill.storage import layout, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.step import Bound, Settings, Signal
-from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding import heads as head_files
 from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.percentiles import percentiles
@@ -127,9 +127,9 @@ def score_shard(
     embedder = described(settings.model, settings.tokenizer, settings.embedder)
     columns: dict[str, Any] = {"id": table["id"]}
     for name in settings.heads:
-        head = head_file.load(heads[name])
-        head_file.check_fits(heads[name].path, head, embedder, found.shape[1])
-        columns[column_of(name)] = head_file.scores(head, found)
+        head = head_files.load(heads[name])
+        head_files.check_fits(heads[name].path, head, embedder, found.shape[1])
+        columns[column_of(name)] = head_files.scores(head, found)
     parquet.write_table(layout.part(folder, shard), pa.table(columns))
     return {"rows": len(table)}
 
