@@ -14,7 +14,6 @@ import orjson
 import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
-from scipy.stats import pearsonr, spearmanr
 from threadpoolctl import threadpool_limits
 from wrapt import lazy_import
 
@@ -25,8 +24,10 @@ from gristmill.tasks.models.classifier.measures import measures
 from gristmill.tasks.models.model_files import ModelFileError
 
 if TYPE_CHECKING:
+    from scipy import stats
     from sklearn import linear_model, metrics
 else:
+    stats = lazy_import("scipy.stats")
     linear_model = lazy_import("sklearn.linear_model")
     metrics = lazy_import("sklearn.metrics")
 
@@ -105,8 +106,8 @@ def _of_grades(labels: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     and the confusion matrix, labels by rounded scores."""
     found: dict[str, Any] = {
         "tested": len(labels),
-        "pearson": float(pearsonr(labels, scores).statistic),
-        "spearman": float(spearmanr(labels, scores).statistic),
+        "pearson": float(stats.pearsonr(labels, scores).statistic),
+        "spearman": float(stats.spearmanr(labels, scores).statistic),
         "rmse": float(np.sqrt(metrics.mean_squared_error(labels, scores))),
     }
     grades = np.unique(labels)
