@@ -102,15 +102,15 @@ def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
         return getattr(pipeline, flow)(recipe)
 
     def find() -> "Report | None":
+        from gristmill.flows.machine.runs import is_finished
         from gristmill.flows.run.prefect_env import is_server_named
 
-        if remake or is_server_named():
+        # to look up what was never finished would delay its start
+        if remake or is_server_named() or not is_finished(settings().home, recipe.name, recipe.model_dump(mode="json")):
             return None
         from gristmill.flows.run.reuse import reuse
 
-        if (finished := reuse(flow, recipe, settings())) is None:
-            return None
-        report, lines = finished
+        report, lines = reuse(flow, recipe, settings()) or (None, ())
         for line in lines:
             typer.echo(line, err=True)
         return report

@@ -7,7 +7,7 @@ from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.remaking import Remaking
 from gristmill.flows.machine.run_log import HeldLines
-from gristmill.flows.machine.runs import RunRecorder, Seen, redacted, runs_of
+from gristmill.flows.machine.runs import RunRecorder, Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe
@@ -29,12 +29,8 @@ log = logging.getLogger(__name__)
 def reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> tuple[Report, list[str]] | None:
     """The report and the log of a flow that has nothing to make, which is recorded in the home as the flow records it.
 
-    None if the flow has something to make, restore or record in MLflow, or would raise: then nothing is recorded. A
-    recipe of which the home has no finished run is not looked up: to list large sources takes a while.
+    None if the flow has something to make, restore or record in MLflow, or would raise: then nothing is recorded.
     """
-    values = redacted(recipe.model_dump(mode="json"))
-    if not any(run.ended and run.recipe == values for run in runs_of(settings.home, recipe.name)):
-        return None
     with HeldLines(settings.log_format) as held, log_fields.bound(recipe=recipe.name):
         try:
             return _reuse(flow, recipe, settings), held.lines

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.runs import RunRecorder, runs_of
+from gristmill.flows.machine.runs import RunRecorder, is_finished, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import load
@@ -154,8 +154,10 @@ def test_a_run_whose_files_were_removed_is_not_finished(finished, name):
 def test_other_settings_are_not_finished(finished):
     path, settings = finished
     recipe = load(str(path))
-    for changed in ({"limit": 10}, {"name": "renamed"}):
-        assert reuse("corpus", recipe.model_copy(update=changed), settings) is None
+    limited = recipe.model_copy(update={"limit": 10})
+    assert reuse("corpus", limited, settings) is None
+    values = [one.model_dump(mode="json") for one in (recipe, limited)]
+    assert [is_finished(settings.home, "listed", each) for each in values] == [True, False]
     assert reuse("corpus", recipe, settings) is not None
 
 
