@@ -25,9 +25,9 @@ import xxhash
 from wrapt import lazy_import
 
 from gristmill.storage import files
+from gristmill.storage.contents import RowDigest
 from gristmill.storage.damage import check_name, damaged, missing, name_of
 from gristmill.storage.remote.config import RemoteIOConfig, configured
-from gristmill.storage.row_digest import RowDigest
 
 if TYPE_CHECKING:
     from gristmill.storage.remote import streams

@@ -22,6 +22,7 @@ ORDER = (
     "gristmill.flows.check",
     "gristmill.flows.stages",
     "gristmill.flows.curation",
+    "gristmill.flows.outputs",
     "gristmill.flows.reports",
     "gristmill.flows.run",
     "gristmill.flows.tracking",
@@ -224,7 +225,12 @@ def test_a_planted_circle_is_found(tmp_path, later):
 def test_every_room_of_flows_has_its_place_in_the_order():
     here = {f"gristmill.flows.{path.stem}" for path in (ROOT / "flows").iterdir() if path.name[0] not in "_."}
     assert here == set(ORDER)
-    assert {path.name for path in (ROOT / "flows").glob("*.py")} == {"__init__.py", "curation.py", "pipeline.py"}
+    assert {path.name for path in (ROOT / "flows").glob("*.py")} == {
+        "__init__.py",
+        "curation.py",
+        "outputs.py",
+        "pipeline.py",
+    }
 
 
 def test_folders_are_no_lists():
@@ -268,7 +274,7 @@ def test_a_planted_import_is_found(tmp_path, statement):
 @pytest.mark.parametrize(
     ("path", "statement"),
     [
-        ("tasks/kernels/words.py", "from gristmill.tasks.documents import step"),
+        ("tasks/kernels/folding.py", "from gristmill.tasks.documents import step"),
         ("tasks/engine/make.py", "from gristmill.tasks.kernels import scan"),
         ("flows/stages/signals.py", "from gristmill.flows.reports import funnel"),
         ("flows/reports/status.py", "import gristmill.flows.pipeline"),

@@ -32,14 +32,17 @@ def _start_server() -> None:
         server.start(home)
 
 
-def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
-    """What `run` returns, a flow that it imports once the embedded server is starting."""
+def in_flow(flow: str, recipe: str, run: Callable[[], Made], find: Callable[[], Made | None] = lambda: None) -> Made:
+    """What `run` returns, a flow that it imports once the embedded server is starting. `find`: returns it without a
+    flow and without the server, if all is finished."""
     from gristmill.storage.remote.redact import redact_url
 
     typer.echo(f"{flow} of {recipe}, in {redact_url(settings().home)}", err=True)
     # until the flow sees to it itself
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
+        if (finished := find()) is not None:
+            return finished
         _start_server()  # while Prefect is imported here
         return run()
     except (KeyboardInterrupt, SystemExit):

@@ -2,13 +2,14 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gristmill.flows.cli.app import MAKE, Limit, app, console, recipe_to_run, settings
-from gristmill.flows.cli.in_flow import in_flow, start_server_again
+from gristmill.flows.cli.in_flow import in_flow
 from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
@@ -76,13 +77,13 @@ def harvest(
 def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | None = None) -> None:
     from gristmill.flows.machine import remaking
 
-    start_server_again()  # while the recipe is read
     with remaking.remake(remake or ()):
-        run_flow(flow, recipe_to_run(name, limit))
+        run_flow(flow, recipe_to_run(name, limit), remake or ())
 
 
-def run_flow(flow: str, recipe: "Recipe") -> None:
-    """Run a flow, and print what it made. A recipe that it cannot use is an error before Prefect is imported."""
+def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
+    """Run a flow, and print what it made. A recipe that it cannot use is an error before Prefect is imported, and a
+    flow whose stages are all finished does without Prefect."""
     if flow != "corpus":
         recipe.training_mixture()
     if flow in ("pipeline", "pretrain"):
@@ -100,7 +101,21 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
 
         return getattr(pipeline, flow)(recipe)
 
-    print_report(in_flow(flow, recipe.name, run), console())
+    def find() -> "Report | None":
+        from gristmill.flows.machine.runs import is_finished
+        from gristmill.flows.run.prefect_env import is_server_named
+
+        # to look up what was never finished would delay its start
+        if remake or is_server_named() or not is_finished(settings().home, recipe.name, recipe.model_dump(mode="json")):
+            return None
+        from gristmill.flows.run.reuse import reuse
+
+        report, lines = reuse(flow, recipe, settings()) or (None, ())
+        for line in lines:
+            typer.echo(line, err=True)
+        return report
+
+    print_report(in_flow(flow, recipe.name, run, find), console())
 
 
 def _default_folder() -> Path:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.model import local_files, local_mixture
-from gristmill.flows.tracking.train import noted
 from gristmill.storage import files
 from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.tasks.engine.make import NotFinishedError
@@ -117,7 +117,7 @@ def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: Machi
 
     model = report.trained.model
     run = ModelRun(settings, report.recipe, report.data, model.key, model.folder)
-    run_id = noted(settings, report.recipe.name, model.key) or run.find()
+    run_id = mlflow_notes.run_of(settings, report.recipe.name, model.key) or run.find()
     if run_id:
         now, step = time.time_ns() // 1_000_000, report.result["steps"]
         points = [Metric(name, value, now, step) for name, value in scored(scores).items()]

@@ -48,9 +48,8 @@ from gristmill.tasks.rules.madlad import Madlad
 from gristmill.tasks.rules.refinedweb import RefinedWebLines
 from gristmill.tasks.rules.textbook import Textbook
 from gristmill.tasks.source_code.language import CodeLanguage
-from gristmill.tasks.source_code.opencoder import OpenCoder
+from gristmill.tasks.source_code.rule_sets import OpenCoder, StackV2
 from gristmill.tasks.source_code.signals import CodeSignals
-from gristmill.tasks.source_code.stack_v2 import StackV2
 from gristmill.tasks.source_code.syntax import CodeSyntax
 from gristmill.tasks.url.step import Url
 

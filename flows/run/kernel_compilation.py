@@ -235,10 +235,10 @@ def _deduplication() -> None:
     from gristmill.tasks.engine.executors import Threads
     from gristmill.tasks.engine.make import find_or_make
     from gristmill.tasks.engine.phases import Silent
-    from gristmill.tasks.kernels.duplicates import runs
+    from gristmill.tasks.kernels.duplicates import contained
     from gristmill.tasks.kernels.minhash import holdout, signatures
-    from gristmill.tasks.search.occurrences import ShardIndex
     from gristmill.tasks.search.pieces import Pieces
+    from gristmill.tasks.search.shards import ShardIndex
 
     extract = {"step": "extract", "engine": "plain"}  # which has no kernels
     steps: list[dict[str, Any]] = [
@@ -270,8 +270,8 @@ def _deduplication() -> None:
     hashes, ends = np.arange(4, dtype=np.uint64), np.array([0, 2, 4])
     signatures(hashes, ends, 2, 1)
     holdout(hashes, ends, 1)
-    head, following = runs.chains(hashes, ends)
-    runs.mark_found(hashes, ends, hashes, ends, head, following, np.zeros(2, np.bool_))
+    head, following = contained.chains(hashes, ends)
+    contained.mark_found(hashes, ends, hashes, ends, head, following, np.zeros(2, np.bool_))
     for dtype in ("<u2", "<u4"):
         # files that are mapped into memory cannot be written
         tokens, order = (np.frombuffer(np.arange(2, dtype=of).tobytes(), of) for of in (dtype, "<u4"))

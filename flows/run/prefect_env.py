@@ -27,6 +27,8 @@ SETTINGS = {
     # the waits double: with seven a server may be away for four minutes, with the five of Prefect's for one
     "PREFECT_CLIENT_MAX_RETRIES": "7",
 }
+# Files of the working folder in which Prefect looks for its settings, and how one that names a server is known.
+_PROJECT_FILES = {".env": "PREFECT_API_URL", "prefect.toml": "url", "pyproject.toml": "[tool.prefect"}
 # What a server answers whose database is away for a while. The embedded one is asked why at once.
 _NAMED = {"PREFECT_CLIENT_RETRY_EXTRA_CODES": "500,504"}
 
@@ -42,8 +44,19 @@ def _chose_a_server() -> bool:
     return "PREFECT_API_URL" in written.get("profiles", {}).get(written.get("active", ""), {})
 
 
+def is_server_named() -> bool:
+    """Whether a user may have named a server, also in a file of the working folder that Prefect reads."""
+    return not EMBEDDED or any(
+        word in path.read_text(encoding="utf-8", errors="replace")
+        for name, word in _PROJECT_FILES.items()
+        if (path := Path(name)).is_file()
+    )
+
+
 def user_interface() -> tuple[str, str]:
     """Where a person looks at recorded runs: the server's address, empty for the embedded one; and Prefect's home."""
+    if "prefect" not in sys.modules and not is_server_named():
+        return "", os.environ["PREFECT_HOME"]
     from prefect.settings import get_current_settings
 
     prefect = get_current_settings()

@@ -8,15 +8,13 @@ from os import cpu_count
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options, workers
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import layout
 from gristmill.storage.tokens.token_shards import SPLIT
@@ -143,11 +141,9 @@ def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedInd
     nothing."""
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context, recipe = open_run(settings, recipe)
+    outputs = Outputs(*open_run(settings, recipe))
     try:
-        *_, passed = curate(context, recipe)
-        data = training_data(context, recipe, passed.left)
+        stage = outputs.context.find(outputs.search_index_spec)
     except NotFinishedError:
         return None
-    stage = context.find(search_index(context, recipe, data))
-    return None if stage is None else OpenedIndex(recipe, settings, data, stage)
+    return None if stage is None else OpenedIndex(outputs.recipe, settings, outputs.data, stage)

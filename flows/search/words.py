@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.search.opened import Make, code_sent, executor, found_or_made, portions_of
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.word_index import word_index as word_index_stage
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import word_index
@@ -85,13 +84,12 @@ def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> Ope
     Makes nothing."""
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context, recipe = open_run(settings, recipe)
+    outputs = Outputs(*open_run(settings, recipe))
     try:
-        *_, passed = curate(context, recipe)
+        stage = outputs.context.find(outputs.word_index_spec)
     except NotFinishedError:
         return None
-    stage = context.find(word_index_stage(context, recipe, passed.left))
-    return None if stage is None else OpenedWords(recipe, settings, passed.left, stage)
+    return None if stage is None else OpenedWords(outputs.recipe, settings, outputs.corpus, stage)
 
 
 def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:

@@ -16,6 +16,7 @@ from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.group_losses import AT_ONCE, STEP, Limits, count_shard, counts_folder, judge, sum_counts
 from gristmill.tasks.documents.step import Clause, DocumentStep, Member, Settings, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
+from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 
@@ -46,21 +47,21 @@ class Places:
     measured: tuple[str, ...]
 
 
-def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> dict[str, Any] | None:
-    """What was found of a corpus, curated as far as it is; None where nothing was looked for. A line in the log names
-    each group; raises LostGroupError where the recipe says that the run stops."""
+def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult | None:
+    """What groups lost so far; None if it is not counted, or for a reader if it is not finished."""
     spec = losses_spec(recipe, corpus)
-    if spec is None:
-        return None
-    found = context.build(spec).result
-    lines = sentences(found)
+    return None if spec is None else context.build_output(spec)
+
+
+def check_losses(recipe: Recipe, losses: StageResult) -> None:
+    """Log a line for each group. Raises LostGroupError instead where the recipe stops the run."""
+    lines = sentences(losses.result)
     if lines and recipe.group_losses.then == "stop":
         raise LostGroupError(
             "\n".join([*lines, "the recipe says `group_losses: {then: stop}`: loosen the step, or set it to warn"])
         )
     for line in lines:
         log.warning("%s", line)
-    return found
 
 
 def losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:

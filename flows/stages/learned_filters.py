@@ -19,8 +19,8 @@ from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, work_o
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts, Shards
+from gristmill.tasks.documents.decisions import decide_shard, keep_shard
 from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.shards import decide_shard, keep_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner

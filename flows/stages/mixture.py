@@ -73,7 +73,7 @@ def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
         grouped,
         recipe.model.seq_len if settings.packing == "best_fit" else None,
     )
-    return Data(corpus, split, evaluation, model, shards, evaluated, plan, grouped)
+    return Data(corpus, split, evaluation, model, shards, evaluated, grouped, plan)
 
 
 def planned(

@@ -22,10 +22,9 @@ from gristmill.tasks.extraction import second_stage
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import describe
 from gristmill.tasks.extraction.features import features
-from gristmill.tasks.extraction.rendering.beside import beside
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
-from gristmill.tasks.extraction.rendering.repeats import repeats
+from gristmill.tasks.extraction.rendering.left_out import beside, repeats
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import shared, units
 from gristmill.tasks.extraction.scanned import Page

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gristmill.tasks.kernels import (
         folding as folding,
     )
+    from gristmill.tasks.kernels import folding as words
     from gristmill.tasks.kernels import (
         minhash as minhash,
     )
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
     from gristmill.tasks.kernels import (
         pieces as pieces,
     )
+    from gristmill.tasks.kernels import pieces as rescan
     from gristmill.tasks.kernels import (
         repetition as repetition,
-    )
-    from gristmill.tasks.kernels import (
-        rescan as rescan,
     )
     from gristmill.tasks.kernels import (
         scan as scan,
@@ -56,9 +55,6 @@ if TYPE_CHECKING:
     from gristmill.tasks.kernels import (
         union_find as union_find,
     )
-    from gristmill.tasks.kernels import (
-        words as words,
-    )
 else:
     buffers = lazy_import("gristmill.tasks.kernels.buffers")
     characters = lazy_import("gristmill.tasks.kernels.characters")
@@ -69,7 +65,7 @@ else:
     phrases = lazy_import("gristmill.tasks.kernels.phrases")
     pieces = lazy_import("gristmill.tasks.kernels.pieces")
     repetition = lazy_import("gristmill.tasks.kernels.repetition")
-    rescan = lazy_import("gristmill.tasks.kernels.rescan")
+    rescan = lazy_import("gristmill.tasks.kernels.pieces")
     scan = lazy_import("gristmill.tasks.kernels.scan")
     segmentation = lazy_import("gristmill.tasks.kernels.segmentation")
     separated = lazy_import("gristmill.tasks.kernels.separated")
@@ -77,4 +73,4 @@ else:
     suffixes = lazy_import("gristmill.tasks.kernels.suffixes")
     tokens = lazy_import("gristmill.tasks.kernels.tokens")
     union_find = lazy_import("gristmill.tasks.kernels.union_find")
-    words = lazy_import("gristmill.tasks.kernels.words")
+    words = lazy_import("gristmill.tasks.kernels.folding")

@@ -16,8 +16,6 @@ from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits, applied
 from gristmill.tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
 from gristmill.tasks.models.language.language import CODES
-from gristmill.tasks.pii.addresses import ipv4, ipv6
-from gristmill.tasks.pii.cards import cards, ibans, lengths
 from gristmill.tasks.pii.credentials import (
     BEGINNINGS,
     basic,
@@ -31,7 +29,7 @@ from gristmill.tasks.pii.credentials import (
     tokens,
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
-from gristmill.tasks.pii.national_ids import national_ids
+from gristmill.tasks.pii.identifiers import cards, ibans, ipv4, ipv6, lengths, national_ids
 from gristmill.tasks.pii.phones import foreign_phones, phones
 from gristmill.tasks.pii.plans import groupings
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
@@ -108,7 +106,7 @@ BY_LANGUAGE: dict[str, tuple[str, ...]] = {
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# The countries whose identity numbers `gristmill.tasks.pii.national_ids` knows.
+# The countries whose identity numbers `gristmill.tasks.pii.identifiers` knows.
 NATIONAL_IDS = tuple(
     (
         "AR AU BE BG BR CA CH CL CN CZ DE DK EE ES FI FR GB GR HR IE IL IN IT JP KR LT MX NL NO PL PT RO SE TH TR US ZA"
@@ -161,7 +159,7 @@ class Pii(EditStep):
         "stands before this one; {} switches it off",
     )
     national_ids: tuple[str, ...] = Field(
-        (), description="the countries whose identity numbers are found: ISO 3166 codes, see tasks/pii/national_ids.py"
+        (), description="the countries whose identity numbers are found: ISO 3166 codes, see tasks/pii/identifiers.py"
     )
     columns: tuple[Literal["title", "url", "canonical_url"], ...] = Field(
         (), description="what is masked in the same way as the text"

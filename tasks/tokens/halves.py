@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from gristmill.storage import parquet
 from gristmill.storage.tokens.token_shards import SPLIT, bin_path, index_path, tokens_of, write_tokens
 from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.url.hosts import host_columns, hosts
+from gristmill.tasks.url.canonical import host_columns, hosts
 
 
 def count_shard(folder: str, shard: int, documents: str, tokens: str, first: int, end: int) -> dict:

@@ -4,13 +4,30 @@ import ipaddress
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from typing import TYPE_CHECKING
+from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 import idna
+import pyarrow as pa
+import pyarrow.compute as pc
 from publicsuffixlist import PublicSuffixList
 from pydantic import Field
 
+from gristmill.storage import parquet
 from gristmill.tasks.documents.step import Settings
+
+if TYPE_CHECKING:
+    pass
+
+
+def without_www(host: str) -> str:
+    """A host without `www.`, `www2.`, ..., unless a single label were left."""
+    if host.startswith("www"):
+        first, _, rest = host.partition(".")
+        if "." in rest and (first == "www" or first[3:].isdigit()):
+            return rest
+    return host
+
 
 # Parameters by which advertisers and mailers follow a visitor; a trailing `*` stands for any rest. From the
 # documentation of each: Google (utm_*, gclid, gclsrc, gbraid, wbraid, dclid, gad_*, _ga, _gl, srsltid), Matomo
@@ -224,3 +241,41 @@ def _without_dots(path: str) -> str:
     if segments[-1] in (".", ".."):
         out.append("")
     return "/" + "/".join(out)
+
+
+# The host of a document: what is drawn in a sample of pages, since the documents of one site are alike.
+
+
+OWN = "host"  # the name that a source gives a column of its own that is to count in place of the URL's host
+_READ = ["url", "file"]
+
+
+def host_columns(documents: str) -> list[str]:
+    """The columns of a part with documents that `hosts` needs."""
+    return [*_READ, *([OWN] if OWN in parquet.columns(documents) else [])]
+
+
+def hosts(documents: pa.Table) -> pa.Array:
+    """The host of each document, a string that is never empty.
+
+    It is what the documents' own column `host` says, where a source has one that is no list and no mapping; else the
+    host of the URL, without `www.`; else the file that the document was read from.
+    """
+    own = pa.nulls(len(documents), pa.string())
+    if OWN in documents.column_names and not pa.types.is_nested(documents[OWN].type):
+        own = documents[OWN].cast(pa.string()).combine_chunks()
+    of_urls = pa.array(map(_of_url, documents["url"].to_pylist()), pa.string())
+    files = pc.coalesce(documents["file"].cast(pa.string()), "-").combine_chunks()
+    return pc.coalesce(*(pc.if_else(pc.equal(given, ""), None, given) for given in (own, of_urls)), files)
+
+
+def _of_url(url: str | None) -> str | None:
+    try:
+        return None if url is None else _site(urlsplit(url).hostname or "")
+    except ValueError:  # brackets without an address in them
+        return None
+
+
+@lru_cache(1 << 16)
+def _site(host: str) -> str:
+    return without_www(canonical_host(host))

@@ -21,7 +21,7 @@ from gristmill.tasks.url.canonical import Canonical, canonical_host, canonicaliz
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
+from gristmill.tasks.url.canonical import without_www
 
 # Names of a blocklist's files in UT1's layout; the folder that one is in names it in the ledger.
 KINDS = ("domains", "urls", "expressions")
@@ -225,12 +225,3 @@ def key(canonical: str) -> str:
     """
     host, slash, rest = canonical.partition("://")[2].lower().rstrip("/").partition("/")
     return without_www(host) + slash + rest
-
-
-def without_www(host: str) -> str:
-    """A host without `www.`, `www2.`, ..., unless a single label were left."""
-    if host.startswith("www"):
-        first, _, rest = host.partition(".")
-        if "." in rest and (first == "www" or first[3:].isdigit()):
-            return rest
-    return host

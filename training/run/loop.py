@@ -45,8 +45,7 @@ from gristmill.training.model.parallel import (
     whole_weights,
     world_of,
 )
-from gristmill.training.run.profiling import Profile
-from gristmill.training.run.record import Record, TakenStep
+from gristmill.training.run.record import Profile, Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
 from gristmill.training.run.tracking import TrackedNames, Tracker
 from gristmill.training.step.events import windows_left_out

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.dropped import dropped_by
 from gristmill.flows.reports.funnel import FunnelRow, frame, funnel, ranked
-from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.group_losses import losses_spec
 from gristmill.storage.home import Home
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.engine.make import StageResult
@@ -67,6 +66,13 @@ class Report:
     data: Data | None = None
     trained: "Trained | None" = None
     exported: StageResult | None = None
+    group_losses: StageResult | None = None
+
+    @classmethod
+    def of(cls, outputs: Outputs) -> "Report":
+        """The report of what is built of a run's outputs."""
+        values = map(outputs.built, ("data", "training", "export", "group_losses"))
+        return cls(outputs.recipe, outputs.context.settings, outputs.corpus, *values)
 
     def __repr__(self) -> str:
         return f"<Report of {self.recipe.name}: {'; '.join(self.summary)}>"
@@ -112,12 +118,6 @@ class Report:
         for source in self.corpus.extracted.result["sources"].values():
             counts.update(source[what])
         return ranked(counts)
-
-    @cached_property
-    def group_losses(self) -> "StageResult | None":
-        """The stage that looked for groups which lost far more than their like; None where none did."""
-        spec = losses_spec(self.recipe, self.corpus)
-        return None if spec is None else open_run(self.settings, self.recipe)[0].find(spec)
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:

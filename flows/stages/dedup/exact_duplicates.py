@@ -17,7 +17,7 @@ from gristmill.tasks.dedup import exact, passages, substring_cuts, substrings
 from gristmill.tasks.dedup.exact import DOCUMENT_BYTES, Exact, UrlDedup
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, partitions_of, unless_merged
 from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
-from gristmill.tasks.documents.shards import count_characters
+from gristmill.tasks.documents.decisions import count_characters
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec

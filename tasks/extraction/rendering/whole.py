@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.tasks.extraction.enclosing import Enclosing, enclosing
 from gristmill.tasks.extraction.features import heading_level
+from gristmill.tasks.extraction.nesting import Enclosing, enclosing
 from gristmill.tasks.extraction.rendering.code_places import broken, containers, is_code_table
 from gristmill.tasks.extraction.rendering.data_tables import is_data
 from gristmill.tasks.extraction.rendering.source import Source

@@ -19,7 +19,7 @@ from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
-from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding import heads as head_files
 from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.percentiles import percentiles
@@ -136,9 +136,9 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
             names = described(embedder.model.digest, embedder.tokenizer.digest, settings)
 
         def check_head(path: str) -> None:
-            head = head_file.load(RecordedFile(path, files.checksum(path)))
+            head = head_files.load(RecordedFile(path, files.checksum(path)))
             if names is not None:
-                head_file.check_fits(path, head, names, width)
+                head_files.check_fits(path, head, names, width)
 
         yield from file_problems(self.model, ("model",), deep, check_embedder)
         for name, path in self.heads.items():
@@ -163,9 +163,9 @@ def score_shard(
     embedder = described(settings.model, settings.tokenizer, settings.embedder)
     columns: dict[str, Any] = {"id": table["id"]}
     for name in settings.heads:
-        head = head_file.load(heads[name])
-        head_file.check_fits(heads[name].path, head, embedder, found.shape[1])
-        columns[column_of(name)] = head_file.scores(head, found)
+        head = head_files.load(heads[name])
+        head_files.check_fits(heads[name].path, head, embedder, found.shape[1])
+        columns[column_of(name)] = head_files.scores(head, found)
     parquet.write_table(layout.part(folder, shard), pa.table(columns))
     return {"rows": len(table)}
 

@@ -106,7 +106,7 @@ def split(checkout: Checkout) -> None:
 
 def remark(checkout: Checkout) -> None:
     """A comment, and functions that nobody uses."""
-    for name in ("storage/files.py", "storage/parquet.py", "tasks/engine/spec.py", "tasks/documents/shards.py"):
+    for name in ("storage/files.py", "storage/parquet.py", "tasks/engine/spec.py", "tasks/documents/decisions.py"):
         path = checkout.folder / name
         path.write_text(path.read_text() + "\n\n# a remark\ndef never_used() -> int:\n    return 1\n")
 

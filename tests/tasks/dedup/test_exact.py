@@ -21,7 +21,7 @@ from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.characters import CODE_POINTS, lowercase
-from gristmill.tasks.kernels.words import words_only
+from gristmill.tasks.kernels.folding import words_only
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.step import Url

@@ -124,7 +124,7 @@ def test_transport_and_engine_are_in_no_version():
 
 
 def test_stages_follow_the_modules_behind_them():
-    assert code_version(("gristmill.tasks.tokens.encoding",)) != code_version(("gristmill.tasks.documents.shards",))
+    assert code_version(("gristmill.tasks.tokens.encoding",)) != code_version(("gristmill.tasks.documents.decisions",))
     with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
         code_version(("nowhere_at_all",))
 

@@ -21,10 +21,10 @@ from gristmill.tasks.tokens.tokenizer import (
     UNK,
     Tokenizer,
     load,
+    sampled_texts,
     sentences,
     take_tokenizer,
 )
-from gristmill.tasks.tokens.tokenizer_sample import sampled_texts
 from tests import trained_tokenizers
 from tests.recorded import recorded
 from tests.trained_tokenizers import sample, text_sizes
