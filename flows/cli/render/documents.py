@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import wrapt
 from rich.table import Table
 from rich.text import Text
 
 from gristmill.storage.printable import one_line
+from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
+    from gristmill.flows.reports import marking
     from gristmill.flows.reports.contamination import Contamination
     from gristmill.flows.reports.dropped import Dropped, Edit
     from gristmill.flows.reports.lineage import Decision, Lineage
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.similar import LookUp, Match
     from gristmill.flows.reports.status import KeptDocuments
     from gristmill.flows.reports.token_lineage import TokenLineage
+else:
+    marking = wrapt.lazy_import("gristmill.flows.reports.marking")
 
 CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"
@@ -133,7 +138,6 @@ def token_lineage(found: "TokenLineage", characters: int) -> Iterator[str]:
 
 def look_up(found: "LookUp") -> Iterator[Text]:
     """What was looked up and how, then each near-duplicate with the first passage in which it differs."""
-    from gristmill.tasks.dedup.near.settings import s_curve
 
     settings, least = found.settings, found.threshold
     caught = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (least, 0.8)]
@@ -152,7 +156,6 @@ def look_up(found: "LookUp") -> Iterator[Text]:
 
 def match(text: str, found: "Match") -> Text:
     """A near-duplicate of a text, and where the two first differ."""
-    from gristmill.flows.reports.marking import first_difference
 
     lines = [
         f"{found.jaccard:.4f}  {found.id}  {found.source}",
@@ -160,7 +163,7 @@ def match(text: str, found: "Match") -> Text:
         *map(duplicate_decision, found.decisions),
     ]
     shown = Text("\n".join(one_line(line) for line in lines if line) + "\n")
-    return shown.append(difference(first_difference(text, found.text)))
+    return shown.append(difference(marking.first_difference(text, found.text)))
 
 
 def duplicate_decision(made: "Decision") -> str:
