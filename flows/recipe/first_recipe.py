@@ -7,14 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import wrapt
 import yaml
 
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
+from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.reading.recognize import Look, languages, look
 from gristmill.tasks.reading.sources import TAKEN, Columns
+
+if TYPE_CHECKING:
+    from gristmill.tasks.extraction import extract_work
+else:
+    extract_work = wrapt.lazy_import("gristmill.tasks.extraction.extract_work")
 
 # Of the files of a folder with one suffix so many are looked at; of all, if these differ.
 _LOOKS = 32
@@ -143,14 +150,11 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
 
 def _read(paths: Sequence[str]) -> list[Look]:
     """PDF documents of a sample, read as the recipe will read them: in a guarded process."""
-    from gristmill.tasks.extraction.extract import Extract
-    from gristmill.tasks.extraction.extract_work import page_guard
-
     extract = Extract(types=("pdf",))
     sample = paths[:: max(1, len(paths) // _DOCUMENTS)][:_DOCUMENTS]
     payloads = (Path(path).read_bytes() for path in sample if os.path.getsize(path) <= extract.max_bytes)
     calls = ((each, "application/pdf", None, "", extract.asked[0], "plain", extract.types) for each in payloads)
-    with page_guard(extract) as guard:
+    with extract_work.page_guard(extract) as guard:
         texts = [result["text"] for result in guard.map(calls) if "text" in result]
     return [Look("pages", texts=tuple(text[:_CHARACTERS] for text in texts))]
 

@@ -8,6 +8,9 @@ for, and recorded again where it is missing.
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.engine_python import engine_python
@@ -18,6 +21,11 @@ from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture, model_spec
 from gristmill.storage import files
 from gristmill.training.run import launch
+
+if TYPE_CHECKING:
+    from gristmill.flows.tracking import model_run
+else:
+    model_run = wrapt.lazy_import("gristmill.flows.tracking.model_run")
 
 _SQLITE = "sqlite:///"
 
@@ -53,10 +61,8 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, key)):
         return Trained(context.build(unplaced), found.result["result"], known)
 
-    from gristmill.flows.tracking.model_run import ModelRun  # here, since MLflow takes seconds
-
     folder = unplaced.folder(settings.home)
-    run = ModelRun(settings, recipe, data, key, folder)
+    run = model_run.ModelRun(settings, recipe, data, key, folder)
     with ExitStack() as stack:
 
         def places() -> TrainingPlaces:

@@ -31,6 +31,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
+import psutil
+
 from gristmill.tasks.guard.frames import CALL, RESULT, framed, pack, unpack
 from gristmill.tasks.guard.ring import readable
 
@@ -158,8 +160,6 @@ def stop_above(process: int, resident: int) -> bool:
 
 
 def _resident(process: int) -> int:
-    import psutil
-
     try:
         return psutil.Process(process).memory_info().rss
     except psutil.Error:  # it has just ended

@@ -6,6 +6,8 @@ A classifier that a run trained has a description beside it. A classifier of som
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import wrapt
+
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.step import Settings
@@ -14,6 +16,8 @@ from gristmill.tasks.models.quality.quality import Texts
 
 if TYPE_CHECKING:
     import fasttext
+else:
+    fasttext = wrapt.lazy_import("fasttext")
 
 _HELD = 4  # models; large ones take gigabytes
 
@@ -33,8 +37,6 @@ def recorded(path: str, checksum: str) -> RecordedFile:
 def load(model: RecordedFile) -> "fasttext.FastText._FastText":
     """Raises FileNotFoundError, DamagedFileError for a file that has changed since the run began, and
     ModelFileError."""
-    import fasttext  # here: it takes a quarter of a second
-
     local = model.local()
     check_fasttext(local)
     return fasttext.load_model(local)

