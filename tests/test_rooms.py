@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ PREFECT = (
 LONG = ("gristmill.tasks.kernels.",)
 MOST_LINES = 400
 MOST_MODULES = 20  # of a folder: more have groups that are folders of their own
+MAX_NESTED_IMPORTS = 80  # in functions: for optional packages, and where wrapt is not installed
 IMPORTING_CALLS = {"__import__", "import_module", "lazy_import"}
 
 
@@ -236,6 +238,68 @@ def test_folders_are_no_lists():
     folders = {path.parent.relative_to(ROOT) for room in ROOMS for path in modules(ROOT, room)} - {Path("tasks/rules")}
     counts = {str(folder): len(list((ROOT / folder).glob("*.py"))) for folder in folders}
     assert not {folder: count for folder, count in counts.items() if count > MOST_MODULES}
+
+
+def nested_imports(root: Path) -> list[str]:
+    """Import statements inside functions, each with its file and line."""
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    return sorted(
+        f"{path.relative_to(root)}:{node.lineno}"
+        for room in ROOMS
+        for path in modules(root, room)
+        for node in {
+            node
+            for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(function, functions)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }
+    )
+
+
+def test_few_imports_are_inside_functions():
+    places = nested_imports(ROOT)
+    assert len(places) < MAX_NESTED_IMPORTS, places
+
+
+def test_a_planted_import_in_a_function_is_counted_once(tmp_path):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "one.py").write_text("import os\ndef f():\n    def g():\n        import re, ast\n")
+    assert nested_imports(tmp_path) == ["tasks/one.py:4"]
+
+
+def lazy_twins(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
+    """By name of the variable: modules that are imported lazily, and those that are imported for annotations."""
+    lazy, annotated = {}, {}
+    for node in filter(is_for_annotations, tree.body):
+        for each in node.orelse:
+            if isinstance(each, ast.Assign) and "lazy_import" in ast.dump(each.value):
+                lazy[each.targets[0].id] = each.value.args[0].value
+        for each in node.body:
+            if isinstance(each, ast.Import):
+                annotated |= {alias.asname or alias.name: alias.name for alias in each.names}
+            elif isinstance(each, ast.ImportFrom):
+                annotated |= {alias.asname or alias.name: f"{each.module}.{alias.name}" for alias in each.names}
+    return lazy, annotated
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_modules_that_are_imported_lazily_exist_and_have_twins_for_annotations(room):
+    """The digest of a stage's code follows the twins, and mypy knows the modules by them."""
+    for path in modules(ROOT, room):
+        text = path.read_text(encoding="utf-8")
+        lazy, annotated = lazy_twins(ast.parse(text))
+        assert len(lazy) == text.count("lazy_import("), path
+        for name, module in lazy.items():
+            assert annotated.get(name) == module, f"{path}: {name}"
+            assert not module.startswith("gristmill.") or find_spec(module), f"{path}: {module}"
+
+
+@pytest.mark.parametrize("room", ["gristmill/samples", "storage", "training"])
+def test_rooms_that_other_environments_run_do_without_wrapt(room):
+    """docs/trainers.md names what they need."""
+    for path in modules(ROOT, room):
+        assert "wrapt" not in path.read_text(encoding="utf-8"), path
 
 
 def test_modules_are_short():

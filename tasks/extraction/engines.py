@@ -146,7 +146,6 @@ def plain(page: str) -> str:
 
 def careful(page: str) -> str:
     """trafilatura without its fallbacks, on a page that its parser can take."""
-    # imported here, as is justext: together half a second, for engines that few take
     _refuse_deep(page)
     return trafilatura.extract(page, fast=True, include_comments=False) or ""
 

