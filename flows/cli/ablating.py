@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from gristmill.flows.check.run import before_run
+from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.options import Json
 from gristmill.flows.cli.render.results import print_decision, print_fitting
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.extras import require

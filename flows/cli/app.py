@@ -7,13 +7,10 @@ docstring of the command's function has the rest.
 import inspect
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-
-if TYPE_CHECKING:
-    from typer.core import _click
 
 # The panels of the commands in --help, in this order.
 MAKE = "Make: a corpus, tokens, a model"
@@ -255,7 +252,7 @@ class Listing(TyperCommand):
         super().__init__(name, help=summary, rich_help_panel=panel)
         self.module = module
 
-    def load(self) -> "_click.Command":
+    def load(self) -> Any:
         """Import the module, and return the command with its parameters and all of its help."""
         assert self.name is not None
         function = getattr(import_module(f"gristmill.flows.cli.{self.module}"), self.name.replace("-", "_"))
@@ -265,8 +262,8 @@ class Listing(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """A group with the commands of the table: a command is loaded when it runs, or when its own help is asked for
-    (Click: "lazily loading subcommands")."""
+    """A group with the commands of the table. A command is loaded when it runs or prints its own help (Click: "lazily
+    loading subcommands")."""
 
     def __init__(self, *, name: str | None = None, **attributes: Any) -> None:
         super().__init__(name=name, **attributes)
@@ -279,9 +276,7 @@ class LazyGroup(TyperGroup):
         }
         self.commands = {**listed, **self.commands}
 
-    def resolve_command(
-        self, ctx: "_click.Context", args: list[str]
-    ) -> tuple[str | None, "_click.Command | None", list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Listing) else command, rest
 
@@ -320,3 +315,21 @@ def _options(
     ] = False,
 ) -> None:
     """Options of the program itself."""
+
+
+# Options and arguments that several commands have.
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="read the first so many documents of each source only, to try")
+]
+RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")]
+FinishedRecipe = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have finished what is asked for")
+]
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE|FOLDER",
+        help="a recipe whose training is finished; or the local folder of a training run, a checkpoint, an export",
+    ),
+]

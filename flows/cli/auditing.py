@@ -6,7 +6,7 @@ import typer
 import wrapt
 from rich.table import Table
 
-from gristmill.flows.cli.options import FinishedRecipe, Json
+from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render import documents as render
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows.cli.options import FinishedRecipe, Json
+from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render.differences import difference as rendered
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings

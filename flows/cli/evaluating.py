@@ -9,7 +9,7 @@ import typer
 import wrapt
 from rich.table import Table
 
-from gristmill.flows.cli.options import Json, ModelArgument, RecipeArgument
+from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
 from gristmill.flows.cli.render import search
 from gristmill.flows.cli.render import tables as render
 from gristmill.flows.cli.terminal import console, print_json, print_texts

@@ -11,8 +11,8 @@ import wrapt
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from gristmill.flows.check.expressions import check_export
+from gristmill.flows.cli.app import FinishedRecipe, Limit, ModelArgument, RecipeArgument
 from gristmill.flows.cli.in_flow import recipe_to_run
-from gristmill.flows.cli.options import FinishedRecipe, Limit, ModelArgument, RecipeArgument
 from gristmill.flows.cli.running import run_flow
 from gristmill.flows.cli.terminal import console, print_texts
 from gristmill.flows.machine.extras import require

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows.cli.options import FinishedRecipe, Json
+from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.terminal import console, print_json
 from gristmill.flows.machine.extras import require
 from gristmill.flows.machine.settings import MachineSettings

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows.cli.options import FinishedRecipe, Json
+from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render import tables as render
 from gristmill.flows.cli.render.tables import packing_table, plan_table
 from gristmill.flows.cli.terminal import console, print_json, print_texts

@@ -7,10 +7,9 @@ import typer
 import wrapt
 from rich.progress import Progress
 
-from gristmill.flows.cli.options import Json
+from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.render import documents as render
 from gristmill.flows.cli.render import search
-from gristmill.flows.cli.render.columns import column_lines
 from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table, verified_line
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings
@@ -119,7 +118,7 @@ def columns(
     if as_json:
         print_json(found)
         return
-    print_texts(column_lines(found))
+    print_texts(render.column_lines(found))
 
 
 def lineage(

@@ -9,7 +9,7 @@ import typer
 import wrapt
 
 from gristmill.flows.check import run as checking
-from gristmill.flows.cli.options import FinishedRecipe, Json
+from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render.results import capacity_lines, capacity_table, plan_tables
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.extras import require

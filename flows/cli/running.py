@@ -9,8 +9,8 @@ import typer
 import wrapt
 
 from gristmill.flows import demo as harvesting
+from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
-from gristmill.flows.cli.options import Limit, RecipeArgument
 from gristmill.flows.cli.render.run import print_report
 from gristmill.flows.cli.terminal import console
 from gristmill.flows.machine.extras import require

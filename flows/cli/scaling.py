@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import wrapt
 
+from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.options import Json, RecipeArgument
 from gristmill.flows.cli.render.results import coordinate_lines, print_agreement, print_scaling, sweep_lines
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.extras import require

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows.cli.options import Json
+from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
