@@ -19,11 +19,11 @@ LOOK = "Look: at what was made, and why"
 HAND_OVER = "Hand over: documents, models, filters, tokens"
 SERVE = "Serve: this machine and its runs"
 
-# By panel and module of this folder: the commands, and the first paragraph of their help, with the line ends of the
+# By panel and module: the commands, and the first paragraph of their help, with the line ends of the
 # list. The function of a command has its name, with `_` for `-`.
 COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
     MAKE: {
-        "running": {
+        "gristmill.flows.cli.running": {
             "demo": "Harvest the documentation of the installed packages as WARC files and run the recipe "
             "`demo` on them.",
             "run": "Run a recipe from its sources to a trained model. What is finished already is reused.",
@@ -34,7 +34,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "harvest": "Write the documentation of the installed packages as WARC 1.1 files: a crawl that "
             "needs no network.",
         },
-        "preparing": {
+        "gristmill.flows.cli.preparing": {
             "init": "Look at one's own files and write a short recipe for them that runs.",
             "schema": "Every key of a recipe, with type, default, bounds and example, as a JSON schema by "
             "which an editor completes and\n"
@@ -48,18 +48,18 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "plan": "What training the recipe's model takes, before it is paid for: memory by layout, time, "
             "checkpoints, money.",
         },
-        "searching": {
+        "gristmill.flows.cli.searching": {
             "index": "Make the index by which `find` and `trace` look up texts of a recipe, and all that "
             "comes before it.",
         },
-        "judging": {
+        "gristmill.flows.cli.judging": {
             "new-step": "Write a working step on documents to begin with, NAME_step.py, and its test. "
             "Recipes name it as NAME, or\n"
             "as NAME_step:Name, where GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH.",
         },
     },
     DECIDE: {
-        "ablating": {
+        "gristmill.flows.cli.ablating": {
             "ablate": "Compare a recipe with candidates by training small models on each: which is better, "
             "by how many bits per byte,\n"
             "how sure that is, what it costs. What is finished already is reused.",
@@ -69,10 +69,10 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "decisions": "All decisions of this home side by side: which change gained most, by what judge "
             "and at what size.",
         },
-        "mixing": {
+        "gristmill.flows.cli.mixing": {
             "mix": "Look for the mixture of a recipe's sources that is worth training on, and write it as a recipe.",
         },
-        "scaling": {
+        "gristmill.flows.cli.scaling": {
             "scale": "Train a grid of small models and fit a scaling law to it: the loss at other sizes, "
             "with intervals.",
             "agreement": "Train models of several sizes on several recipes: from which size on is the order "
@@ -80,7 +80,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "transfer": "Is the best learning rate of a small model that of larger ones? Trains them all for "
             "a short while.",
         },
-        "judging": {
+        "gristmill.flows.cli.judging": {
             "whatif": "The funnel of a finished run under other thresholds: decisions replayed over stored "
             "signals, nothing computed\n"
             "again. Steps behind the replayed ones that look at all documents together are not replayed.",
@@ -93,7 +93,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
         },
     },
     LOOK: {
-        "looking": {
+        "gristmill.flows.cli.looking": {
             "status": "The stages in the home in order of time: finished or not, the recipe whose last run "
             "had them, documents in and\n"
             "out, and what was dropped.",
@@ -119,7 +119,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "signatures: exact Jaccard similarity,\n"
             "what became of them, and the first passage in which they differ.",
         },
-        "searching": {
+        "gristmill.flows.cli.searching": {
             "find": "Where a phrase is in a recipe's texts: how often, in how many documents, kept and "
             "dropped and by which rule; of\n"
             "some the text around it, the source, the URL and the place of the record.",
@@ -128,7 +128,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "documents: where a model may have a sentence from. The index is made first, where it is not "
             "there.",
         },
-        "judging": {
+        "gristmill.flows.cli.judging": {
             "dedup-report": "Write one HTML page about a finished run's near-duplicates, and print its path: "
             "sizes of clusters, sample pairs\n"
             "side by side, measured recall against the S-curve.",
@@ -140,7 +140,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "the reason of its drop: thresholds and the recipe's keys for them, and what each measures, with "
             "unit and source.",
         },
-        "auditing": {
+        "gristmill.flows.cli.auditing": {
             "audit": "Judge learned filters: write a page with documents of either side of the cut, on which "
             "a person votes without\n"
             "knowing the side, and print its path; for a step that gives labels and drops nothing, with the "
@@ -154,7 +154,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "how many documents, examples, and where its clean and dirty items lie, on which `evaluate "
             "--tasks` can be run.",
         },
-        "browsing": {
+        "gristmill.flows.cli.browsing": {
             "diff": "What differs between two finished corpora: documents that one has alone, by the step "
             "and rule that dropped them\n"
             "in the other, or `not read` where it never had the record; documents with another text; columns "
@@ -164,7 +164,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "browse": "Look around in a finished corpus with a browser: a local page, whose address is "
             "printed, until Ctrl-C.",
         },
-        "evaluating": {
+        "gristmill.flows.cli.evaluating": {
             "evaluate": "Bits per byte of a model on the held-out text of each source, and its accuracy on "
             "tasks of multiple choice or of\n"
             "a last word. Written beside the model as JSON, and logged to the recipe's MLflow run.",
@@ -173,7 +173,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
         },
     },
     HAND_OVER: {
-        "exporting": {
+        "gristmill.flows.cli.exporting": {
             "train-tokens": "Train on files of tokens that are there, those of nanoGPT and llm.c, in place "
             "of a recipe's.",
             "join": "Train as one of several machines: on each but the first, where `run` trains. The "
@@ -183,7 +183,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
         },
     },
     SERVE: {
-        "serving": {
+        "gristmill.flows.cli.serving": {
             "automations": "Write the automations of the deployments to the Prefect server of "
             "PREFECT_API_URL: a failed run is sent to a\n"
             "webhook, a cancelled run whose worker is gone is ended, and so is one whose process has died. "
@@ -203,7 +203,7 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
 # The commands of a group, by module.
 GROUPS: dict[str, dict[str, dict[str, str]]] = {
     "export": {
-        "exporting": {
+        "gristmill.flows.cli.exporting": {
             "documents": "Write a recipe's curated documents, with all signals and scores, as a folder "
             "that `datasets.load_dataset` reads.\n"
             "What of the corpus is not made yet is made first. With --where those alone for which an "
@@ -216,7 +216,7 @@ GROUPS: dict[str, dict[str, dict[str, str]]] = {
         },
     },
     "import": {
-        "importing": {
+        "gristmill.flows.cli.importing": {
             "run": "A training that another program did on a recipe's tokens, as a run of the recipe's "
             "experiment in MLflow: its\n"
             "losses, and its model by the figures of the recipe's own, with the loss of each held-out "
@@ -224,7 +224,7 @@ GROUPS: dict[str, dict[str, dict[str, str]]] = {
         },
     },
     "train": {
-        "training": {
+        "gristmill.flows.cli.training": {
             "lm": "Train the models of a language for the step `perplexity`, as CCNet has them: "
             "SentencePiece and KenLM.",
             "classifier": "Train a fastText classifier: of good examples, for the step `quality`, on "
@@ -237,7 +237,7 @@ GROUPS: dict[str, dict[str, dict[str, str]]] = {
         },
     },
     "service": {
-        "serving": {
+        "gristmill.flows.cli.serving": {
             "init": "Write prefect.yaml, with the deployments of the flows, and docker/, with images, "
             "Kubernetes and SLURM.",
         },
@@ -255,7 +255,7 @@ class Listing(TyperCommand):
     def load(self) -> Any:
         """Import the module, and return the command with its parameters and all of its help."""
         assert self.name is not None
-        function = getattr(import_module(f"gristmill.flows.cli.{self.module}"), self.name.replace("-", "_"))
+        function = getattr(import_module(self.module), self.name.replace("-", "_"))
         command = typer.Typer(add_completion=False)
         command.command(self.name, help="\n\n".join(filter(None, (self.help, inspect.getdoc(function)))))(function)
         return typer.main.get_command(command)
