@@ -16,23 +16,17 @@ A file that stands in the place of another is refused by its name: nothing else 
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
-from wrapt import lazy_import
 
 from gristmill.storage import files
 from gristmill.storage.contents import RowDigest
 from gristmill.storage.damage import check_name, damaged, missing, name_of
 from gristmill.storage.remote.config import RemoteIOConfig, configured
-
-if TYPE_CHECKING:
-    from gristmill.storage.remote import streams
-else:
-    streams = lazy_import("gristmill.storage.remote.streams")
 
 _PARQUET, _MARK = b"PAR1", b"GRISTSH2"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
@@ -219,7 +213,12 @@ def open_checked(path: str) -> Iterator[CheckedFile]:
     file."""
     files.count_opened()
     try:
-        opened = _Mapped(files.local_copy(path)) if files.is_local(path) else streams.open_ranges(path)
+        if files.is_local(path):
+            opened: Any = _Mapped(files.local_copy(path))
+        else:
+            from gristmill.storage.remote import streams  # its libraries take long to import
+
+            opened = streams.open_ranges(path)
     except FileNotFoundError:
         raise missing(path) from None
     if isinstance(opened, _Mapped):

@@ -4,23 +4,19 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
-from wrapt import lazy_import
 
 from gristmill.storage.remote.redact import redact_url
-
-if TYPE_CHECKING:
-    from gristmill.storage.remote import streams
-else:
-    streams = lazy_import("gristmill.storage.remote.streams")
 
 T = TypeVar("T")
 
 
 def _retrying(call: Callable[[], T], what: str) -> T:
+    from gristmill.storage.remote import streams  # its libraries take long to import
+
     return streams.retrying_call(call, what)
 
 
@@ -87,6 +83,8 @@ def read(path: str) -> bytes | None:
     try:
         if isinstance(fs, LocalFileSystem):
             return fs.cat_file(inner)
+        from gristmill.storage.remote import streams
+
         return streams.read_at_once(path)
     except FileNotFoundError:
         return None

@@ -15,22 +15,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from types import ModuleType
+from typing import IO, Any, TypeVar
 
 import orjson
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
-from wrapt import lazy_import
 
 from gristmill.storage import leftovers
 from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.config import configured
 from gristmill.storage.remote.redact import redact_url
-
-if TYPE_CHECKING:
-    from gristmill.storage.remote import streams
-else:
-    streams = lazy_import("gristmill.storage.remote.streams")
 
 T = TypeVar("T")
 
@@ -66,13 +61,19 @@ def _local(path: str) -> str | None:
     return inner if isinstance(fs, LocalFileSystem) else None
 
 
+def _streams() -> ModuleType:
+    from gristmill.storage.remote import streams
+
+    return streams
+
+
 def info(path: str) -> dict[str, Any]:
     """Metadata of a file, at least its `size`, which is None where a server does not tell.
 
     Raises FileNotFoundError; of a local file any OSError, also where it cannot be read; else RemoteIOError.
     """
     if (inner := _local(path)) is None:
-        return streams.info(path)
+        return _streams().info(path)
     with open(inner, "rb") as f:
         return {"size": os.fstat(f.fileno()).st_size}
 
@@ -99,7 +100,7 @@ def _said(path: str) -> dict[str, Any] | None:
     fs, inner = file_system(path)
     try:
         if "http" in fs.protocol:
-            return {**streams.info(path), "type": "file"}
+            return {**_streams().info(path), "type": "file"}
         return _call(fs, lambda: fs.info(inner), redact_url(path))
     except FileNotFoundError:
         return None
@@ -107,7 +108,7 @@ def _said(path: str) -> dict[str, Any] | None:
 
 def _call(fs: Any, call: Callable[[], T], what: str) -> T:
     """A call that may be made again: to a store until it succeeds, to a local disk once."""
-    return call() if isinstance(fs, LocalFileSystem) else streams.retrying_call(call, what)
+    return call() if isinstance(fs, LocalFileSystem) else _streams().retrying_call(call, what)
 
 
 def names(folder: str) -> list[str]:
@@ -165,21 +166,21 @@ def open_file(path: str) -> IO[bytes]:
     count_opened()
     if (inner := _local(path)) is not None:
         return open(inner, "rb")
-    return io.BufferedReader(streams.open_ranges(path), configured().block_bytes)
+    return io.BufferedReader(_streams().open_ranges(path), configured().block_bytes)
 
 
 def open_stream(path: str) -> IO[bytes]:
     """A file to be read forwards."""
     count_opened()
     inner = _local(path)
-    return open(inner, "rb") if inner is not None else streams.open_stream(path)
+    return open(inner, "rb") if inner is not None else _streams().open_stream(path)
 
 
 def read_bytes(path: str) -> bytes:
     """A whole file, from a store by one request."""
     if (inner := _local(path)) is None:
         count_opened()
-        return streams.read_at_once(path)
+        return _streams().read_at_once(path)
     with open_stream(inner) as f:
         return f.read()
 
@@ -258,7 +259,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
             local.flush()
             _record(path, local)
             # an upload in parts that fails is aborted; closing a half-written remote file would publish the half
-            streams.retrying_call(lambda: fs.put_file(local.name, inner), f"writing {redact_url(path)}")
+            _streams().retrying_call(lambda: fs.put_file(local.name, inner), f"writing {redact_url(path)}")
         return
     final = Path(inner)
     _make_folder(final.parent)

@@ -7,17 +7,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import wrapt
 import yaml
 
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
+from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.reading.columns import TAKEN, Columns
 from gristmill.tasks.reading.formats.look import Look
 from gristmill.tasks.reading.formats.source import Columned
 from gristmill.tasks.reading.recognize import languages, look
 from gristmill.tasks.reading.sources import BY_KEY
+
+if TYPE_CHECKING:
+    from gristmill.tasks.extraction import shard as extraction
+else:
+    extraction = wrapt.lazy_import("gristmill.tasks.extraction.shard")
 
 # Of the files of a folder with one suffix so many are looked at; of all, if these differ.
 _LOOKS = 32
@@ -149,14 +156,11 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
 
 def _read(paths: Sequence[str]) -> list[Look]:
     """PDF documents of a sample, read as the recipe will read them: in a guarded process."""
-    from gristmill.tasks.extraction.extract import Extract
-    from gristmill.tasks.extraction.shard import page_guard
-
     extract = Extract(types=("pdf",))
     sample = paths[:: max(1, len(paths) // _DOCUMENTS)][:_DOCUMENTS]
     payloads = (Path(path).read_bytes() for path in sample if os.path.getsize(path) <= extract.max_bytes)
     calls = ((each, "application/pdf", None, "", extract.asked[0], "plain", extract.types) for each in payloads)
-    with page_guard(extract) as guard:
+    with extraction.page_guard(extract) as guard:
         texts = [result["text"] for result in guard.map(calls) if "text" in result]
     return [Look("pages", texts=tuple(text[:_CHARACTERS] for text in texts))]
 

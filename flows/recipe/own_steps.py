@@ -11,11 +11,19 @@ import inspect
 import re
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, StepError, imported, work_of
 from gristmill.tasks.documents.where.where import is_where
 from gristmill.tasks.models.filter import LearnedFilter
+
+if TYPE_CHECKING:
+    from gristmill.tasks.engine import code_version
+else:
+    code_version = wrapt.lazy_import("gristmill.tasks.engine.code_version")
 
 GROUP = "gristmill.steps"
 ENGINES, READERS = "gristmill.engines", "gristmill.readers"
@@ -58,29 +66,26 @@ def libraries_of(module: str) -> tuple[str, ...]:
 def versions_of(step: Step) -> dict[str, int | str]:
     """What of a step's code decides, for keys: by the step's name its version, and by the address of each class or
     module of users that does its work the version that is declared there, or the digest of its code."""
-    from gristmill.tasks.engine.code_version import is_ours, own_code  # here, since recipes are read without it
-
     kind = type(step)
-    if not is_ours(kind.__module__):
+    if not code_version.is_ours(kind.__module__):
         if "work_version" in vars(kind):
             return {address(kind): kind.work_version}
-        return {address(kind): f"code {own_code((kind.__module__, kind.work or kind.__module__, *step.modules))}"}
+        modules = (kind.__module__, kind.work or kind.__module__, *step.modules)
+        return {address(kind): f"code {code_version.own_code(modules)}"}
     return {
         step.step: kind.work_version,
-        **{name: version_at(f"{name}:") for name in step.modules if not is_ours(name)},
+        **{name: version_at(f"{name}:") for name in step.modules if not code_version.is_ours(name)},
     }
 
 
 def version_at(address: str) -> int | str:
     """The VERSION that the module of a user's function declares, or the digest of its code. Raises StepError for one
     that is no whole number."""
-    from gristmill.tasks.engine.code_version import own_code  # here, since recipes are read without it
-
     module = address.partition(":")[0]
     declared = getattr(imported(module), "VERSION", None)
     if declared is not None and not isinstance(declared, int):
         raise StepError(f"VERSION of the module {module} is {declared!r}: give a whole number, or leave it out")
-    return f"code {own_code((module,))}" if declared is None else declared
+    return f"code {code_version.own_code((module,))}" if declared is None else declared
 
 
 def names_of(group: str) -> list[str]:

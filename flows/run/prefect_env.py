@@ -11,8 +11,16 @@ import sys
 import tomllib
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
+
+if TYPE_CHECKING:
+    from prefect import settings as prefect_settings
+else:
+    prefect_settings = wrapt.lazy_import("prefect.settings")
 
 SETTINGS = {
     "DO_NOT_TRACK": "1",  # or the import of prefect in a terminal reports its first use to its makers
@@ -57,17 +65,13 @@ def user_interface() -> tuple[str, str]:
     """Where a person looks at recorded runs: the server's address, empty for the embedded one; and Prefect's home."""
     if "prefect" not in sys.modules and not is_server_named():
         return "", os.environ["PREFECT_HOME"]
-    from prefect.settings import get_current_settings
-
-    prefect = get_current_settings()
+    prefect = prefect_settings.get_current_settings()
     return (prefect.ui_url or prefect.api.url if prefect.api.url else ""), str(prefect.home)
 
 
 def named_server() -> tuple[str, str] | None:
     """Address of the API and the login, as `user:password`, of the server that was named; None for the embedded one."""
-    from prefect.settings import get_current_settings
-
-    api = get_current_settings().api
+    api = prefect_settings.get_current_settings().api
     if EMBEDDED or not api.url:
         return None
     return api.url, api.auth_string.get_secret_value() if api.auth_string else ""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from os import cpu_count
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import wrapt
 
 from gristmill.flows.machine.context import job_options, workers
 from gristmill.flows.machine.settings import MachineSettings
@@ -28,6 +30,11 @@ from gristmill.tasks.search.index import DROPPED
 from gristmill.tasks.search.look_ups import LookUp, Portion
 from gristmill.tasks.search.pieces import Pieces
 from gristmill.tasks.search.shards import IndexedShards, SearchedShard
+
+if TYPE_CHECKING:
+    from gristmill.flows.search import index as index_flow
+else:
+    index_flow = wrapt.lazy_import("gristmill.flows.search.index")
 
 # Look-ups, of a phrase in a shard, that are made in threads of this process: five seconds of a core where files are in
 # memory (.28 ms each, in shards of 12 million tokens). More are jobs of the machine's executor, which takes seconds to
@@ -119,9 +126,7 @@ def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
     recipe.training_mixture()
 
     def run() -> None:
-        from gristmill.flows.search.index import index  # here, since Prefect takes seconds
-
-        index(recipe)
+        index_flow.index(recipe)
 
     return found_or_made(partial(opened, recipe), make, run)
 

@@ -4,7 +4,9 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import wrapt
 
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
@@ -18,6 +20,11 @@ from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import word_index
 from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
+
+if TYPE_CHECKING:
+    from gristmill.flows.search import index as index_flow
+else:
+    index_flow = wrapt.lazy_import("gristmill.flows.search.index")
 
 # Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
 # to start.
@@ -72,9 +79,7 @@ def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
     recipe = load(recipe)
 
     def run() -> None:
-        from gristmill.flows.search.index import word_index  # here, since Prefect takes seconds
-
-        word_index(recipe)
+        index_flow.word_index(recipe)
 
     return found_or_made(partial(opened_words, recipe), make, run)
 

@@ -33,12 +33,12 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading import index
 from gristmill.tasks.reading.columns import Columns
-from gristmill.tasks.reading.first_records import FILES, look
 from gristmill.tasks.reading.formats.crawls import IndexFilters
 from gristmill.tasks.reading.listing import Shard, listed
-from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
+from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
 from gristmill.tasks.reading.ranges.lines import LineCount, count_lines, divide
 from gristmill.tasks.reading.ranges.plan import Range, RangeRead, corrected
+from gristmill.tasks.reading.shard import FILES, find_types, look
 from gristmill.tasks.reading.sources import Selection, format_of
 
 _RANGE_READ = TypeAdapter(RangeRead)

@@ -2,6 +2,9 @@
 
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.engine_python import engine_python
@@ -9,6 +12,13 @@ from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture
 from gristmill.training.run import launch
+
+if TYPE_CHECKING:
+    from gristmill.flows.tracking import model_run
+else:
+    model_run = wrapt.lazy_import("gristmill.flows.tracking.model_run")
+
+_SQLITE = "sqlite:///"
 
 
 def train(outputs: Outputs) -> Trained:
@@ -24,10 +34,8 @@ def train(outputs: Outputs) -> Trained:
     if (found := context.find(unplaced)) and (known := mlflow_notes.run_of(settings, recipe.name, key)):
         return Trained(context.build(unplaced), found.result["result"], known)
 
-    from gristmill.flows.tracking.model_run import ModelRun  # here, since MLflow takes seconds
-
     folder = unplaced.folder(settings.home)
-    run = ModelRun(settings, recipe, data, key, folder)
+    run = model_run.ModelRun(settings, recipe, data, key, folder)
     with ExitStack() as stack:
 
         def places() -> TrainingPlaces:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import wrapt
 from lxml.etree import ParserError
 from resiliparse.extract.html2text import extract_plain_text
 
@@ -29,6 +30,13 @@ from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import shared, units
 from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.second_stage import SECOND, context, second
+
+if TYPE_CHECKING:
+    import justext
+    import trafilatura
+else:
+    justext = wrapt.lazy_import("justext")
+    trafilatura = wrapt.lazy_import("trafilatura")
 
 # What it cannot take becomes a row of the ledger; a message would repeat it.
 logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
@@ -137,17 +145,12 @@ def plain(page: str) -> str:
 
 def careful(page: str) -> str:
     """trafilatura without its fallbacks, on a page that its parser can take."""
-    # imported here, as is justext: together half a second, for engines that few take
-    import trafilatura
-
     _refuse_deep(page)
     return trafilatura.extract(page, fast=True, include_comments=False) or ""
 
 
 def by_stop_words(page: str) -> str:
     """jusText with its English stop words, as is its habit; it takes pages of other languages for boilerplate."""
-    import justext
-
     _refuse_deep(page)
     try:
         found = justext.justext(page.encode("utf-8", "replace"), _stop_words(), encoding="utf-8")
@@ -158,8 +161,6 @@ def by_stop_words(page: str) -> str:
 
 @cache
 def _stop_words() -> frozenset[str]:
-    import justext
-
     return justext.get_stoplist("English")
 
 

@@ -31,6 +31,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
+import psutil
+
 from gristmill.tasks.guard.channel import CALL, RESULT, framed, pack, readable, unpack
 
 ENDED = struct.Struct("<iq")
@@ -157,8 +159,6 @@ def stop_above(process: int, resident: int) -> bool:
 
 
 def _resident(process: int) -> int:
-    import psutil
-
     try:
         return psutil.Process(process).memory_info().rss
     except psutil.Error:  # it has just ended

@@ -17,11 +17,11 @@ from gristmill.storage import files
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.documents.file_problems import error_sentence, file_problems
 from gristmill.tasks.documents.step import Problem
-from gristmill.tasks.url.canonical import Canonical, canonical_host, canonicalizer, host_of
+from gristmill.tasks.url.canonical import Canonical, canonical_host, canonicalizer, host_of, without_www
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-from gristmill.tasks.url.canonical import without_www
+
 
 # Names of a blocklist's files in UT1's layout; the folder that one is in names it in the ledger.
 KINDS = ("domains", "urls", "expressions")

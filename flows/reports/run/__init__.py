@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.outputs import Outputs
@@ -27,8 +28,15 @@ from gristmill.training.run.tracking import METRICS
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from gristmill.flows.reports import lineage as lineage_report
+    from gristmill.flows.reports import similar as similar_report
+    from gristmill.flows.reports import whatif as whatif_report
     from gristmill.flows.reports.lineage import Lineage
     from gristmill.flows.stages.model import Trained
+else:
+    lineage_report = wrapt.lazy_import("gristmill.flows.reports.lineage")
+    similar_report = wrapt.lazy_import("gristmill.flows.reports.similar")
+    whatif_report = wrapt.lazy_import("gristmill.flows.reports.whatif")
 
 
 @dataclass(frozen=True)
@@ -232,10 +240,9 @@ class Report:
         >>> found.columns["url"], len(found.raw.split())
         ('https://a.example/0/0', 20)
         """
-        from gristmill.flows.reports.lineage import trace
-
         labels = self._labelled("")
-        found = [*trace(self.settings.home, document, self.settings.remote_io, self._labelled("documents")[0])]
+        home, remote_io = self.settings.home, self.settings.remote_io
+        found = [*lineage_report.trace(home, document, remote_io, self._labelled("documents")[0])]
         if len(found) > 1:
             raise LookupError(f"{len(found)} documents have an id that begins with {document}: give more of it")
         [one] = found
@@ -275,14 +282,12 @@ class Report:
            kept  jaccard
         0  True      0.9
         """
-        from gristmill.flows.reports.similar import look_up
-
         made = [stage for stage in self.corpus.stages if stage.name == "signatures"]
         if not made:
             raise LookupError(f"the recipe {self.recipe.name} has no step `minhash`: it has no signatures to compare")
         redis = self.settings.redis.get_secret_value()
         labels = set(self._labelled(""))
-        [found] = look_up(
+        [found] = similar_report.look_up(
             self.settings.home, document, redis, None, None, threshold, n, lambda *done: None, _label(made[-1])
         )
         return frame(
@@ -313,9 +318,7 @@ class Report:
         1  gopher_quality              8      10
         2         minhash              7    <NA>
         """
-        from gristmill.flows.reports import whatif
-
-        compared = whatif.funnel(whatif.whatif(self.recipe, changes, self.settings))
+        compared = whatif_report.funnel(whatif_report.whatif(self.recipe, changes, self.settings))
         found = frame(
             {
                 "step": row.step,

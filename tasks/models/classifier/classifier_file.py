@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import wrapt
 from pydantic import Field
 
 from gristmill.storage import files
@@ -17,6 +18,8 @@ from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fast
 
 if TYPE_CHECKING:
     import fasttext
+else:
+    fasttext = wrapt.lazy_import("fasttext")
 
 
 class Texts(Settings):
@@ -44,8 +47,6 @@ def recorded(path: str, checksum: str) -> RecordedFile:
 def load(model: RecordedFile) -> "fasttext.FastText._FastText":
     """Raises FileNotFoundError, DamagedFileError for a file that has changed since the run began, and
     ModelFileError."""
-    import fasttext  # here: it takes a quarter of a second
-
     local = model.local()
     check_fasttext(local)
     return fasttext.load_model(local)

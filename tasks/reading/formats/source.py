@@ -16,6 +16,7 @@ from gristmill.storage.address import Address
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem, Settings
+from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading.columns import NO_COLUMNS, Columns, by_name, check_own_names, columns_of
 from gristmill.tasks.reading.formats.look import Beginning, Look
 from gristmill.tasks.reading.listing import Shard, files_of, shards
@@ -137,15 +138,20 @@ class SourceSettings(Settings):
         raise LookupError(f"{shard.path} has no record {offset + 1}")
 
     @classmethod
+    def _read(cls, shard: Shard, max_bytes: int) -> Iterator[Record]:
+        for _, record in cls.named_records(shard, ReadOptions(max_bytes, current().remote_io), Reading()):
+            yield record
+
+    @classmethod
     def column_types(cls, shard: Shard, max_bytes: int) -> Iterator[tuple["own_columns.Types", list[str]]]:
         """The types of the columns that documents carry, and names of columns that there are, from a part of a file
         each."""
-        return own_columns.types_of_records(shard, max_bytes)
+        return own_columns.types_of_records(cls._read, shard, max_bytes)
 
     @classmethod
     def column_names(cls, path: str, columns: Columns) -> list[str]:
         """Names of the columns of a file that are not text, URL, id or date."""
-        return own_columns.names_of_records(path, cls.file_format, columns)
+        return own_columns.names_of_records(cls._read, path, cls.file_format, columns)
 
     @classmethod
     def recognize(cls, beginning: Beginning) -> Look | None:

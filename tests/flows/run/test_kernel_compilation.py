@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gristmill.flows.run.kernel_calls import CALLS
 from gristmill.flows.run.kernel_compilation import PARTS, kernels
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,10 +58,14 @@ for value in list(vars(import_module(sys.argv[1])).values()):
         assert paths and all(path.startswith(f"{tmp_path}/gristmill/kernels-") for path in paths)
 
 
+def test_each_part_has_its_calls():
+    assert tuple(CALLS) == PARTS
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_runs_to_its_end(part):
     """Where kernels are there already a run does not call it, and a new step that it cannot call would not be seen."""
-    PARTS[part]()
+    CALLS[part]()
 
 
 @pytest.mark.slow

@@ -27,6 +27,12 @@ def work(x):
     log.info("working on %s", x)
     return help_with(x) + LIMIT
 '''
+# a module that is imported when it is first used, and its twin for annotations
+LAZY = WORK.replace(
+    "from planted{n}.helper import help_with\n",
+    "from typing import TYPE_CHECKING\n\nimport wrapt\n\nif TYPE_CHECKING:\n    from planted{n} import helper\nelse:\n"
+    '    helper = wrapt.lazy_import("planted{n}.helper")\n\n',
+).replace("help_with(x)", "helper.help_with(x)")
 HELPER = "def help_with(x):\n    return x\n"
 SETTINGS = """from pydantic import Field
 from gristmill.tasks.documents.step import Signal
@@ -101,6 +107,23 @@ def test_comments_layout_docstrings_and_messages_do_not_count(version):
 )
 def test_any_other_change_counts_here_and_in_what_is_imported(version, changes):
     assert not version(**changes)
+
+
+def test_a_module_that_is_imported_lazily_counts(tmp_path):
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    sources = {"__init__": "", "work": LAZY, "helper": HELPER, "settings": SETTINGS}
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source.replace("{n}", ""))
+    program = (
+        "import sys; from gristmill.tasks.engine.code_version import code_version; import planted.work\n"
+        "print(code_version(('planted.work',)), 'planted.helper' in sys.modules, planted.work.work(2))"
+    )
+    version, is_loaded, result = _in_a_process(program, tmp_path).split()
+    assert (is_loaded, result) == ("False", "5")
+    (folder / "helper.py").write_text("def help_with(x):\n    return -x\n")
+    other, _, result = _in_a_process(program, tmp_path).split()
+    assert version != other and result == "1"
 
 
 def test_transport_and_engine_are_in_no_version():
