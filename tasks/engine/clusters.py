@@ -107,15 +107,17 @@ def local(settings: ClusterSettings) -> Any:
     They talk by TLS, and each asks for the key of this run, which is in memory alone: any account of the machine can
     connect to loopback, and who talks to a worker can run code as its user.
     """
+    from distributed import LocalCluster, Security  # before `dask.config.set`, which forgets what is set meanwhile
+
     config = {**_UNWATCHED, **_NO_PAGES, "temporary-directory": settings.scratch}
     with dask.config.set(config), _interrupts_held():
-        return distributed.LocalCluster(
+        return LocalCluster(
             n_workers=settings.workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
             protocol="tls://",
-            security=distributed.Security.temporary(),
+            security=Security.temporary(),
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             # errors of jobs are raised where the flow runs; a worker whose flow is cancelled says that it is gone
@@ -177,6 +179,8 @@ def slurm(settings: ClusterSettings) -> Iterator[Any]:
     All talk by TLS with the key of this run, which is in a folder that its user alone may enter and that goes with the
     run: in `shared_temp_directory` of the template, by default in the current folder, which jobs see, too.
     """
+    from distributed import Security  # before `dask.config.set`, as above
+
     start, given = slurm_cluster(), read_template(settings.template)
     shared = os.path.expanduser(os.path.expandvars(given.get("shared_temp_directory") or "."))
     given["job_script_prologue"] = [*(given.get("job_script_prologue") or ()), *_WORKERS_WITHOUT_PAGES]
@@ -186,7 +190,7 @@ def slurm(settings: ClusterSettings) -> Iterator[Any]:
         dask.config.set({**_UNWATCHED, **_NO_PAGES}),
     ):
         cert, key = folder / "cert.pem", folder / "key.pem"
-        made = distributed.Security.temporary()
+        made = Security.temporary()
         _write_private(cert, made.tls_scheduler_cert)
         _write_private(key, made.tls_scheduler_key)
         with _interrupts_held():

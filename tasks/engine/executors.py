@@ -285,6 +285,8 @@ def executor(
         with _listening(messages):
             yield Threads(1 if kind == "serial" else workers, messages)
     else:
+        from distributed import Client  # before its logger has a level, since the import sets one
+
         # every connection and every worker that comes and goes would be a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with (
@@ -294,7 +296,7 @@ def executor(
         ):
             # without `tls` Dask takes the key of a cluster that it has started itself
             security = tls.security() if kind in ("dask", "kubernetes") else None
-            with distributed.Client(target, security=security) as client:
+            with Client(target, security=security) as client:
                 check_workers(client)
                 # workers of a cluster have an output of their own, which is kept where they run
                 client.register_plugin(_plugin(json_lines and kind != "local"))
