@@ -18,9 +18,8 @@ from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages import export
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.group_losses import LostGroupError, group_losses
+from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
-from gristmill.flows.stages.word_index import word_index
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
@@ -35,7 +34,7 @@ def corpus(recipe: RecipeLike) -> Report:
         if recipe.group_losses.then == "warn":
             group_losses(context, recipe, last.left)
         if recipe.word_index:
-            context.build(word_index(context, recipe, last.left))
+            context.build(word_index_spec(context, recipe, last.left))
         for stage in (last.left.documents, last.left.kept, *last.left.measured):
             context.restore(stage)
         exported = export.export(context, recipe, last.left)
@@ -53,7 +52,7 @@ def tokens(recipe: RecipeLike) -> Report:
         for stage in (data.tokenizer, data.tokens, *grouped, data.evaluation_tokens, data.mixture):
             context.restore(stage)
         if recipe.index:
-            context.build(search_index(context, recipe, data))
+            context.build(search_index_spec(context, recipe, data))
         return _finished(context, "tokens", replace(made, data=data))
 
 

@@ -15,10 +15,9 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.group_losses import losses_spec
+from gristmill.flows.stages.group_losses import group_losses_spec
+from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
-from gristmill.flows.stages.word_index import word_index
 from gristmill.storage.home import Home
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
@@ -110,11 +109,11 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
         yield from passed.left.stages[seen:]
         seen = len(passed.left.stages)
     corpus = passed.left
-    spec = losses_spec(recipe, corpus)
+    spec = group_losses_spec(recipe, corpus)
     if spec is not None and (found := context.find(spec)) is not None:
         yield found
     if recipe.word_index:
-        yield context.build(word_index(context, recipe, corpus))
+        yield context.build(word_index_spec(context, recipe, corpus))
     if recipe.mixture is None:
         return
     # a corpus is verified without the libraries of training
@@ -132,5 +131,5 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
         raise
     yield from built.values()
     if recipe.index:
-        yield context.build(search_index(context, recipe, data))
+        yield context.build(search_index_spec(context, recipe, data))
     yield context.build(model_spec(settings, recipe, data))

@@ -15,10 +15,9 @@ from gristmill.flows.machine.runs import RecordedRun, Seen, redacted, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import NothingLeftError
-from gristmill.flows.stages.group_losses import losses_spec
+from gristmill.flows.stages.group_losses import group_losses_spec
+from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
-from gristmill.flows.stages.word_index import word_index
 from gristmill.storage import files, layout
 from gristmill.storage.address import is_one_name
 from gristmill.tasks.engine import make, remakes
@@ -230,16 +229,16 @@ def would_make(recipe: Recipe, settings: MachineSettings) -> WouldMake:
     context = RunContext(settings, build, outside=lambda given, look: _looked(seen, given, look))
     try:
         *_, passed = curate(context, recipe)
-        if (losses := losses_spec(recipe, passed.left)) is not None:
+        if (losses := group_losses_spec(recipe, passed.left)) is not None:
             build(losses)
         if recipe.word_index:
-            build(word_index(context, recipe, passed.left))
+            build(word_index_spec(context, recipe, passed.left))
         if recipe.mixture is not None:
             from gristmill.flows.stages.model import model_spec  # here, since it takes a second to import
 
             data = training_data(context, recipe, passed.left)
             if recipe.index:
-                build(search_index(context, recipe, data))
+                build(search_index_spec(context, recipe, data))
             build(model_spec(settings, recipe, data))
     except NotFinishedError:
         found.open_end = True

@@ -8,8 +8,7 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.search_index import search_index
-from gristmill.flows.stages.word_index import word_index as word_index_stage
+from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.tasks.engine.make import StageResult
 
 
@@ -20,11 +19,11 @@ def index(recipe: RecipeLike) -> StageResult:
     with run_context(recipe) as context:
         made = tokens(recipe)
         assert made.data is not None
-        return context.build(search_index(context, recipe, made.data))
+        return context.build(search_index_spec(context, recipe, made.data))
 
 
 @recorded_flow(name="word_index", flow_run_name=flow_run_name, persist_result=False)
 def word_index(recipe: RecipeLike) -> StageResult:
     """The index by which documents are ranked by their words, kept and dropped; its corpus is made, too."""
     with run_context(recipe) as context:
-        return context.build(word_index_stage(context, recipe, corpus(recipe).corpus))
+        return context.build(word_index_spec(context, recipe, corpus(recipe).corpus))

@@ -15,8 +15,8 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.indexes import search_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import layout
 from gristmill.tasks.engine import options
@@ -149,5 +149,5 @@ def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedInd
         data = training_data(context, recipe, passed.left)
     except NotFinishedError:
         return None
-    stage = context.find(search_index(context, recipe, data))
+    stage = context.find(search_index_spec(context, recipe, data))
     return None if stage is None else OpenedIndex(recipe, settings, data, stage)

@@ -14,7 +14,7 @@ from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.search.opened import Make, code_sent, executor, found_or_made, portions_of
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.word_index import word_index as word_index_stage
+from gristmill.flows.stages.indexes import word_index_spec
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import ranking
@@ -90,7 +90,7 @@ def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> Ope
         *_, passed = curate(context, recipe)
     except NotFinishedError:
         return None
-    stage = context.find(word_index_stage(context, recipe, passed.left))
+    stage = context.find(word_index_spec(context, recipe, passed.left))
     return None if stage is None else OpenedWords(recipe, settings, passed.left, stage)
 
 

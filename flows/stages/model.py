@@ -19,7 +19,7 @@ from gristmill.storage.tokens.local_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import MAKER, StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import FinishedInput, StageSpec
+from gristmill.tasks.engine.spec import FinishedInput, StageSpec, Work
 from gristmill.training.checkpoint.keeping import restore, upload_newer
 from gristmill.training.config import (
     CHECKPOINTS,
@@ -64,7 +64,7 @@ RESULT = "result.json"
 RESTARTS = 3  # of a training whose processes were killed, within one run of the flow
 
 
-class Record(Settings):
+class ModelTraining(Settings):
     model: ModelConfig
     training: TrainingConfig
 
@@ -118,20 +118,25 @@ def model_spec(
         "engine": plain.engine,
         "parallel": plain.parallel,
     }
-    record = Record(model=recipe.model, training=recipe.training.model_copy(update=unplaced))
     inputs: dict[str, FinishedInput | str]
     inputs = {"mixture": data.mixture, "tokens": data.tokens, "tokenizer": data.tokenizer}
     if (folder := initial_folder(settings, recipe)) is not None:
         inputs |= {f"init_from {name}": digest for name, digest in init_digests(settings, folder).items()}
     if (folder := tasks_folder(settings, recipe)) is not None:
         inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, folder).items()}
-    modules = ("gristmill.training.run.launch",)
     return StageSpec(
-        "model", _train, record, inputs, places, version=TRAINING_VERSION, modules=modules, unicode=False, resumes=True
+        name="model",
+        version=TRAINING_VERSION,
+        body=_train,
+        record=ModelTraining(model=recipe.model, training=recipe.training.model_copy(update=unplaced)),
+        inputs=inputs,
+        places=places,
+        work=Work(modules=("gristmill.training.run.launch",), unicode=False),
+        resumes=True,
     )
 
 
-def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
+def _train(phases: PhaseRunner, record: ModelTraining, places: TrainingPlaces) -> dict:
     """Train the model."""
     out = Path(places.out)
     run_json, log = out / "run.json", out / "training.log"

@@ -16,7 +16,7 @@ from gristmill.flows.decisions.differing import only_in
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, variant, without
 from gristmill.flows.stages.evaluation import documents as chosen
-from gristmill.flows.stages.evaluation.removal import LEAST, THRESHOLD
+from gristmill.flows.stages.removal import LEAST, THRESHOLD
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import Home
 from gristmill.storage.tokens.text_tokens import load_tokenizer

@@ -180,12 +180,14 @@ def test_jobs_of_exact_deduplication_are_told_little():
     for settings in (ContentDedup(keep=("best", "longest"), best="score"), UrlDedup()):
         sizes = Sizes(stage("content_duplicates"))
         partitions = exchange.partitions_of(DOCUMENTS * SHARDS, exact_duplicates.DOCUMENT_BYTES)
-        exact_duplicates._deduplicate(sizes, exact_duplicates.Record(settings=settings, partitions=partitions), places)
+        exact_duplicates._deduplicate(
+            sizes, exact_duplicates.ExactDeduplication(settings=settings, partitions=partitions), places
+        )
         sizes.check()
         assert sizes.jobs["choose"] > 500 and sizes.jobs["hashes-0"] == 512
     for step in (LineDedup(), SentenceDedup()):
         sizes = Sizes(stage(step.step))
-        exact_duplicates._cut(sizes, exact_duplicates.PassagesRecord(step=step), places)
+        exact_duplicates._cut(sizes, exact_duplicates.PassageDeduplication(step=step), places)
         sizes.check()
         assert sizes.jobs["find"] > 5_000
     sizes = Sizes(stage("substring_spans"))

@@ -68,7 +68,7 @@ def made(tmp_path_factory):
 def test_a_wiped_out_source_is_named_with_its_figures(made, caplog):
     folder, at, corpus = made
     with caplog.at_level(logging.WARNING):
-        found = group_losses(at, load(recipe(folder / "raw")), corpus)
+        found = group_losses(at, load(recipe(folder / "raw")), corpus).result
     fates = {source: Counter(lost(source, number) for number in range(DOCUMENTS)) for source in range(SOURCES)}
     gone = {source: DOCUMENTS - fate[""] for source, fate in fates.items()}
     others = sum(count for source, count in gone.items() if source != WIPED)
@@ -93,7 +93,7 @@ def test_a_wiped_out_source_is_named_with_its_figures(made, caplog):
 
 def test_the_page_of_the_run_has_them(made):
     folder, at, corpus = made
-    found = group_losses(at, load(recipe(folder / "raw")), corpus)
+    found = group_losses(at, load(recipe(folder / "raw")), corpus).result
     report = finished(load(recipe(folder / "raw")), MachineSettings(home=str(folder / "home")))
     assert report.lost_groups == found["groups"]
     page = run_page.page(report)
@@ -108,7 +108,7 @@ def test_a_run_may_be_stopped_or_left_alone(made):
         group_losses(at, load(recipe(folder / "raw", group_losses={"then": "stop"})), corpus)
     assert group_losses(at, load(recipe(folder / "raw", group_losses={"then": "ignore"})), corpus) is None
     hosts = load(recipe(folder / "raw", group_losses={"by": ["host"], "least": 30}))
-    named = {one["group"] for one in group_losses(at, hosts, corpus)["groups"]}
+    named = {one["group"] for one in group_losses(at, hosts, corpus).result["groups"]}
     assert named == {f"h{n}.s{WIPED}.example" for n in range(4)}
 
 

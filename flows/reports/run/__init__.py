@@ -19,7 +19,7 @@ from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.group_losses import losses_spec
+from gristmill.flows.stages.group_losses import group_losses_spec
 from gristmill.storage.home import Home
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.engine.make import StageResult
@@ -116,7 +116,7 @@ class Report:
     @cached_property
     def group_losses(self) -> "StageResult | None":
         """The stage that looked for groups which lost far more than their like; None where none did."""
-        spec = losses_spec(self.recipe, self.corpus)
+        spec = group_losses_spec(self.recipe, self.corpus)
         return None if spec is None else open_run(self.settings, self.recipe)[0].find(spec)
 
     @property

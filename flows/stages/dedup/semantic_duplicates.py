@@ -12,13 +12,12 @@ Where there are many shards or ranges, files are merged between assign and choos
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
+from gristmill.flows.stages.corpus import Corpus, CorpusAndStage, work_of_steps
 from gristmill.flows.stages.dedup.exchange import collected, merged, remove_merged
 from gristmill.storage import files, layout
 from gristmill.tasks.dedup.exchange import KeyRanges, partitions_of, unless_merged
@@ -31,20 +30,12 @@ from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.embedding.embedding import Embedding
 
 
-class Record(Settings):
+class VectorDeduplication(Settings):
     """`reference`: sources without vectors; `documents`: those that arrive."""
 
     settings: SerializeAsAny[Clustered]
     reference: tuple[str, ...]
     documents: int
-
-
-@dataclass(frozen=True)
-class Places:
-    """`vectors`: the folder of the parts with vectors."""
-
-    corpus: CorpusPlaces
-    vectors: str
 
 
 def semantic_dedup(context: RunContext, recipe: Recipe, corpus: Corpus, step: SemanticDedup) -> Corpus:
@@ -64,35 +55,35 @@ def _clustered(
     embedding = next(each for each in reversed(before) if isinstance(each, Embedding))
     vectors = next(stage for stage in reversed(corpus.stages) if stage.name == "embedding_vectors")
     spec = StageSpec(
-        name,
-        body,
-        Record(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
-        corpus.inputs(vectors, signals=step.best is not None),
-        Places(corpus.places, vectors.folder),
+        name=name,
         version=1,
-        **work_of_steps((step,)),
+        body=body,
+        record=VectorDeduplication(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
+        inputs=corpus.inputs(vectors, signals=step.best is not None),
+        places=CorpusAndStage(corpus.places, vectors.folder),
+        work=work_of_steps((step,)),
     )
     return corpus.then(context.build(spec))
 
 
-def _deduplicate(phases: PhaseRunner, record: Record, places: Places) -> dict:
+def _deduplicate(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage) -> dict:
     """Keep one document of each group of near vectors."""
     return _decide(phases, record, places, "semantic")
 
 
-def _balance(phases: PhaseRunner, record: Record, places: Places) -> dict:
+def _balance(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage) -> dict:
     """Keep at most so many documents of a cluster of vectors."""
     return _decide(phases, record, places, "full_cluster")
 
 
-def _decide(phases: PhaseRunner, record: Record, places: Places, rule: str) -> dict:
+def _decide(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage, rule: str) -> dict:
     corpus, settings, n_shards = places.corpus, record.settings, len(places.corpus.sources)
     compared = corpus.shards(without=record.reference)  # whose files are numbered without gaps
     numbers, signals, sources = range(len(compared)), settings.best is not None, corpus.source_numbers()
 
     def found(number: int) -> dict:
         shard = compared[number]
-        return {"vectors": layout.part(places.vectors, shard), "kept": corpus.kept[shard]}
+        return {"vectors": layout.part(places.stage, shard), "kept": corpus.kept[shard]}
 
     def placed(number: int) -> dict:
         shard = compared[number]

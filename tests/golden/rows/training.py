@@ -6,7 +6,7 @@ from typing import Any
 
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.doremi import DoReMi, doremi
-from gristmill.flows.stages.evaluation.task_losses import task_losses
+from gristmill.flows.stages.evaluation.tasks import task_losses
 from gristmill.flows.stages.model import TrainingPlaces, local_folder, local_mixture, model_spec
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
 from gristmill.training.run import launch
