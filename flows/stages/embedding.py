@@ -44,7 +44,7 @@ class DocumentEmbedding(Settings):
 
 
 @dataclass(frozen=True)
-class EmbeddingPlaces:
+class EmbeddingVectorsPlaces:
     corpus: CorpusPlaces
     embedder: EmbedderFiles
 
@@ -57,13 +57,13 @@ def embedding_vectors(context: RunContext, corpus: Corpus, step: Embedding, embe
         body=_embed,
         record=DocumentEmbedding(reference=tuple(sorted(step.reference)), settings=step.part(Embedder)),
         inputs=corpus.inputs() | {"model": embedder.model.digest, "tokenizer": embedder.tokenizer.digest},
-        places=EmbeddingPlaces(corpus.places, embedder),
+        places=EmbeddingVectorsPlaces(corpus.places, embedder),
         work=Work(libraries=step.libraries, steps=(step.step,)),
     )
     return context.build(spec)
 
 
-def _embed(phases: PhaseRunner, record: DocumentEmbedding, places: EmbeddingPlaces) -> dict:
+def _embed(phases: PhaseRunner, record: DocumentEmbedding, places: EmbeddingVectorsPlaces) -> dict:
     """Embed documents."""
     corpus = places.corpus
     given = {"embedder": places.embedder, "settings": record.settings}
@@ -78,7 +78,7 @@ class HeadScores(Settings):
 
 
 @dataclass(frozen=True)
-class HeadPlaces:
+class EmbeddingPlaces:
     """`vectors`: the folder of the parts with vectors."""
 
     corpus: CorpusPlaces
@@ -104,13 +104,13 @@ def head_scores(
         body=_score,
         record=HeadScores(reference=tuple(sorted(step.reference)), settings=settings),
         inputs=corpus.inputs(vectors) | {f"head {name}": file.digest for name, file in heads.items()},
-        places=HeadPlaces(corpus.places, vectors.folder, heads),
+        places=EmbeddingPlaces(corpus.places, vectors.folder, heads),
         work=work_without_libraries(step),
     )
     return context.build(spec)
 
 
-def _score(phases: PhaseRunner, record: HeadScores, places: HeadPlaces) -> dict:
+def _score(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlaces) -> dict:
     """Score documents by heads."""
     corpus = places.corpus
     given = {"heads": dict(places.heads), "settings": record.settings}

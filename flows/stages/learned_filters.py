@@ -197,7 +197,7 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
 
 
 @dataclass(frozen=True)
-class BucketPlaces:
+class PerplexityBucketPlaces:
     """`scores`: the folder of the parts with scores; `shards`: all; `scored`: those of sources that are scored."""
 
     scores: str
@@ -218,7 +218,7 @@ def perplexity(
         body=_bucket,
         record=step.decision_settings().model_copy(update=_WITHOUT_POLICY),
         inputs={"scores": scores},
-        places=BucketPlaces(scores.folder, places.shards(), places.shards(without=tuple(step.reference))),
+        places=PerplexityBucketPlaces(scores.folder, places.shards(), places.shards(without=tuple(step.reference))),
         work=work_without_libraries(step),
     )
     bucketed = context.build(spec)
@@ -232,7 +232,7 @@ _WITHOUT_POLICY = {
 }
 
 
-def _bucket(phases: PhaseRunner, record: Cuts, places: BucketPlaces) -> dict:
+def _bucket(phases: PhaseRunner, record: Cuts, places: PerplexityBucketPlaces) -> dict:
     """Put documents into buckets by their perplexity."""
     found = phases.once(
         "ends", find_ends, {"settings": record, "scores": Parts(places.scores, places.scored)}, grows="documents"

@@ -70,7 +70,7 @@ class ModelTraining(Settings):
 
 
 @dataclass(frozen=True)
-class TrainingPlaces:
+class ModelPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
     stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
@@ -104,7 +104,7 @@ class Trained:
 
 
 def model_spec(
-    settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None
+    settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], ModelPlaces] | None = None
 ) -> StageSpec:
     """The stage; without places it can be looked up, but not made. First weights and tasks are known by their content,
     wherever they are. The budget of rollbacks is no part of it: a training that it ended goes on with a larger one. Nor
@@ -136,7 +136,7 @@ def model_spec(
     )
 
 
-def _train(phases: PhaseRunner, record: ModelTraining, places: TrainingPlaces) -> dict:
+def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> dict:
     """Train the model."""
     out = Path(places.out)
     run_json, log = out / "run.json", out / "training.log"

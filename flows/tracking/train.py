@@ -15,7 +15,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture, model_spec
+from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture, model_spec
 from gristmill.storage import files
 from gristmill.training.run import launch
 
@@ -59,7 +59,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     run = ModelRun(settings, recipe, data, key, folder)
     with ExitStack() as stack:
 
-        def places() -> TrainingPlaces:
+        def places() -> ModelPlaces:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
             python = engine_python(settings, recipe.training.engine)
@@ -67,7 +67,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
             mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
-            return TrainingPlaces(
+            return ModelPlaces(
                 mixture=str(mixture),
                 out=out,
                 folder=folder,

@@ -201,7 +201,7 @@ def test_learned_filters(context, stages, corpus, monkeypatch, name):
 def test_heads_over_vectors(stages, corpus):
     settings = HeadScoring(heads=(), embedder=Embedder(), model="0" * 32, tokenizer="0" * 32)
     record = embedding.HeadScores(reference=("books",), settings=settings)
-    places = embedding.HeadPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
+    places = embedding.EmbeddingPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
     stages(StageSpec(name="embedding", version=1, body=embedding._score, record=record, inputs={}, places=places))
     check(stages, "embedding")
 

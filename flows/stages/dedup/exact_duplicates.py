@@ -134,7 +134,7 @@ def _characters(phases: PhaseRunner, places: CorpusPlaces) -> int:
 
 
 @dataclass(frozen=True)
-class SpanPlaces:
+class SubstringDedupPlaces:
     """`spans`: the duplicated spans, by shards."""
 
     corpus: CorpusPlaces
@@ -151,14 +151,14 @@ def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: Substr
         body=_decide,
         record=step.part(SpanCutting),
         inputs=corpus.inputs(spans),
-        places=SpanPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards)),
+        places=SubstringDedupPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards)),
     )
     made = context.build(spec)
     left = corpus.then(made, spans)
     return replace(left, documents=made) if step.policy == "cut" else left
 
 
-def _decide(phases: PhaseRunner, record: SpanCutting, places: SpanPlaces) -> dict:
+def _decide(phases: PhaseRunner, record: SpanCutting, places: SubstringDedupPlaces) -> dict:
     """Cut or drop by duplicated spans."""
     work = substring_cuts.cut_shard if record.policy == "cut" else substring_cuts.drop_shard
     given = {"spans": places.spans, "settings": record}

@@ -69,7 +69,7 @@ class Deciding(Settings):
 
 
 @dataclass(frozen=True)
-class NearPlaces:
+class NearDuplicatesPlaces:
     """The shards of this crawl, the earlier crawls, and the folders of the stages made so far. `shingles`: of all
     documents of this crawl; `labels`: labels of each shard of all crawls; `layout`: what later crawls must know of how
     this one was made."""
@@ -93,7 +93,7 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     step = context.placed(step)
     earlier = tuple(earlier_crawls(step))
     signed = signatures(context, corpus, step)
-    places = NearPlaces(
+    places = NearDuplicatesPlaces(
         own=_own_shards(corpus, signed, len(earlier), step),
         earlier=earlier,
         signatures=signed.folder,
@@ -108,7 +108,7 @@ def _partitions(corpus: Corpus, step: MinHash) -> int:
     return step.partitions or partitions_of(corpus.rows * step.part(Banding).bands, HASH_BYTES)
 
 
-def _earlier_inputs(places: NearPlaces) -> dict[str, EarlierCrawl]:
+def _earlier_inputs(places: NearDuplicatesPlaces) -> dict[str, EarlierCrawl]:
     return {f"earlier {number}": crawl for number, crawl in enumerate(places.earlier)}
 
 
@@ -137,7 +137,7 @@ def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
 
 
 def candidates(
-    context: RunContext, corpus: Corpus, step: MinHash, signed: StageResult, places: NearPlaces
+    context: RunContext, corpus: Corpus, step: MinHash, signed: StageResult, places: NearDuplicatesPlaces
 ) -> StageResult:
     """Which documents are candidates of each other, and a label for each group of them. `signed`: the signatures."""
     spec = StageSpec(
@@ -152,7 +152,7 @@ def candidates(
     return context.build(spec)
 
 
-def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
+def _match(phases: PhaseRunner, record: Matching, places: NearDuplicatesPlaces) -> dict:
     """Find candidates of near-duplicates."""
     phases.message(curve_message(record.banding))
     partitions, ranges = record.partitions, KeyRanges(record.partitions)
@@ -185,7 +185,7 @@ def near_duplicates(
     step: MinHash,
     signed: StageResult,
     matched: StageResult,
-    places: NearPlaces,
+    places: NearDuplicatesPlaces,
 ) -> StageResult:
     """Which documents are kept. `signed`, `matched`: the stages `signatures` and `candidates`."""
     [lists] = pinned(context, (Url(takedowns=step.takedowns),))
@@ -218,7 +218,7 @@ def near_duplicates(
     return context.build(spec)
 
 
-def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
+def _decide(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlaces) -> dict:
     """Keep one document of each cluster of near-duplicates."""
     candidates, crawl = sum(places.labels), len(places.earlier)
     partitions = record.partitions or partitions_of(candidates, _candidate_bytes(record, places))
@@ -270,7 +270,7 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
     }
 
 
-def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups: KeyRanges) -> SortedFiles:
+def _gathered(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlaces, groups: KeyRanges) -> SortedFiles:
     """The candidates of all shards, in as few files as a job may read."""
     having = [
         (number, shard)
@@ -291,7 +291,7 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups:
     return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
 
 
-def _candidate_bytes(record: Deciding, places: NearPlaces) -> int:
+def _candidate_bytes(record: Deciding, places: NearDuplicatesPlaces) -> int:
     """What is held of a candidate when it is decided on, with a set of mean size."""
     if record.verifying.threshold is None:
         return MEMBER_BYTES

@@ -64,11 +64,15 @@ class EvaluationChoice(Settings):
 
 
 @dataclass(frozen=True)
-class EvaluationPlaces:
-    """The set of each shard, and its part with the texts."""
+class EvaluationDocumentsPlaces:
+    """By shard the set and the part that has its candidates, with other documents; if survivors are a set of their own,
+    `kept`: the part that names what the recipe keeps. `full`: how many times as large the sources may become until no
+    more of their documents are candidates."""
 
     sets: tuple[str, ...]
-    documents: tuple[str, ...]
+    documents: Sequence[str]
+    kept: Sequence[str] = ()
+    full: int = 1
 
 
 def unfiltered_documents(context: RunContext, recipe: Recipe) -> Corpus:
@@ -126,12 +130,12 @@ def evaluation_documents(
         body=_choose,
         record=record,
         inputs=inputs,
-        places=EvaluationPlaces(tuple(name for name, _ in parts), tuple(part for _, part in parts)),
+        places=EvaluationDocumentsPlaces(tuple(name for name, _ in parts), tuple(part for _, part in parts)),
     )
     return context.build(spec)
 
 
-def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationPlaces) -> dict:
+def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDocumentsPlaces) -> dict:
     """Choose the documents that recipes are compared on."""
     given = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
 

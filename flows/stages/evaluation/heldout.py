@@ -9,7 +9,7 @@ keeps: two recipes have two such sets, so no measure of them is comparable. `eva
 names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from gristmill.flows.stages.documents import documents
 from gristmill.flows.stages.evaluation.documents import (
     CHARACTERS,
     SAMPLED,
+    EvaluationDocumentsPlaces,
     below,
     shards_of_sets,
     unfiltered_documents,
@@ -160,18 +161,6 @@ class HeldoutChoice(Settings):
     takedowns: Url | None = None
 
 
-@dataclass(frozen=True)
-class HeldoutDocumentsPlaces:
-    """By shard the set, the part with its candidates among others, and that which names what the recipe keeps, if
-    survivors are a set of their own, else an empty address; `full`: how many times as large the sources may become
-    until no more of their documents are candidates."""
-
-    sets: tuple[str, ...]
-    documents: Sequence[str]
-    kept: Sequence[str]
-    full: int = 1
-
-
 def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn: StageResult) -> StageResult:
     """The held-out documents that models are evaluated on, as sets `heldout/SOURCE` and `survivors/SOURCE`.
 
@@ -190,7 +179,7 @@ def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn
         body=_choose,
         record=record,
         inputs={"drawn": drawn, "kept": corpus.kept},
-        places=HeldoutDocumentsPlaces(
+        places=EvaluationDocumentsPlaces(
             sets=tuple(f"heldout/{source}" for source in corpus.sources),
             documents=tuple(drawn.part(i) for i in corpus.places.shards()),
             kept=corpus.places.kept,
@@ -215,16 +204,15 @@ def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
         body=_choose,
         record=_record(recipe, {f"evaluation/{name}": float(of["documents"]) for name, of in counts.items()}),
         inputs={"documents": corpus.documents},
-        places=HeldoutDocumentsPlaces(
+        places=EvaluationDocumentsPlaces(
             sets=tuple(f"evaluation/{name}" for name in corpus.sources),
             documents=corpus.places.documents,
-            kept=("",) * len(corpus.sources),
         ),
     )
     return context.build(spec)
 
 
-def _choose(phases: PhaseRunner, record: HeldoutChoice, places: HeldoutDocumentsPlaces) -> dict:
+def _choose(phases: PhaseRunner, record: HeldoutChoice, places: EvaluationDocumentsPlaces) -> dict:
     """Choose the documents that models are evaluated on."""
     given: dict[str, Any] = {
         "most": SAMPLED * record.most,
@@ -236,7 +224,8 @@ def _choose(phases: PhaseRunner, record: HeldoutChoice, places: HeldoutDocuments
     }
 
     def job(i: int) -> dict[str, Any]:
-        return {"documents": places.documents[i], "kept": places.kept[i], "below": record.below[places.sets[i]]}
+        kept = places.kept[i] if places.kept else ""
+        return {"documents": places.documents[i], "kept": kept, "below": record.below[places.sets[i]]}
 
     shards_there = range(len(places.sets))
     sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=given)
@@ -261,7 +250,7 @@ def _choose(phases: PhaseRunner, record: HeldoutChoice, places: HeldoutDocuments
             "threshold": record.threshold,
             "least": 1,
             "most_bytes": record.most_bytes,
-            "survivors": {name: name.replace("heldout/", "survivors/", 1) for name in sets if any(places.kept)},
+            "survivors": {name: name.replace("heldout/", "survivors/", 1) for name in sets if places.kept},
         },
         full=min(full, places.full),
     )
