@@ -224,7 +224,7 @@ def test_near_copies_of_a_text_are_one_evaluation_document(tmp_path):
     paths = [write_lines(tmp_path / f"{n}.jsonl", texts[n::2] * (n + 1)) for n in range(2)]
     recipe = load({"name": "near", "sources": [{"name": "web", "jsonl": paths}], "steps": [{"step": "extract"}]})
     home = context(str(tmp_path / "home"))
-    whole = chosen.extracted(home, recipe)
+    whole = chosen.unfiltered_documents(home, recipe)
     columns = ["id", "text", "file"]
     rows = [row for i in range(2) for row in parquet.read_table(whole.documents.part(i), columns).to_pylist()]
     ranks = uniform(pa.chunked_array([[row["id"] for row in rows]]), 0, "evaluation")
