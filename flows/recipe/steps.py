@@ -101,8 +101,8 @@ TABLE = (
     TableRow(Toxicity, _LEARNED),
     TableRow(AdultContent, _LEARNED),
     TableRow(Embedding, "gristmill.flows.stages.embedding:embedding"),
-    TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_dedup"),
-    TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:diversify"),
+    TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
+    TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}

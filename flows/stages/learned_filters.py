@@ -176,11 +176,6 @@ def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores:
     return context.build(spec)
 
 
-def work_without_libraries(step: LearnedFilter) -> Work:
-    """The work of a stage that reads scores: the libraries of the models decided only these, which are an input."""
-    return replace(work_of_steps((step,)), libraries=())
-
-
 def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> dict:
     """Drop documents by their scores."""
     corpus = places.corpus
@@ -194,6 +189,11 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
     phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(found)),)})
     phases.map("keep", keep_shard, kept, common={"step": record.step})
     return {"decisions": [[record.step, found["bounds"]]]}
+
+
+def work_without_libraries(step: LearnedFilter) -> Work:
+    """The work of a stage that reads scores: the libraries of the models decided only these, which are an input."""
+    return replace(work_of_steps((step,)), libraries=())
 
 
 @dataclass(frozen=True)

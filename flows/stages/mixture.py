@@ -117,25 +117,6 @@ def mixture(
     return context.build(spec)
 
 
-def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
-    """The shards of a split, each with its name."""
-    encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
-    found = []
-    for name, part in zip(names, encoded, strict=True):
-        path = token_shards.bin_path(_beside(tokens), split, part.number)
-        found.append((name, (path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"])))
-    return tuple(found)
-
-
-def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
-    """The shards by group, each with its name."""
-    found = []
-    for part in layout.parts(stage.folder, stage.manifest):
-        for name, file, count, _ in part.record["groups"]:
-            found.append((name, (f"{_beside(stage)}/{file}", count, part.files[file]["content"])))
-    return tuple(found)
-
-
 def _plan(phases: PhaseRunner, record: MixturePlan, places: MixturePlaces) -> dict:
     """Plan the shares of the sources."""
     tokens = {name: _entries(places.train, name) for name in _groups(record.mixture, places)}
@@ -158,6 +139,25 @@ def _plan(phases: PhaseRunner, record: MixturePlan, places: MixturePlaces) -> di
         cut, documents = (sum(made[key] for made in packed[name]) for key in ("cut", "documents"))
         source |= {"padding": 1 - filled, "cut": cut / documents}
     return plan
+
+
+def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
+    """The shards of a split, each with its name."""
+    encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
+    found = []
+    for name, part in zip(names, encoded, strict=True):
+        path = token_shards.bin_path(_beside(tokens), split, part.number)
+        found.append((name, (path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"])))
+    return tuple(found)
+
+
+def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
+    """The shards by group, each with its name."""
+    found = []
+    for part in layout.parts(stage.folder, stage.manifest):
+        for name, file, count, _ in part.record["groups"]:
+            found.append((name, (f"{_beside(stage)}/{file}", count, part.files[file]["content"])))
+    return tuple(found)
 
 
 def _written(phases: PhaseRunner, shards: Mapping[str, Any], given: Mapping[str, Any]) -> dict:

@@ -149,49 +149,6 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str
     return spec
 
 
-def run_record(proxy: ProxyConfig, tokens: int, learning_rate: float, pair: int, salt: int) -> ProxyTraining:
-    """All that decides a run beside its data. The salt is in the seed of the order alone."""
-    order = hashlib.blake2b(f"{pair}\0{salt}".encode(), digest_size=6).digest()
-    training = proxy.run_training(tokens, learning_rate, pair, int.from_bytes(order, "little"))
-    # what these would add is seen at the end of the run alone, or by nobody
-    seldom = {name: training.steps for name in ("eval_every", "checkpoint_every")} | {
-        "monitor_every": training.steps + 1,
-        "sample_tokens": 0,
-    }
-    return ProxyTraining(model=proxy.model, training=training.model_copy(update=seldom), processes=proxy.processes)
-
-
-def at_once(settings: MachineSettings, processes: int) -> int:
-    """How many proxies of so many processes each are trained at the same time."""
-    return settings.proxy_runs or max(1, (len(gpus()) or os.cpu_count() or 1) // processes)
-
-
-def devices_of(slot: int, processes: int, known: Sequence[str]) -> str:
-    """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
-
-    Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
-    processes than the machine has GPUs.
-    """
-    if not known:
-        return ""
-    if processes > len(known):
-        raise ValueError(
-            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(known)}: lower "
-            "the proxy's `processes`"
-        )
-    return ",".join(known[(slot * processes + i) % len(known)] for i in range(processes))
-
-
-@cache
-def gpus() -> tuple[str, ...]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    import torch  # takes seconds
-
-    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    count = torch.cuda.device_count()
-    return tuple(named[:count] or map(str, range(count)))
-
-
 def _train(phases: PhaseRunner, record: ProxyTraining, places: ProxyPlaces) -> dict:
     """Train a proxy and take its loss on every evaluation document."""
     out = Path(places.out)
@@ -234,6 +191,49 @@ def _train(phases: PhaseRunner, record: ProxyTraining, places: ProxyPlaces) -> d
     shutil.rmtree(out / CHECKPOINTS)
     (out / RESULT).unlink()
     return {"tokens": result["tokens"], "metrics": {name: value for name, value in result.items() if "/" in name}}
+
+
+def run_record(proxy: ProxyConfig, tokens: int, learning_rate: float, pair: int, salt: int) -> ProxyTraining:
+    """All that decides a run beside its data. The salt is in the seed of the order alone."""
+    order = hashlib.blake2b(f"{pair}\0{salt}".encode(), digest_size=6).digest()
+    training = proxy.run_training(tokens, learning_rate, pair, int.from_bytes(order, "little"))
+    # what these would add is seen at the end of the run alone, or by nobody
+    seldom = {name: training.steps for name in ("eval_every", "checkpoint_every")} | {
+        "monitor_every": training.steps + 1,
+        "sample_tokens": 0,
+    }
+    return ProxyTraining(model=proxy.model, training=training.model_copy(update=seldom), processes=proxy.processes)
+
+
+def at_once(settings: MachineSettings, processes: int) -> int:
+    """How many proxies of so many processes each are trained at the same time."""
+    return settings.proxy_runs or max(1, (len(gpus()) or os.cpu_count() or 1) // processes)
+
+
+def devices_of(slot: int, processes: int, known: Sequence[str]) -> str:
+    """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
+
+    Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
+    processes than the machine has GPUs.
+    """
+    if not known:
+        return ""
+    if processes > len(known):
+        raise ValueError(
+            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(known)}: lower "
+            "the proxy's `processes`"
+        )
+    return ",".join(known[(slot * processes + i) % len(known)] for i in range(processes))
+
+
+@cache
+def gpus() -> tuple[str, ...]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch  # takes seconds
+
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    count = torch.cuda.device_count()
+    return tuple(named[:count] or map(str, range(count)))
 
 
 def _result(stage: StageResult, run: ProxyRun) -> ProxyResult:

@@ -23,7 +23,7 @@ _VARIABLES = {
     'f"{step.rule}_duplicates"': ("content_duplicates", "url_duplicates"),
     'f"{step.step}_model"': ("quality_model", "perplexity_model"),
     'f"{step.step}_cut"': tuple(f"{name}_cut" for name in _BY_STEPS),
-    "name": ("semantic_duplicates", "diversified"),
+    '"diversified" if diversifies else "semantic_duplicates"': ("semantic_duplicates", "diversified"),
     "INDEX": ("decontamination_index",),
     "HITS": ("decontamination_hits",),
     "STEP": ("group_losses",),

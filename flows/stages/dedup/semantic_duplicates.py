@@ -11,8 +11,6 @@ Where there are many shards or ranges, files are merged between assign and choos
 (`gristmill.flows.stages.dedup.exchange`).
 """
 
-from collections.abc import Callable
-
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
@@ -23,7 +21,7 @@ from gristmill.storage import files, layout
 from gristmill.tasks.dedup.exchange import KeyRanges, partitions_of, unless_merged
 from gristmill.tasks.dedup.semantic import semantic_work as work
 from gristmill.tasks.dedup.semantic.clusters import SAMPLED, clusters_of
-from gristmill.tasks.dedup.semantic.settings import Clustered, Diversify, SemanticDedup
+from gristmill.tasks.dedup.semantic.settings import Clustered, Diversify
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
@@ -38,26 +36,17 @@ class VectorDeduplication(Settings):
     documents: int
 
 
-def semantic_dedup(context: RunContext, recipe: Recipe, corpus: Corpus, step: SemanticDedup) -> Corpus:
-    """The corpus without documents whose vector is near to that of one that is kept."""
-    return _clustered(context, recipe, corpus, step, "semantic_duplicates", _deduplicate)
-
-
-def diversify(context: RunContext, recipe: Recipe, corpus: Corpus, step: Diversify) -> Corpus:
-    """The corpus with at most so many documents of a cluster."""
-    return _clustered(context, recipe, corpus, step, "diversified", _balance)
-
-
-def _clustered(
-    context: RunContext, recipe: Recipe, corpus: Corpus, step: Clustered, name: str, body: Callable[..., dict]
-) -> Corpus:
+def semantic_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step: Clustered) -> Corpus:
+    """The corpus without documents whose vector is near the vector of one that is kept (step `semantic_dedup`), or with
+    at most so many documents of a cluster of vectors (step `diversify`)."""
+    diversifies = isinstance(step, Diversify)
     before = recipe.steps[: recipe.steps.index(step)]
     embedding = next(each for each in reversed(before) if isinstance(each, Embedding))
     vectors = next(stage for stage in reversed(corpus.stages) if stage.name == "embedding_vectors")
     spec = StageSpec(
-        name=name,
+        name="diversified" if diversifies else "semantic_duplicates",
         version=1,
-        body=body,
+        body=_balance if diversifies else _deduplicate,
         record=VectorDeduplication(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
         inputs=corpus.inputs(vectors, signals=step.best is not None),
         places=CorpusAndStage(corpus.places, vectors.folder),
