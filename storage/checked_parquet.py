@@ -24,11 +24,9 @@ import pyarrow.parquet as pq
 import xxhash
 
 from gristmill.storage import files
+from gristmill.storage.contents import RowDigest
 from gristmill.storage.damage import check_name, damaged, missing, name_of
-from gristmill.storage.remote import streams
-from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.retry import configured
-from gristmill.storage.row_digest import RowDigest
+from gristmill.storage.remote.config import RemoteIOConfig, configured
 
 _PARQUET, _MARK = b"PAR1", b"GRISTSH2"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
@@ -215,7 +213,12 @@ def open_checked(path: str) -> Iterator[CheckedFile]:
     file."""
     files.count_opened()
     try:
-        opened = _Mapped(files.local_copy(path)) if files.is_local(path) else streams.open_ranges(path)
+        if files.is_local(path):
+            opened: Any = _Mapped(files.local_copy(path))
+        else:
+            from gristmill.storage.remote import streams  # its libraries take long to import
+
+            opened = streams.open_ranges(path)
     except FileNotFoundError:
         raise missing(path) from None
     if isinstance(opened, _Mapped):

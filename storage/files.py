@@ -23,7 +23,8 @@ import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
 from gristmill.storage import leftovers
-from gristmill.storage.remote.opening import file_system
+from gristmill.storage.remote.addresses import file_system
+from gristmill.storage.remote.config import configured
 from gristmill.storage.remote.redact import redact_url
 
 T = TypeVar("T")
@@ -165,8 +166,6 @@ def open_file(path: str) -> IO[bytes]:
     count_opened()
     if (inner := _local(path)) is not None:
         return open(inner, "rb")
-    from gristmill.storage.remote.retry import configured
-
     return io.BufferedReader(_streams().open_ranges(path), configured().block_bytes)
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from gristmill.storage import checked_json, files, space
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.remote import streams
+from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
 
 _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
@@ -42,6 +41,8 @@ def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
     """A file's size and state, or those of all in a local folder; one request for a remote one. Raises OSError of a
     local file that is not there, RemoteIOError."""
     if not files.is_local(path):
+        from gristmill.storage.remote import streams  # its libraries take long to import
+
         info = streams.info(path, remote_io)
         tags = [f"{tag}={info[tag]}" for tag in _TAGS if info.get(tag)]
         query = path.partition("?")[2]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gristmill.storage import checked_parquet, files
 from gristmill.storage.checked_parquet import Writing, open_checked
-from gristmill.storage.row_digest import RowDigest
+from gristmill.storage.contents import RowDigest
 
 # Rows of a group where there are texts, and where there are none.
 _TEXTS, _ROWS = 1 << 12, 1 << 16

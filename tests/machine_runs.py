@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from gristmill.tasks.kernels import FOLDER as KERNELS
+from gristmill.tasks.kernels.compiled import FOLDER as KERNELS
 from tests.namespaces import INTERFACE, NETWORK, Machine, Machines, Process, until
 from tests.services import write_certificate
 

@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ ORDER = (
     "gristmill.flows.check",
     "gristmill.flows.stages",
     "gristmill.flows.curation",
+    "gristmill.flows.outputs",
     "gristmill.flows.reports",
     "gristmill.flows.run",
     "gristmill.flows.tracking",
@@ -87,7 +89,8 @@ PREFECT = (
 LONG = ("gristmill.tasks.kernels.",)
 MOST_LINES = 400
 MOST_MODULES = 20  # of a folder: more have groups that are folders of their own
-IMPORTING_CALLS = {"__import__", "import_module"}
+MAX_NESTED_IMPORTS = 80  # in functions: for optional packages, and where wrapt is not installed
+IMPORTING_CALLS = {"__import__", "import_module", "lazy_import"}
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -183,8 +186,9 @@ def test_tasks_has_rooms_and_no_modules_beside_them():
     assert [path.name for path in (ROOT / "tasks").glob("*.py")] == ["__init__.py"]
 
 
-def of_annotations(node: ast.If) -> bool:
-    return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+def is_for_annotations(node: ast.stmt) -> bool:
+    """`if TYPE_CHECKING:`, whose `else` runs: it has the lazy twins of modules that are imported for annotations."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def circle(root: Path) -> list[str]:
@@ -193,9 +197,7 @@ def circle(root: Path) -> list[str]:
     graph: dict[str, set[str]] = {}
     for name, path in paths.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        tree.body = [
-            node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
-        ]
+        tree.body = [part for node in tree.body for part in (node.orelse if is_for_annotations(node) else [node])]
         graph[name] = {target for _, imported in imports(tree) if (target := room_of(imported, paths))} - {name}
     try:
         TopologicalSorter(graph).prepare()
@@ -208,23 +210,33 @@ def test_no_modules_import_each_other_in_a_circle():
     assert circle(ROOT) == []
 
 
-@pytest.mark.parametrize("later", [False, True])
-def test_a_planted_circle_is_found(tmp_path, later):
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from gristmill.tasks.one import made\n",
+        "def g():\n    import gristmill.tasks.one\n",
+        "if TYPE_CHECKING:\n    import os\nelse:\n    one = wrapt.lazy_import('gristmill.tasks.one')\n",
+    ],
+)
+def test_a_planted_circle_is_found(tmp_path, statement):
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "one.py").write_text("from gristmill.tasks.two import made\n")
     (tmp_path / "tasks" / "two.py").write_text("from gristmill.tasks import three\n")
     (tmp_path / "tasks" / "three.py").write_text("import os\n")
     assert circle(tmp_path) == []
-    (tmp_path / "tasks" / "three.py").write_text("")
-    with (tmp_path / "tasks" / "three.py").open("a") as f:
-        f.write("def g():\n    import gristmill.tasks.one\n" if later else "from gristmill.tasks.one import made\n")
+    (tmp_path / "tasks" / "three.py").write_text(statement)
     assert set(circle(tmp_path)) == {f"gristmill.tasks.{name}" for name in ("one", "two", "three")}
 
 
 def test_every_room_of_flows_has_its_place_in_the_order():
     here = {f"gristmill.flows.{path.stem}" for path in (ROOT / "flows").iterdir() if path.name[0] not in "_."}
     assert here == set(ORDER)
-    assert {path.name for path in (ROOT / "flows").glob("*.py")} == {"__init__.py", "curation.py", "pipeline.py"}
+    assert {path.name for path in (ROOT / "flows").glob("*.py")} == {
+        "__init__.py",
+        "curation.py",
+        "outputs.py",
+        "pipeline.py",
+    }
 
 
 def test_folders_are_no_lists():
@@ -232,6 +244,68 @@ def test_folders_are_no_lists():
     folders = {path.parent.relative_to(ROOT) for room in ROOMS for path in modules(ROOT, room)} - {Path("tasks/rules")}
     counts = {str(folder): len(list((ROOT / folder).glob("*.py"))) for folder in folders}
     assert not {folder: count for folder, count in counts.items() if count > MOST_MODULES}
+
+
+def nested_imports(root: Path) -> list[str]:
+    """Import statements inside functions, each with its file and line."""
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    return sorted(
+        f"{path.relative_to(root)}:{node.lineno}"
+        for room in ROOMS
+        for path in modules(root, room)
+        for node in {
+            node
+            for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(function, functions)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }
+    )
+
+
+def test_few_imports_are_inside_functions():
+    places = nested_imports(ROOT)
+    assert len(places) < MAX_NESTED_IMPORTS, places
+
+
+def test_a_planted_import_in_a_function_is_counted_once(tmp_path):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "one.py").write_text("import os\ndef f():\n    def g():\n        import re, ast\n")
+    assert nested_imports(tmp_path) == ["tasks/one.py:4"]
+
+
+def lazy_twins(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
+    """By name of the variable: modules that are imported lazily, and those that are imported for annotations."""
+    lazy, annotated = {}, {}
+    for node in filter(is_for_annotations, tree.body):
+        for each in node.orelse:
+            if isinstance(each, ast.Assign) and "lazy_import" in ast.dump(each.value):
+                lazy[each.targets[0].id] = each.value.args[0].value
+        for each in node.body:
+            if isinstance(each, ast.Import):
+                annotated |= {alias.asname or alias.name: alias.name for alias in each.names}
+            elif isinstance(each, ast.ImportFrom):
+                annotated |= {alias.asname or alias.name: f"{each.module}.{alias.name}" for alias in each.names}
+    return lazy, annotated
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_modules_that_are_imported_lazily_exist_and_have_twins_for_annotations(room):
+    """The digest of a stage's code follows the twins, and mypy knows the modules by them."""
+    for path in modules(ROOT, room):
+        text = path.read_text(encoding="utf-8")
+        lazy, annotated = lazy_twins(ast.parse(text))
+        assert len(lazy) == text.count("lazy_import("), path
+        for name, module in lazy.items():
+            assert annotated.get(name) == module, f"{path}: {name}"
+            assert not module.startswith("gristmill.") or find_spec(module), f"{path}: {module}"
+
+
+@pytest.mark.parametrize("room", ["gristmill/samples", "storage", "training"])
+def test_rooms_that_other_environments_run_do_without_wrapt(room):
+    """docs/trainers.md names what they need."""
+    for path in modules(ROOT, room):
+        assert "wrapt" not in path.read_text(encoding="utf-8"), path
 
 
 def test_modules_are_short():
@@ -252,6 +326,7 @@ def test_modules_are_short():
         "def later():\n    from gristmill.tasks.documents.step import Step",
         "try:\n    from prefect import flow\nexcept ImportError:\n    flow = None",
         "import importlib\nimportlib.import_module('mlflow.tracking')",
+        "import wrapt\ntracking = wrapt.lazy_import('mlflow.tracking')",
         "from gristmill.flows import recipe",
         "from storage import files",
     ],
@@ -268,7 +343,7 @@ def test_a_planted_import_is_found(tmp_path, statement):
 @pytest.mark.parametrize(
     ("path", "statement"),
     [
-        ("tasks/kernels/words.py", "from gristmill.tasks.documents import step"),
+        ("tasks/kernels/folding.py", "from gristmill.tasks.documents import step"),
         ("tasks/engine/make.py", "from gristmill.tasks.kernels import scan"),
         ("flows/stages/signals.py", "from gristmill.flows.reports import funnel"),
         ("flows/reports/status.py", "import gristmill.flows.pipeline"),

@@ -1,9 +1,14 @@
 """Tokenizers for tests: the jobs of the stage, one after another, without a flow."""
 
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_sample import group_sizes, measure_texts, sample_rates, sample_texts
-from gristmill.tasks.tokens.tokenizer_work import train_tokenizer
+from gristmill.tasks.tokens.tokenizer import (
+    Tokenizer,
+    group_sizes,
+    measure_texts,
+    sample_rates,
+    sample_texts,
+    train_tokenizer,
+)
 
 
 def text_sizes(inputs: dict[str, list[tuple[str, ...]]], mixture: Mixture) -> dict[str, int]:

@@ -16,6 +16,8 @@ from importlib.resources import files as resources
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from pydantic_core import to_json
+
 from gristmill.flows.browse.pages import Pages
 from gristmill.flows.browse.replay import SupersededError
 
@@ -164,7 +166,5 @@ def _query(given: str) -> dict[str, str]:
 
 
 def _json(found: Any) -> str:
-    from pydantic_core import to_json
-
     moved = {name: getattr(found, name).documents for name in ("enter", "leave")}
     return to_json({"changes": found.changes, "unchanged": found.unchanged, "rows": found.rows, **moved}).decode()

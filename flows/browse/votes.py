@@ -10,8 +10,9 @@ reader has looked for is kept beside them, and counts nowhere.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+import wrapt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gristmill.flows.browse.draws import TAKEN
@@ -19,6 +20,11 @@ from gristmill.flows.browse.opened import Opened, Step
 from gristmill.flows.reports.audit.agreement import LEVEL, Share
 from gristmill.flows.reports.lineage import row_of
 from gristmill.storage import files
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = wrapt.lazy_import("scipy.stats")
 
 KEEP, DROP, UNSURE = "keep", "drop", "unsure"
 
@@ -116,9 +122,8 @@ def share(agreeing: int, votes: int) -> Share:
     """A share of votes with the interval of Clopper and Pearson (1934): few votes that all agree say little."""
     if not votes:
         return Share(0, 0, 0.0, 1.0)
-    from scipy.stats import binomtest  # here, as it takes a second
 
-    found = binomtest(agreeing, votes).proportion_ci(LEVEL, "exact")
+    found = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "exact")
     return Share(agreeing, votes, float(found.low), float(found.high))
 
 

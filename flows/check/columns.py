@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import wrapt
+
 from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Step
@@ -14,6 +16,14 @@ from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from gristmill.storage import schema as storage_schema
+    from gristmill.tasks.documents import batch
+    from gristmill.tasks.documents.where import evaluate
+else:
+    storage_schema = wrapt.lazy_import("gristmill.storage.schema")
+    batch = wrapt.lazy_import("gristmill.tasks.documents.batch")
+    evaluate = wrapt.lazy_import("gristmill.tasks.documents.where.evaluate")
 
 EVERY = "*"  # in place of the columns of a source whose files say which there are
 _MEANT = {
@@ -48,13 +58,10 @@ class KnownColumn:
 
 def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
     """The columns of documents and of what steps have measured of them."""
-    from gristmill.storage.schema import DOCUMENTS  # here, since it takes pyarrow
-    from gristmill.tasks.documents.batch import field
-
-    schema = DOCUMENTS
+    schema = storage_schema.DOCUMENTS
     for signal in (signal for step in steps for signal in step.signals):
         if signal.name not in schema.names:
-            schema = schema.append(field(signal))
+            schema = schema.append(batch.field(signal))
     return schema
 
 
@@ -76,9 +83,6 @@ def known_columns(recipe: Recipe, at: str = "", own: "pa.Schema | None" = None) 
     """What an expression may name behind all steps of a recipe, or in the place of the step `at`: columns of documents,
     those of the sources' own, derived ones, then the signals in the order of the steps. `own`: the columns of the
     sources' own, where files were read. Raises as `steps_before`."""
-    from gristmill.storage.schema import DOCUMENTS
-    from gristmill.tasks.documents.where.evaluate import kind_of
-
     steps = steps_before(recipe, at)
     schema = schema_behind(steps)
     for field in own or ():
@@ -88,12 +92,12 @@ def known_columns(recipe: Recipe, at: str = "", own: "pa.Schema | None" = None) 
     def column(name: str, meaning: str, step: str) -> KnownColumn:
         if name not in schema.names:
             return KnownColumn(name, None, None, meaning, step)
-        return KnownColumn(name, kind_of(schema.field(name).type), f"{schema.field(name).type}", meaning, step)
+        return KnownColumn(name, evaluate.kind_of(schema.field(name).type), f"{schema.field(name).type}", meaning, step)
 
     theirs = _own(recipe, own)
     measured = {signal.name: (step, signal) for step in reversed(steps) for signal in step.signals}
     found = []
-    for field in DOCUMENTS:
+    for field in storage_schema.DOCUMENTS:
         what = (field.metadata or {}).get(b"what", b"").decode()
         step = "extract" if field.name in _OF_RECORD else ""
         if field.name not in theirs and field.name not in measured:
@@ -125,10 +129,10 @@ def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
     """The columns of the sources' own, each with what it is; EVERY stands for those that files will name."""
     found: dict[str, str] = {}
     for source in recipe.sources:
-        columns = getattr(source, "read_columns", None)
-        for name, theirs in columns.own if columns else ():
+        columns = source.read_columns
+        for name, theirs in columns.own:
             found.setdefault(name, f"the column `{theirs}` of the files of {source.name}")
-        if columns and columns.every and own is None:
+        if columns.every and own is None:
             found[EVERY] = f"every column of the files of {source.name}: known when they are read"
     for field in own or ():
         found.setdefault(field.name, "of the sources' own files")

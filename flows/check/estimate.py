@@ -10,20 +10,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gristmill.flows.check.inputs import SourceSize
 from gristmill.flows.check.memory import LargestJob
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import check_tokenizer_file
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.documents.step import CorpusStep
-from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.quality.quality import Quality
-from gristmill.tasks.reading.sources import Archives, Selection, Snapshot
+from gristmill.tasks.reading.formats.source import Inspection
 
 # Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.
 PAGE_BYTES = 15_300
-# Bytes of one file of Common Crawl, packed.
-CRAWL_FILE_BYTES = 1_000_000_000
 # Bytes of packed WARC files that one core reads and extracts a second: 2,490 pages in 7.3 s (docs/benchmarks.md).
 ARCHIVE_RATE = 5_200_000
 # Bytes of text for each byte of a packed WARC file, and of other packed files.
@@ -66,31 +61,27 @@ class Estimate:
         return f"estimate: {_duration(low)} to {_duration(high)}, {space}{without}"
 
 
-def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSettings) -> Estimate:
+def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: MachineSettings) -> Estimate:
     """What all of the recipe takes if nothing is reused."""
     cores = settings.workers or os.cpu_count() or 1
     packed = text = documents = 0.0
     unknown = []
-    for size in sizes:
-        known = _known_bytes(size, recipe.limit)
+    for each in inspections:
+        known = _known_bytes(each.bytes, recipe.limit)
         if known is None:
-            unknown.append(size.source.name)
-        elif isinstance(size.source, Archives | Snapshot | Selection):
+            unknown.append(each.source.name)
+        elif each.source.is_crawl:
             packed += known
             text += known * ARCHIVE_TEXT
             documents += known / PAGE_BYTES
         else:
-            written = known * (PACKED_TEXT if size.packed else 1)
+            written = known * (PACKED_TEXT if each.is_packed else 1)
             text += written
             documents += written / DOCUMENT_BYTES
     passes = 1 + sum(isinstance(step, CorpusStep) for step in recipe.steps)
     seconds = START + STAGE * (len(recipe.steps) + 4) + (packed / ARCHIVE_RATE + passes * text / TEXT_RATE) / cores
-    space = HOME_TEXT * text
-    unknown += [step.step for step in recipe.steps if isinstance(step, Embedding)]
-    for step in recipe.steps:
-        # fastText's matrices, as the setting `buckets` has them
-        if isinstance(step, Quality) and step.model is None:
-            space += 2 * 4 * step.dimensions * step.buckets
+    space = HOME_TEXT * text + sum(step.disk_bytes for step in recipe.steps)
+    unknown += [step.step for step in recipe.steps if step.has_unknown_speed]
     if recipe.mixture is not None:
         model, training = recipe.model, recipe.training
         parameters = _parameters(recipe, _vocab_size(recipe, settings))
@@ -107,12 +98,8 @@ def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSetti
     )
 
 
-def _known_bytes(size: SourceSize, limit: int | None) -> int | None:
-    known = size.bytes
-    if known is None and isinstance(size.source, Snapshot) and size.source.files is not None:
-        known = (size.source.files[1] - size.source.files[0] + 1) * CRAWL_FILE_BYTES
-    if known is None and size.files is not None and isinstance(size.source, Snapshot):
-        known = size.files * CRAWL_FILE_BYTES
+def _known_bytes(known: int | None, limit: int | None) -> int | None:
+    """Bytes that are read of a source. `known`: of all its files."""
     if limit is None:
         return known
     return limit * PAGE_BYTES if known is None else min(known, limit * PAGE_BYTES)

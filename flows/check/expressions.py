@@ -4,20 +4,26 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import wrapt
+
 from gristmill.flows.check.columns import schema_behind, unknown
-from gristmill.flows.check.inputs import Trouble
 from gristmill.flows.recipe.errors import Finding, RecipeError
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.tasks.documents.step import Step
-from gristmill.tasks.documents.where.syntax import DERIVED, parsed
+from gristmill.tasks.documents.step import Problem, Step
+from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.tokens.mixture import SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from gristmill.tasks.documents.where import evaluate
+else:
+    pa = wrapt.lazy_import("pyarrow")
+    evaluate = wrapt.lazy_import("gristmill.tasks.documents.where.evaluate")
 
-def expressions(steps: Sequence[Step]) -> Iterator[Trouble]:
+
+def expressions(steps: Sequence[Step]) -> Iterator[Problem]:
     """What is wrong with them. One that names a column of a source's own is left out: its type is known when the files
     are read."""
     for at, step in enumerate(steps):
@@ -27,7 +33,7 @@ def expressions(steps: Sequence[Step]) -> Iterator[Trouble]:
                 yield ("steps", at, "drop" if step.keep is None else "keep"), trouble
 
 
-def of_export(recipe: Recipe) -> Iterator[Trouble]:
+def of_export(recipe: Recipe) -> Iterator[Problem]:
     """What is wrong with the expression of a recipe's export, which may name the columns behind all steps."""
     where = None if recipe.export is None else recipe.export.where
     if where is not None and (what := unknown(where, recipe, recipe.steps) or untrue(where, recipe.steps)):
@@ -40,19 +46,19 @@ def check_export(recipe: Recipe) -> None:
         raise RecipeError(found)
 
 
-def of_groups(recipe: Recipe) -> Iterator[Trouble]:
+def of_groups(recipe: Recipe) -> Iterator[Problem]:
     """What is wrong with the types of what `mixture.by` groups documents by."""
     if recipe.mixture is None or recipe.mixture.by_source:
         return
-    from gristmill.tasks.documents.where.evaluate import evaluate  # here, since it takes pyarrow
-
     schema = schema_behind(recipe.steps)
     for column in recipe.mixture.by:
         name, cut = column.column, bool(column.edges or column.quantiles)
         if name == SOURCE or not {*column.reads(schema.names)} <= {*schema.names}:
             continue  # a source's own, whose type is known when its files are read
         try:
-            found = evaluate(ast.Name(name) if name in schema.names else parsed(name), schema.empty_table()).type
+            found = evaluate.evaluate(
+                ast.Name(name) if name in schema.names else parsed(name), schema.empty_table()
+            ).type
         except ValueError as error:
             yield ("mixture",), f"groups documents by {name}: {error}"
             continue
@@ -62,11 +68,7 @@ def of_groups(recipe: Recipe) -> Iterator[Trouble]:
 
 def _ungrouped(kind: "pa.DataType", cut: bool) -> str:
     """Why values of a type make no groups; `cut`: into ranges of numbers."""
-    import pyarrow as pa
-
-    from gristmill.tasks.documents.where.evaluate import kind_of
-
-    what = kind_of(kind)
+    what = evaluate.kind_of(kind)
     if cut:
         return "" if what == "number" else f"a {what}, which has no ranges: take its edges or quantiles out"
     if pa.types.is_floating(kind):
@@ -77,13 +79,10 @@ def _ungrouped(kind: "pa.DataType", cut: bool) -> str:
 def untrue(expression: str, steps: Sequence[Step]) -> str:
     """Why an expression cannot be true or false behind some steps; empty where it can, or names columns whose types are
     not known."""
-    from gristmill.tasks.documents.where.evaluate import truth  # here, since it takes pyarrow
-    from gristmill.tasks.documents.where.syntax import columns
-
     tree, schema = parsed(expression), schema_behind(steps)
     if {*columns(tree)} <= {*schema.names, *DERIVED}:
         try:
-            truth(tree, schema.empty_table())
+            evaluate.truth(tree, schema.empty_table())
         except ValueError as error:
             return f"{error}"
     return ""

@@ -11,7 +11,6 @@ from gristmill.flows.check import inputs
 from gristmill.flows.check.estimate import Estimate, estimate
 from gristmill.flows.check.expressions import expressions, of_export, of_groups
 from gristmill.flows.check.memory import largest_job
-from gristmill.flows.check.remarks import remarks
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
@@ -21,6 +20,7 @@ from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.where.where import is_where
+from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
@@ -78,15 +78,16 @@ def _checked(
 ) -> Checked:
     values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
     named = dict(enumerate(recipe.sources)), dict(enumerate(recipe.steps))
-    sizes, found = _of_files(origin, values, *named, settings, deep)
+    inspections, found = _of_files(origin, values, *named, settings, deep)
     troubles = [*inputs.takedowns(recipe, settings, deep), *inputs.evaluation(recipe, settings, deep)]
     troubles += inputs.training(recipe, settings)
     troubles += [*expressions(recipe.steps), *of_export(recipe), *of_groups(recipe)]
     found += [origin.finding(values, path, what) for path, what in troubles]
-    needed = estimate(recipe, sizes, settings)
+    needed = estimate(recipe, inspections, settings)
     found += _of_home(origin, settings) or _of_space(origin, needed, settings)
-    unseen += [f"remote files of {size.source.name}" for size in sizes if not size.seen]
-    return Checked(tuple(found), needed, tuple(unseen), tuple(remarks(recipe, settings)))
+    unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
+    remarks = tuple(remark for step in recipe.steps for remark in settings.placed(step).remarks())
+    return Checked(tuple(found), needed, tuple(unseen), remarks)
 
 
 def _own_steps(data: Any) -> dict[int, str]:
@@ -121,10 +122,10 @@ def _of_files(
     steps: Mapping[int, Any],
     settings: MachineSettings,
     deep: bool,
-) -> tuple[list[inputs.SourceSize], list[Finding]]:
-    sizes, troubles = inputs.sources(sources, settings, deep)
-    troubles += inputs.steps(steps, settings, deep)
-    return sizes, [origin.finding(data, path, what) for path, what in troubles]
+) -> tuple[list[Inspection], list[Finding]]:
+    inspections, problems = inputs.sources(sources, settings, deep)
+    problems += inputs.steps(steps, settings, deep)
+    return inspections, [origin.finding(data, path, what) for path, what in problems]
 
 
 def _of_home(origin: Origin, settings: MachineSettings) -> list[Finding]:

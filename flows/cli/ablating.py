@@ -1,24 +1,46 @@
 """Commands that compare recipes: ablate, proxy-noise, by which its reach is known, and decisions, which lists all."""
 
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import wrapt
+from rich.markup import escape
+from rich.table import Table
 
-from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, print_texts, recipe_to_run, settings
-from gristmill.flows.cli.in_flow import in_flow
+from gristmill.flows.check.run import before_run
+from gristmill.flows.cli.app import Json
+from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.render.results import print_decision, print_fitting
+from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
+from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set_names, without_judge
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from gristmill.flows.decisions import ablate as ablation
+    from gristmill.flows.decisions import device as decision_device
+    from gristmill.flows.decisions import leaderboard, noise
+    from gristmill.flows.decisions import plan as decision_plan
+    from gristmill.flows.decisions import tasks as decision_tasks
     from gristmill.flows.decisions.leaderboard import LeaderboardRow
     from gristmill.flows.decisions.plan import Arms
-    from gristmill.flows.decisions.report import DecisionReport
     from gristmill.flows.recipe.recipe import Recipe
+else:
+    ablation = wrapt.lazy_import("gristmill.flows.decisions.ablate")
+    decision_device = wrapt.lazy_import("gristmill.flows.decisions.device")
+    leaderboard = wrapt.lazy_import("gristmill.flows.decisions.leaderboard")
+    noise = wrapt.lazy_import("gristmill.flows.decisions.noise")
+    decision_plan = wrapt.lazy_import("gristmill.flows.decisions.plan")
+    decision_tasks = wrapt.lazy_import("gristmill.flows.decisions.tasks")
 
 
-@app.command(rich_help_panel=DECIDE)
 def ablate(
     base: Annotated[str, typer.Argument(metavar="BASE", help="a YAML file, or the name of a shipped recipe")],
     against: Annotated[list[str], typer.Option(metavar="RECIPE", help="another recipe; may be given again")] = [],  # noqa: B006
@@ -89,8 +111,6 @@ def ablate(
     price: Annotated[float, typer.Option(min=0, help="of a device and an hour: --plan says what the runs cost")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Compare a recipe with candidates by training small models on each: which is better, by how many bits per byte,
-    how sure that is, what it costs. What is finished already is reused."""
     require("train", "comparing recipes")
     candidates: dict[str, Any] = {"against": against, "settings": setting, "without": without}
     candidates |= {"leave_one_out": leave_one_out, "raw": raw}
@@ -112,13 +132,6 @@ def _print_plan(
 ) -> None:
     """`device`: what --device and its like say; `tasks`, `given`: parameters of the flow `ablate`. Without a judge all
     sources stand for it, and that is said."""
-    from functools import partial
-
-    from gristmill.flows.decisions.device import measured, named
-    from gristmill.flows.decisions.plan import planned
-    from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
-    from gristmill.flows.stages.evaluation.judge import EXTRACTED, set_names, without_judge
-
     if device["devices"] > 1 and not device["name"]:
         raise ValueError(f"--devices {device['devices']}: of what? name it by --device, as h100")
     judge_given = bool(given["clean"] or given["judge"])
@@ -127,9 +140,13 @@ def _print_plan(
     given |= {"leave_one_out": candidates["leave_one_out"], "tasks": sets}
     proxy = given.pop("proxy")
     if tokenizer:
-        given["vocabulary"] = vocabulary(tokenizer_at(settings(), tokenizer, "tokenizer"))
-    known = partial(named, **device) if device["name"] else partial(measured, settings(), price=device["price"])
-    print_texts(planned(compared, proxy, known, **given).lines())
+        given["vocabulary"] = vocabulary(tokenizer_at(MachineSettings(), tokenizer, "tokenizer"))
+    known = (
+        partial(decision_device.named, **device)
+        if device["name"]
+        else partial(decision_device.measured, MachineSettings(), price=device["price"])
+    )
+    print_texts(decision_plan.planned(compared, proxy, known, **given).lines())
     if not judge_given:
         print_texts([without_judge(set_names([*compared.recipes.values()], None))])
 
@@ -138,17 +155,12 @@ def _checked(
     base: str, candidates: dict[str, Any], clean: str | None, judge: list[str], tasks: str | None
 ) -> tuple["Recipe", "Arms", dict[str, int]]:
     """The base, the recipes that are compared, and the sets that tasks give. Raises before Prefect is imported."""
-    from gristmill.flows.check.run import before_run
-    from gristmill.flows.decisions.plan import arms
-    from gristmill.flows.decisions.tasks import task_sets, tasks_folder
-    from gristmill.flows.stages.evaluation.judge import check_judges
-
     recipe = recipe_to_run(base, None)
-    compared = arms(recipe, **candidates)
+    compared = decision_plan.arms(recipe, **candidates)
     for candidate in compared.candidates:
-        before_run(compared.recipes[candidate], settings())
-    sets = task_sets(tasks_folder(settings(), tasks)) if tasks else {}
-    check_judges(settings(), [*compared.recipes.values()], clean, judge, tuple(sets))
+        before_run(compared.recipes[candidate], MachineSettings())
+    sets = decision_tasks.task_sets(decision_tasks.tasks_folder(MachineSettings(), tasks)) if tasks else {}
+    check_judges(MachineSettings(), [*compared.recipes.values()], clean, judge, tuple(sets))
     return recipe, compared, sets
 
 
@@ -156,18 +168,12 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **give
     """Run the flow `ablate` and print what it found. `candidates`, `given`: its parameters."""
     recipe, *_ = _checked(base, candidates, given.get("clean"), given.get("judge", []), given.get("tasks"))
 
-    def decide() -> "DecisionReport":
-        from gristmill.flows.decisions.ablate import ablate
-
-        return ablate(recipe, **candidates, **given)
-
-    report = in_flow("ablate", recipe.name, decide)
+    report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **candidates, **given))
     if as_json:
         print_json(report.as_json())
         return
-    from gristmill.flows.cli.render.results import print_decision
 
-    print_decision(report, settings(), console())
+    print_decision(report, MachineSettings(), console())
 
 
 def _numbers(given: str) -> list[int]:
@@ -177,23 +183,17 @@ def _numbers(given: str) -> list[int]:
         raise ValueError(f"--pairs {given} is no list of whole numbers: write 3,6,12") from None
 
 
-@app.command("proxy-noise", rich_help_panel=DECIDE)
 def proxy_noise(
     proxy: Annotated[Path, typer.Argument(metavar="FILE", help="a proxy's YAML file", exists=True, dir_okay=False)],
     runs: Annotated[str, typer.Option(metavar="TEXT", help="which runs these were; kept with the numbers")],
 ) -> None:
-    """How much runs of a proxy differ, by those in the home: written to FILE with the ending .json. By it a decision
-    says which effect it would see before it trains anything."""
-    from gristmill.flows.decisions.noise import fit_noise, write_noise
-    from gristmill.flows.recipe.proxy import load_proxy
 
-    found = fit_noise(settings().home, load_proxy(proxy), runs)
+    found = noise.fit_noise(MachineSettings().home, load_proxy(proxy), runs)
     written = proxy.with_suffix(".json")
-    write_noise(found, written)
+    noise.write_noise(found, written)
     print_texts([f"{written}: {found.tokens:,} tokens a run, {found.documents} documents, {found.degrees} degrees"])
 
 
-@app.command(rich_help_panel=DECIDE)
 def decisions(
     base: Annotated[
         str, typer.Argument(metavar="[BASE]", help="the name of a recipe: decisions against it alone")
@@ -203,14 +203,9 @@ def decisions(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """All decisions of this home side by side: which change gained most, by what judge and at what size."""
-    from dataclasses import asdict
 
-    from gristmill.flows.cli.render.results import print_fitting
-    from gristmill.flows.decisions.leaderboard import leaderboard
-
-    home = settings().home
-    found = leaderboard(home, base or None, by_cost)
+    home = MachineSettings().home
+    found = leaderboard.leaderboard(home, base or None, by_cost)
     if as_json:
         print_json([asdict(one) for one in found])
         return
@@ -224,9 +219,6 @@ def decisions(
 
 def leaderboard_table(found: list["LeaderboardRow"]) -> "Table":
     """A row for each candidate."""
-    from rich.markup import escape
-    from rich.table import Table
-
     table = Table("candidate", "base", "verdict", title="Decisions", title_justify="left")
     for head in ("effect, bits per byte", "interval", "worth", "documents", "CPU hours"):
         table.add_column(head, justify="right")

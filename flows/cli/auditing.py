@@ -3,17 +3,32 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
+from rich.table import Table
 
-from gristmill.flows.cli.app import LOOK, FinishedRecipe, Json, app, console, print_json, print_texts, settings
+from gristmill.flows.cli.app import FinishedRecipe, Json
+from gristmill.flows.cli.render import documents as render
+from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from gristmill.flows.browse import opened as opened_corpus
+    from gristmill.flows.browse import votes as votes_on_drops
     from gristmill.flows.browse.votes import StepPrecision
+    from gristmill.flows.reports import audit as audit_pages
+    from gristmill.flows.reports import contamination as contamination_report
+    from gristmill.flows.reports.audit import agreement
     from gristmill.flows.reports.audit.agreement import Agreement
+else:
+    opened_corpus = wrapt.lazy_import("gristmill.flows.browse.opened")
+    votes_on_drops = wrapt.lazy_import("gristmill.flows.browse.votes")
+    audit_pages = wrapt.lazy_import("gristmill.flows.reports.audit")
+    agreement = wrapt.lazy_import("gristmill.flows.reports.audit.agreement")
+    contamination_report = wrapt.lazy_import("gristmill.flows.reports.contamination")
 
 
-@app.command(rich_help_panel=LOOK)
 def audit(
     name: Annotated[str, typer.Argument(metavar="[RECIPE]", help="as for `run`, which must have finished it")] = "",
     step: Annotated[str, typer.Option("--step", help="the learned filter; default: all")] = "",
@@ -23,10 +38,6 @@ def audit(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge learned filters: write a page with documents of either side of the cut, on which a person votes without
-    knowing the side, and print its path; for a step that gives labels and drops nothing, with the labels. With --votes,
-    how far the votes agree with the filter. With --precision, for every step: readers vote on drawn documents in
-    `gristmill browse RECIPE`, knowing what the step did, and this says how many of its drops they would drop too."""
     if bool(name) == bool(votes):
         raise ValueError("give a recipe, for pages to vote on, or --votes FILE, saved from such a page")
     if precision:
@@ -35,13 +46,10 @@ def audit(
         _print_precision(name, step, as_json)
         return
     if name:
-        from gristmill.flows.reports import audit as pages
-
-        print_texts(pages.write(name, step, settings()))
+        print_texts(audit_pages.write(name, step, MachineSettings()))
         return
-    from gristmill.flows.reports.audit.agreement import agreement
 
-    found = agreement(votes, settings())
+    found = agreement.agreement(votes, MachineSettings())
     if as_json:
         print_json(found)
         return
@@ -53,11 +61,8 @@ def audit(
 
 
 def _print_precision(name: str, step: str, as_json: bool) -> None:
-    from gristmill.flows.browse.opened import open_recipe
-    from gristmill.flows.browse.votes import precision
-
-    opened = open_recipe(name, settings())
-    found = [one for one in precision(opened) if step in ("", one.step)]
+    opened = opened_corpus.open_recipe(name, MachineSettings())
+    found = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
     if as_json:
         print_json(found)
         return
@@ -73,8 +78,6 @@ def _print_precision(name: str, step: str, as_json: bool) -> None:
 
 def precision_table(found: "StepPrecision") -> "Table":
     """A row for each rule of a step, or one for what is kept."""
-    from rich.table import Table
-
     title = f"votes on the drops of {found.step} ({found.stage})" if found.step else "votes on what is kept"
     table = Table(title=title)
     for column in ("rule", "documents", "votes", "agree", "share", "95% interval", "cannot say", "looked for"):
@@ -90,8 +93,6 @@ def precision_table(found: "StepPrecision") -> "Table":
 
 def agreement_table(found: "Agreement") -> "Table":
     """For each draw a row for all its documents, and one for each side or label."""
-    from rich.table import Table
-
     table = Table(title=f"votes on {found.step} ({found.stage}), of {found.recipe}")
     for column in ("documents", "", "votes", "agree with the filter", "share", "95% interval"):
         table.add_column(column, justify="left" if column in ("documents", "") else "right")
@@ -103,18 +104,13 @@ def agreement_table(found: "Agreement") -> "Table":
     return table
 
 
-@app.command(rich_help_panel=LOOK)
 def contamination(
     name: FinishedRecipe,
     n: Annotated[int, typer.Option("-n", min=0, help="how many examples of each benchmark")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Items of benchmarks that documents hold, by the recipe's step `decontamination`: of each benchmark how many, in
-    how many documents, examples, and where its clean and dirty items lie, on which `evaluate --tasks` can be run."""
-    from gristmill.flows.cli.render import documents as render
-    from gristmill.flows.reports.contamination import contamination as report
 
-    found = report(name, n)
+    found = contamination_report.contamination(name, n)
     if as_json:
         print_json(found)
         return

@@ -6,16 +6,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import wrapt
+from rich.table import Table
 
-from gristmill.flows.cli.app import LOOK, Json, ModelArgument, app, console, print_json, print_texts, settings
-from gristmill.flows.cli.running import RecipeArgument
+from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
+from gristmill.flows.cli.render import search
+from gristmill.flows.cli.render import tables as render
+from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
+    from gristmill.flows.cli import searching
+    from gristmill.flows.models import evaluation
+    from gristmill.flows.reports import tokenizers
     from gristmill.flows.reports.tokenizers import TokenizerFigures
+    from gristmill.flows.run import progress
+    from gristmill.flows.search import memorised as memorization
+else:
+    searching = wrapt.lazy_import("gristmill.flows.cli.searching")
+    evaluation = wrapt.lazy_import("gristmill.flows.models.evaluation")
+    tokenizers = wrapt.lazy_import("gristmill.flows.reports.tokenizers")
+    progress = wrapt.lazy_import("gristmill.flows.run.progress")
+    memorization = wrapt.lazy_import("gristmill.flows.search.memorised")
 
 
-@app.command(rich_help_panel=LOOK)
 def evaluate(
     name: ModelArgument,
     tasks: Annotated[
@@ -36,21 +51,14 @@ def evaluate(
     continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorised: that have to follow")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Bits per byte of a model on the held-out text of each source, and its accuracy on tasks of multiple choice or of
-    a last word. Written beside the model as JSON, and logged to the recipe's MLflow run.
-
-    With --memorised what it has by heart, with a page; copies are counted by the index of `gristmill find`, which is
+    """With --memorised what it has by heart, with a page; copies are counted by the index of `gristmill find`, which is
     made where it is not there."""
     require("train", "evaluating a model")
     if memorised:
         _memorised(name, prompts, prompt_tokens, continuation_tokens, as_json)
         return
 
-    from gristmill.flows.cli.render import tables as render
-    from gristmill.flows.models import evaluation
-    from gristmill.flows.run.progress import progress_bar
-
-    with progress_bar() as bar:
+    with progress.progress_bar() as bar:
         task = bar.add_task("batches", total=None)
         found = evaluation.evaluate(
             name, tasks, progress=lambda done, total: bar.update(task, completed=done, total=total)
@@ -66,23 +74,17 @@ def evaluate(
 
 
 def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
-    from gristmill.flows.cli.render import search as render
-    from gristmill.flows.cli.searching import opened_index
-    from gristmill.flows.models.evaluation import trained_model
-    from gristmill.flows.search.memorised import memorised, write
-
-    if trained_model(name).report is None:  # ahead of the index, which takes longer
+    if evaluation.trained_model(name).report is None:  # ahead of the index, which takes longer
         raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
-    found = memorised(opened_index(name), prompts, prompt, continuation)
-    path = write(found, settings().home)
+    found = memorization.memorised(searching.opened_index(name), prompts, prompt, continuation)
+    path = memorization.write(found, MachineSettings().home)
     if as_json:
         print_json(asdict(found) | {"page": path})
         return
-    console().print(render.memorised_table(found))
+    console().print(search.memorised_table(found))
     print_texts([path])
 
 
-@app.command(name="tokenizer-report", rich_help_panel=LOOK)
 def tokenizer_report(
     name: RecipeArgument,
     others: Annotated[
@@ -91,15 +93,11 @@ def tokenizer_report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What tokenizers make of a finished corpus, side by side: the recipe's own, and other files."""
-    from gristmill.flows.reports.tokenizers import tokenizer_figures
 
-    found = tokenizer_figures(name, others or ())
+    found = tokenizers.tokenizer_figures(name, others or ())
     if as_json:
         print_json([_plain(figures) for figures in found])
         return
-
-    from rich.table import Table
 
     table = Table("tokenizer", "source", "language", "bytes a token", "tokens a word", "tokens")
     for figures in found:

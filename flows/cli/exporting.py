@@ -4,30 +4,38 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+import wrapt
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from gristmill.flows.cli.app import (
-    HAND_OVER,
-    FinishedRecipe,
-    Limit,
-    ModelArgument,
-    app,
-    print_texts,
-    recipe_to_run,
-    settings,
-)
-from gristmill.flows.cli.running import RecipeArgument, run_flow
+from gristmill.flows.check.expressions import check_export
+from gristmill.flows.cli.app import FinishedRecipe, Limit, ModelArgument, RecipeArgument
+from gristmill.flows.cli.in_flow import recipe_to_run
+from gristmill.flows.cli.running import run_flow
+from gristmill.flows.cli.terminal import console, print_texts
 from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.tasks.documents.export import Export
+
+if TYPE_CHECKING:
+    from gristmill.flows.models import evaluation, joining, token_export, token_training
+    from gristmill.flows.stages import export
+    from gristmill.samples.formats import folder
+    from gristmill.training.hub import model_folder
+else:
+    evaluation = wrapt.lazy_import("gristmill.flows.models.evaluation")
+    joining = wrapt.lazy_import("gristmill.flows.models.joining")
+    token_export = wrapt.lazy_import("gristmill.flows.models.token_export")
+    token_training = wrapt.lazy_import("gristmill.flows.models.token_training")
+    export = wrapt.lazy_import("gristmill.flows.stages.export")
+    folder = wrapt.lazy_import("gristmill.samples.formats.folder")
+    model_folder = wrapt.lazy_import("gristmill.training.hub.model_folder")
 
 TokenTrainer = Literal["olmo-core", "torchtitan", "megatron", "nanogpt", "nanochat", "litgpt", "mosaic"]
 
-export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
-app.add_typer(export, name="export", rich_help_panel=HAND_OVER)
 
-
-@export.command()
 def documents(
     name: RecipeArgument,
     to: Annotated[
@@ -45,11 +53,7 @@ def documents(
     ] = "",
     limit: Limit = None,
 ) -> None:
-    """Write a recipe's curated documents, with all signals and scores, as a folder that `datasets.load_dataset` reads.
-    What of the corpus is not made yet is made first. With --where those alone for which an expression is true, of the
-    columns that `gristmill columns` lists:
-
-    gristmill export documents recipe.yaml --to physics --where "topic == 'science' and 'quantum' in title" """
+    """gristmill export documents recipe.yaml --to physics --where "topic == 'science' and 'quantum' in title" """
     recipe = recipe_to_run(name, limit)
     given = {key: value for key, value in (("to", to), ("format", format), ("where", where)) if value}
     settings = (recipe.export.model_dump() if recipe.export else {}) | given
@@ -59,15 +63,11 @@ def documents(
             " recipe"
         )
 
-    from gristmill.flows.check.expressions import check_export
-    from gristmill.tasks.documents.export import Export
-
     recipe = recipe.model_copy(update={"export": Export.model_validate(settings)})
     check_export(recipe)
     run_flow("corpus", recipe)
 
 
-@export.command()
 def model(
     name: ModelArgument,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="an empty local folder")],
@@ -76,28 +76,20 @@ def model(
         int, typer.Option(min=1, metavar="N", help="weights: the mean of the N newest kept checkpoints")
     ] = 1,
 ) -> None:
-    """Write a trained model as one folder that Hugging Face's tools load: config, weights, tokenizer, model card."""
     require("train", "exporting a model")
 
-    from gristmill.flows.models.evaluation import trained_model
-    from gristmill.flows.stages.export import recipe_of_card
-    from gristmill.training.hub.model_folder import write_model_folder
-
-    found = trained_model(name)
-    recipe = recipe_of_card(found.recipe) if found.recipe else ""
-    written = write_model_folder(found.saved, to, found.name, recipe, dtype, average)
+    found = evaluation.trained_model(name)
+    recipe = export.recipe_of_card(found.recipe) if found.recipe else ""
+    written = model_folder.write_model_folder(found.saved, to, found.name, recipe, dtype, average)
     print_texts([f"{'exported' if written else 'is exported already'}: {found.name} in {to}"])
 
 
-@export.command()
 def tokens(
     name: FinishedRecipe,
     trainer: Annotated[TokenTrainer, typer.Option("--for", help="who reads them")],
     to: Annotated[str, typer.Option("--to", metavar="DIR|s3://...", help="an empty folder")],
 ) -> None:
-    """Write a recipe's tokens as one folder in another trainer's own format, with the mixture in its words.
-
-    What a trainer follows by itself, shares and repeated sources, it gets as shards and a configuration (olmo-core,
+    """What a trainer follows by itself, shares and repeated sources, it gets as shards and a configuration (olmo-core,
     megatron). Phases and packed rows none follows: then, and where a trainer mixes nothing (nanogpt, litgpt, mosaic),
     it gets the samples of the run one after the other, in the order in which Gristmill's own training reads them.
     nanochat and torchtitan encode texts while they train: they get the documents, each where the sample is read in
@@ -108,15 +100,9 @@ def tokens(
     files, and writes again what differs. docs/trainers.md has the trainers one by one, and how a trainer reads the
     samples from Python without any export.
     """
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    from gristmill.flows.cli import terminal
-    from gristmill.flows.models.token_export import token_export
-    from gristmill.samples.formats.folder import write_export
-
-    found = token_export(name, settings())
+    found = token_export.token_export(name, MachineSettings())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=terminal.console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None)
         done: Counter[str] = Counter()
 
@@ -126,25 +112,22 @@ def tokens(
             done[file] += size
             bar.update(task, description=file, completed=done.total())
 
-        written = write_export(found, trainer, to, progress)
+        written = folder.write_export(found, trainer, to, progress)
     source = found.source
     read = f"{len(source):,} samples of {source.seq_len:,} tokens"
     print_texts([f"{'exported' if written else 'is exported already'}: {found.name} for {trainer} in {to}, {read}"])
 
 
-@app.command("train-tokens", rich_help_panel=HAND_OVER)
 def train_tokens(
     given: Annotated[Path, typer.Argument(metavar="SETTINGS", help="a YAML file: files of tokens, model and training")],
     to: Annotated[
         Path, typer.Option(metavar="FOLDER", help="local folder of the model; a run that was stopped goes on")
     ],
 ) -> None:
-    """Train on files of tokens that are there, those of nanoGPT and llm.c, in place of a recipe's."""
     require("train", "training a model")
-    from gristmill.flows.models import token_training
 
     result = token_training.train_tokens(
-        token_training.load(given), to, settings(), on_line=lambda line: print_texts([line])
+        token_training.load(given), to, MachineSettings(), on_line=lambda line: print_texts([line])
     )
     print_texts(
         [f"held-out loss {result['heldout/loss']:.4f}, that of the tokens' frequencies {result['unigram/loss']:.4f}"]
@@ -152,7 +135,6 @@ def train_tokens(
     print_texts([f"evaluate it: gristmill evaluate {to}"])
 
 
-@app.command(rich_help_panel=HAND_OVER)
 def join(
     run: Annotated[
         str,
@@ -165,11 +147,8 @@ def join(
         float, typer.Option(min=0.0, help="seconds to wait for node 0, which says what it trains when it begins to")
     ] = 600.0,
 ) -> None:
-    """Train as one of several machines: on each but the first, where `run` trains. The recipe's tokens are finished.
-    With a home in an object store the machines share nothing else: what this one needs is fetched from there."""
     require("train", "training a model")
-    from gristmill.flows.models.joining import join as join_run
 
     # the ranks end after a checkpoint, as those of node 0 do
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    raise typer.Exit(join_run(settings(), run, wait, say=lambda line: typer.echo(line)))
+    raise typer.Exit(joining.join(MachineSettings(), run, wait, say=lambda line: typer.echo(line)))

@@ -2,18 +2,23 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
 
-from gristmill.flows.cli.app import HAND_OVER, FinishedRecipe, Json, app, console, print_json, settings
+from gristmill.flows.cli.app import FinishedRecipe, Json
+from gristmill.flows.cli.terminal import console, print_json
 from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
 
-imports = typer.Typer(no_args_is_help=True, help="Read what others have made.")
-app.add_typer(imports, name="import", rich_help_panel=HAND_OVER)
+if TYPE_CHECKING:
+    from gristmill.flows.imported import run as imported_run
+else:
+    imported_run = wrapt.lazy_import("gristmill.flows.imported.run")
 
 
-@imports.command()
 def run(
     recipe: FinishedRecipe,
     losses: Annotated[Path, typer.Option(help="the trainer's metrics: JSON lines, or CSV with a head")],
@@ -32,17 +37,13 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """A training that another program did on a recipe's tokens, as a run of the recipe's experiment in MLflow: its
-    losses, and its model by the figures of the recipe's own, with the loss of each held-out document."""
     require("train", "importing a run")
 
-    from gristmill.flows.cli import terminal
-    from gristmill.flows.imported.run import Given, import_run
-    from gristmill.flows.recipe.recipe import load
-
-    progress = terminal.console(stderr=True)
-    given = Given(name, trainer, losses, step, loss, model)
-    found = import_run(load(recipe), given, settings(), lambda line: progress.print(line, soft_wrap=True))
+    progress = console(stderr=True)
+    given = imported_run.Given(name, trainer, losses, step, loss, model)
+    found = imported_run.import_run(
+        load(recipe), given, MachineSettings(), lambda line: progress.print(line, soft_wrap=True)
+    )
     if as_json:
         print_json(asdict(found))
         return

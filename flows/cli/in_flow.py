@@ -1,45 +1,70 @@
-"""A flow run by a command: the embedded server starts meanwhile, and a stop is said in a line."""
+"""Run flows: check the recipe first, start the embedded server meanwhile, and report a stop in one line."""
 
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
+import wrapt
 
-from gristmill.flows.cli.app import settings
+from gristmill.flows.check.run import before_run
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.storage.remote.redact import redact_url
 
-Made = TypeVar("Made")
+if TYPE_CHECKING:
+    from gristmill.flows.reports import finished
+    from gristmill.flows.run import prefect_env, server
+else:
+    finished = wrapt.lazy_import("gristmill.flows.reports.finished")
+    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
+    server = wrapt.lazy_import("gristmill.flows.run.server")
+
+Result = TypeVar("Result")
+
+
+def recipe_to_run(name: str, limit: int | None) -> Recipe:
+    """A recipe that is checked, before the libraries of the work are imported. Raises RecipeError."""
+    recipe = load(name)
+    if limit is not None:
+        recipe = recipe.model_copy(update={"limit": limit})
+    settings = MachineSettings()
+    try:
+        before_run(recipe, settings)
+    except RecipeError:
+        finished.check_run(recipe, settings)  # where files are gone, the home may have what was made of them
+    return recipe
 
 
 def start_server_again() -> None:
     """Start the embedded server of a home that has had one, ahead of all else that a command does: its start is what
     is waited for. Where there was none, none is made for a command that may be wrong."""
-    if (Path(settings().prefect_home) / "prefect.db").exists():
+    if (Path(MachineSettings().prefect_home) / "prefect.db").exists():
         _start_server()
 
 
 def _start_server() -> None:
-    from gristmill.flows.run.prefect_env import EMBEDDED
-
-    if EMBEDDED:
-        from gristmill.flows.run import server
-
-        home = Path(settings().prefect_home)
+    if prefect_env.EMBEDDED:
+        home = Path(MachineSettings().prefect_home)
         if not (home / "prefect.db").exists():
             typer.echo("prefect: making its database, once for this home", err=True)
         server.start(home)
 
 
-def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
-    """What `run` returns, a flow that it imports once the embedded server is starting."""
-    from gristmill.storage.remote.redact import redact_url
-
-    typer.echo(f"{flow} of {recipe}, in {redact_url(settings().home)}", err=True)
+def in_flow(
+    flow: str, recipe: str, run: Callable[[], Result], find: Callable[[], Result | None] = lambda: None
+) -> Result:
+    """What `run` returns, which calls a flow; the module of the flow is imported while the embedded server starts.
+    `find`: returns it without a flow and without the server, if all is finished."""
+    typer.echo(f"{flow} of {recipe}, in {redact_url(MachineSettings().home)}", err=True)
     # until the flow sees to it itself
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
+        if (finished := find()) is not None:
+            return finished
         _start_server()  # while Prefect is imported here
         return run()
     except (KeyboardInterrupt, SystemExit):

@@ -1,33 +1,51 @@
 """Commands that look at documents and stages: status, verify, show, columns, lineage, similar."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
+from rich.progress import Progress
 
-from gristmill.flows.cli.app import LOOK, Json, app, console, print_json, print_texts, settings
+from gristmill.flows.cli.app import Json
+from gristmill.flows.cli.render import documents as render
+from gristmill.flows.cli.render import search
+from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table, verified_line
+from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports import status as stages
+
+if TYPE_CHECKING:
+    from gristmill.flows.reports import columns as described_columns
+    from gristmill.flows.reports import dropped, finished, token_lineage
+    from gristmill.flows.reports import lineage as record_lineage
+    from gristmill.flows.reports import similar as near_duplicates
+    from gristmill.flows.search import batches
+else:
+    described_columns = wrapt.lazy_import("gristmill.flows.reports.columns")
+    dropped = wrapt.lazy_import("gristmill.flows.reports.dropped")
+    finished = wrapt.lazy_import("gristmill.flows.reports.finished")
+    record_lineage = wrapt.lazy_import("gristmill.flows.reports.lineage")
+    near_duplicates = wrapt.lazy_import("gristmill.flows.reports.similar")
+    token_lineage = wrapt.lazy_import("gristmill.flows.reports.token_lineage")
+    batches = wrapt.lazy_import("gristmill.flows.search.batches")
 
 SHOWN = 1500  # characters of a text
 
 
-@app.command(rich_help_panel=LOOK)
 def status(
     tree: Annotated[
         bool, typer.Option("--tree", help="of each recipe the stages of its last run, and what each needed on the side")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """The stages in the home in order of time: finished or not, the recipe whose last run had them, documents in and
-    out, and what was dropped."""
-    from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table
-    from gristmill.flows.reports.status import status, trees
 
-    rows = status(settings().home)
+    rows = stages.status(MachineSettings().home)
     if as_json:
-        print_json(trees(rows) if tree else rows)
+        print_json(stages.trees(rows) if tree else rows)
         return
     if tree:
-        for recipe, nodes in trees(rows).items():
+        for recipe, nodes in stages.trees(rows).items():
             console().print(stage_tree(recipe, nodes), soft_wrap=True)
     elif sys.stdout.isatty():
         out = console()
@@ -37,20 +55,15 @@ def status(
     print_texts(status_remarks(rows))
 
 
-@app.command(rich_help_panel=LOOK)
 def verify(
     target: Annotated[
         str, typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key as in `status`")
     ],
     as_json: Json = False,
 ) -> None:
-    """Read every file of a finished run, or of a stage, and compare it with what was written. Exits with 1 if a file
-    is damaged or missing, or documents are not accounted for."""
-    from gristmill.flows.cli.render.tables import verified_line
-    from gristmill.flows.reports.finished import verify_stages
 
     found = []
-    for verified in verify_stages(target):
+    for verified in finished.verify_stages(target):
         found.append(verified)
         if not as_json:
             print_texts([verified_line(verified)])
@@ -60,7 +73,6 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=LOOK)
 def show(
     stage: Annotated[
         str,
@@ -77,19 +89,10 @@ def show(
         str, typer.Option(metavar="EXPR", help="those for which this is true, as `gristmill columns` names columns")
     ] = "",
 ) -> None:
-    """Some documents that a stage kept. As `documents` the curated ones, of each recipe that has run; what was
-    extracted, before any decision, is shown by that stage's whole name, `documents-KEY`. With --rule, or as `dropped`,
-    some that were dropped: why, and the text that the rule met, with the offending part in ⟦brackets⟧. As `edits`,
-    what was cut out of texts. With --where those for which an expression is true, with the columns that it names:
-
-    gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20
+    """gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20
 
     gristmill show dropped --where "rule == 'min_words' and host == 'a.example'"   what was known of it then"""
-    from gristmill.flows.cli.render import documents as render
-    from gristmill.flows.reports import dropped
-    from gristmill.flows.reports.status import show as kept_documents
-
-    home = settings().home
+    home = MachineSettings().home
     if where and stage == "edits":
         raise typer.BadParameter("--where chooses among documents, not among edits: take `dropped`, or a stage")
     if stage == "edits":
@@ -97,35 +100,27 @@ def show(
     elif rule or stage == "dropped":
         print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n, where))
     else:
-        print_texts(line for kept in kept_documents(home, stage, n, where) for line in render.kept(kept, SHOWN))
+        print_texts(line for kept in stages.show(home, stage, n, where) for line in render.kept(kept, SHOWN))
 
 
-@app.command(rich_help_panel=LOOK)
 def columns(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     at: Annotated[str, typer.Option(metavar="STEP", help="in the place of this step; default: behind all steps")] = "",
     as_json: Json = False,
 ) -> None:
-    """Every column that an expression may name, as those of the step `where`, of --where and of `mixture.by`: its type,
-    what it means, and the step that measures it.
-
-    Where the recipe's run is finished, also the share of documents without a value, of numbers the 1%, 25%, 50%, 75%
+    """Where the recipe's run is finished, also the share of documents without a value, of numbers the 1%, 25%, 50%, 75%
     and 99% quantiles, and the most common texts. Texts of documents are not read.
 
     gristmill columns recipe.yaml
 
     gristmill columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
-    from gristmill.flows.cli.render.columns import column_lines
-    from gristmill.flows.reports.columns import columns as described
-
-    found = described(name, at, settings())
+    found = described_columns.columns(name, at, MachineSettings())
     if as_json:
         print_json(found)
         return
-    print_texts(column_lines(found))
+    print_texts(render.column_lines(found))
 
 
-@app.command(rich_help_panel=LOOK)
 def lineage(
     document: Annotated[
         str | None,
@@ -143,31 +138,25 @@ def lineage(
     characters: Annotated[int, typer.Option("-n", min=0, help="of the raw page and of its text are shown")] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="with --step: print JSON")] = False,
 ) -> None:
-    """Where a document, or a token, comes from: its record, read again from the source's file by its range alone, the
-    raw page, the extracted text, all scores, and what every stage decided. A dropped record has a lineage too.
-
+    """
     Of a token also whether the tokens of its document are the same when they are derived from the record again; exits
     with 1 if they are not.
 
     With --step what a step of a training read: `gristmill lineage RECIPE --step 1200` leads from a spike of the loss to
     the documents of its batch, those with the most tokens first.
     """
-    from gristmill.flows.cli.render import documents as render
-    from gristmill.flows.reports.lineage import trace
-
-    machine = settings()
+    machine = MachineSettings()
     if step is not None:
         _batch(document, step, as_json)
         return
     if document is not None and shard is None and token is None:
-        found = trace(machine.home, document, machine.remote_io)
+        found = record_lineage.trace(machine.home, document, machine.remote_io)
         print_texts(line for one in found for line in render.lineage(one, characters))
         return
     if document is not None or shard is None or token is None:
         raise typer.BadParameter("give a document's id, or a token by --shard and --token")
-    from gristmill.flows.reports.token_lineage import trace_token
 
-    traced = trace_token(machine.home, shard, token, machine.remote_io)
+    traced = token_lineage.trace_token(machine.home, shard, token, machine.remote_io)
     print_texts(render.token_lineage(traced, characters))
     if not traced.derived.same(traced.place):
         raise typer.Exit(1)
@@ -176,17 +165,14 @@ def lineage(
 def _batch(recipe: str | None, step: int, as_json: bool) -> None:
     if recipe is None:
         raise typer.BadParameter("name the recipe whose training made the step: gristmill lineage RECIPE --step 1200")
-    from gristmill.flows.cli.render import search
-    from gristmill.flows.search.batches import batch_of
 
-    found = batch_of(recipe, step, settings())
+    found = batches.batch_of(recipe, step, MachineSettings())
     if as_json:
         print_json(found)
     else:
         print_texts(search.batch(found))
 
 
-@app.command(rich_help_panel=LOOK)
 def similar(
     document: Annotated[
         str, typer.Argument(metavar="DOC_ID|FILE", help="an id, or how it begins; or a text file in UTF-8")
@@ -201,27 +187,18 @@ def similar(
         str, typer.Option(help="redis://host:port/db that keeps the index; default: that of GRISTMILL_REDIS")
     ] = "",
 ) -> None:
-    """Near-duplicates of a document or a text file among all documents that have signatures: exact Jaccard similarity,
-    what became of them, and the first passage in which they differ.
-
+    """
     Without a Redis an index in memory is filled for this one look-up, shard by shard: about 12,000 documents a second
     and 5.5 kB for each of the largest shard. A Redis is filled once for each stage of signatures, with about 1,700
     documents a second and 6.5 kB for each; then the index answers in milliseconds, beside which the command itself has
-    all documents' ids to read. Its keys begin with `gristmill:`.
-    """
-    from rich.progress import Progress
-
-    from gristmill.flows.cli import terminal
-    from gristmill.flows.cli.render import documents as render
-    from gristmill.flows.reports.similar import look_up
-
-    machine = settings()
+    all documents' ids to read. Its keys begin with `gristmill:`."""
+    machine = MachineSettings()
     address = redis or machine.redis.get_secret_value()
-    with Progress(console=terminal.console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(console=console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("")
 
         def progress(stage: str, done: int, total: int) -> None:
             bar.update(task, description=f"index of {stage}", completed=done, total=total)
 
-        found = look_up(machine.home, document, address, bands, rows, threshold, n, progress)
+        found = near_duplicates.look_up(machine.home, document, address, bands, rows, threshold, n, progress)
         print_texts(text for one in found for text in render.look_up(one))

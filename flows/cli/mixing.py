@@ -5,14 +5,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
+from rich.table import Table
 
-from gristmill.flows.cli.app import DECIDE, app, console, print_texts, recipe_to_run, settings
+from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.terminal import console, print_texts
 from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.stages.evaluation.judge import check_judges
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from gristmill.flows.mixing import mix as mixture_flow
+    from gristmill.flows.mixing import mixed_recipe
     from gristmill.flows.mixing.mixed_recipe import FoundMixture
+else:
+    mixture_flow = wrapt.lazy_import("gristmill.flows.mixing.mix")
+    mixed_recipe = wrapt.lazy_import("gristmill.flows.mixing.mixed_recipe")
 
 
 class Method(StrEnum):
@@ -20,7 +30,6 @@ class Method(StrEnum):
     REGMIX = "regmix"
 
 
-@app.command(rich_help_panel=DECIDE)
 def mix(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     method: Annotated[
@@ -59,7 +68,6 @@ def mix(
     ] = 0.1,
     smoothing: Annotated[float, typer.Option(help="doremi: share of uniform weights")] = 1e-3,
 ) -> None:
-    """Look for the mixture of a recipe's sources that is worth training on, and write it as a recipe."""
     recipe = recipe_to_run(name, None)
     to = out or Path(f"{recipe.name}-{method}.yaml")
     if to.exists():
@@ -67,35 +75,27 @@ def mix(
     require("train", "looking for a mixture")
 
     if method is Method.REGMIX:
-        from gristmill.flows.stages.evaluation.judge import check_judges
+        check_judges(MachineSettings(), [recipe], clean or None, judge)
 
-        check_judges(settings(), [recipe], clean or None, judge)
-    from gristmill.flows.cli.in_flow import in_flow
-    from gristmill.flows.mixing.mixed_recipe import command, written
-
-    def run() -> "FoundMixture":
-        from gristmill.flows.mixing.mix import mix
-
-        return mix(recipe, str(method), proxy, runs, seeds, keep or None, tokens, clean or None, judge, eta, smoothing)
-
-    found = in_flow("mix", recipe.name, run)
+    others = seeds, keep or None, tokens, clean or None, judge, eta, smoothing
+    found = in_flow("mix", recipe.name, lambda: mixture_flow.mix(recipe, str(method), proxy, runs, *others))
     console().print(mixture_table(found))
     if found.refusal:
         print_texts([*found.found, f"no recipe is written: {found.refusal}"])
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     with open(to, "x", encoding="utf-8") as file:
-        file.write(written(found))
+        file.write(mixed_recipe.written(found))
     options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
     options += ["--clean", clean] if clean else []
     options += [] if clean or judge else ["--judge", "extracted"]  # what DoReMi looks at, too
-    print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {command(found, to, options)}"])
+    print_texts(
+        [*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {mixed_recipe.command(found, to, options)}"]
+    )
 
 
 def mixture_table(found: "FoundMixture") -> "Table":
     """A row a source."""
-    from rich.table import Table
-
     table = Table(title=f"mixture of {found.recipe.name} by {found.method}")
     for column in ("source", "weight", found.interval, "uniform", "by tokens", "tokens", "epochs", "share taken"):
         table.add_column(column, justify="left" if column == "source" else "right")

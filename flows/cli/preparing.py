@@ -6,21 +6,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
 
-from gristmill.flows.cli.app import MAKE, FinishedRecipe, Json, app, console, print_json, print_texts, settings
+from gristmill.flows.check import run as checking
+from gristmill.flows.cli.app import FinishedRecipe, Json
+from gristmill.flows.cli.render.results import capacity_lines, capacity_table, plan_tables
+from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.runs import runs_of
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.planning.checkpoints import DEVICE_HOURS
+from gristmill.flows.recipe import reference
+from gristmill.flows.recipe.edited import edited
+from gristmill.flows.recipe.recipe import load
 from gristmill.storage.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gristmill.flows.planning import page as plan_page
+    from gristmill.flows.planning import plan as training_plan
+    from gristmill.flows.planning import sentences
+    from gristmill.flows.recipe import first_recipe as first_recipes
     from gristmill.flows.recipe.edited import Value
     from gristmill.flows.recipe.first_recipe import FirstRecipe
+    from gristmill.flows.reports import capacity as crawl_capacity
+    from gristmill.flows.reports import finished, recorded
+else:
+    plan_page = wrapt.lazy_import("gristmill.flows.planning.page")
+    training_plan = wrapt.lazy_import("gristmill.flows.planning.plan")
+    sentences = wrapt.lazy_import("gristmill.flows.planning.sentences")
+    first_recipes = wrapt.lazy_import("gristmill.flows.recipe.first_recipe")
+    crawl_capacity = wrapt.lazy_import("gristmill.flows.reports.capacity")
+    finished = wrapt.lazy_import("gristmill.flows.reports.finished")
+    recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
 
 _MOST_PASSED_OVER = 10
 _NAMES = {"pages": "PDF", "code": "code"}  # of kinds of files; others have the name of their key
 
 
-@app.command(rich_help_panel=MAKE)
 def init(
     paths: Annotated[
         list[str],
@@ -31,27 +55,20 @@ def init(
     out: Annotated[Path, typer.Option(help="the recipe to write; it must not be there")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="of the recipe; default: that of the first source")] = "",
 ) -> None:
-    """Look at one's own files and write a short recipe for them that runs."""
     if out.exists():
         raise FileExistsError(f"{out} is there already: name another file by --out, or remove it")
 
-    from gristmill.flows.recipe.first_recipe import first_recipe
-
-    made = first_recipe(paths, name, str(out.parent))
+    made = first_recipes.first_recipe(paths, name, str(out.parent))
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out, "x", encoding="utf-8") as recipe:
         recipe.write(made.text)
     print_texts(printable(line) for line in _lines(made, out))
 
 
-@app.command(rich_help_panel=MAKE)
 def schema(
     to: Annotated[Path | None, typer.Option(help="the file to write; default: the terminal")] = None,
     page: Annotated[bool, typer.Option("--page", help="the keys as a page of Markdown, in place of a schema")] = False,
 ) -> None:
-    """Every key of a recipe, with type, default, bounds and example, as a JSON schema by which an editor completes and
-    checks recipes. Steps of your own are in it."""
-    from gristmill.flows.recipe import reference
 
     made = reference.page() if page else json.dumps(reference.schema(), indent=1, ensure_ascii=False) + "\n"
     if to is None:
@@ -64,19 +81,14 @@ def schema(
 
 
 def _lines(made: "FirstRecipe", out: Path) -> list[str]:
-    from gristmill.flows.recipe.first_recipe import KINDS, sampled
-
     lines = []
     for source in made.sources:
-        entry = source.entry
-        kind = next(key for key in KINDS if key in entry)
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
-        what = (
-            f"{source.files:,} {_NAMES.get(kind, kind)} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
-        )
+        kind, plural = _NAMES.get(source.kind, source.kind), "s" * (source.files != 1)
+        what = f"{source.files:,} {kind} file{plural}, {source.bytes / 1e6:,.1f} MB"
         others = f"; not taken: {', '.join(source.others)}" if source.others else ""
-        lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
-    counts = sampled(made.sources)
+        lines.append(f"{source.entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
+    counts = first_recipes.sampled(made.sources)
     languages = ", ".join(f"{code} {count}" for code, count in made.languages.items()) or "none recognised"
     if counts["documents"]:
         sample = f"{counts['documents']:,} documents, {counts['pages']:,} of them HTML"
@@ -92,18 +104,13 @@ def _lines(made: "FirstRecipe", out: Path) -> list[str]:
     ]
 
 
-@app.command(rich_help_panel=MAKE)
 def check(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     deep: Annotated[bool, typer.Option("--deep", help="ask for remote files, and import steps of your own")] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for all that is wrong with a recipe before it runs, a line each: unknown keys, settings that exclude each
-    other, missing files, a home without room. Estimate time and space. Exits with 1 if anything is wrong.
-    """
-    from gristmill.flows.check.run import check
 
-    found = check(name, settings(), deep)
+    found = checking.check(name, MachineSettings(), deep)
     if as_json:
         print_json(asdict(found))
     else:
@@ -122,15 +129,11 @@ def check(
 
 def _would_make(name: str) -> list[str]:
     """What a run would make, where the home has runs of the recipe; a first check does without its libraries."""
-    from gristmill.flows.machine.runs import runs_of
-    from gristmill.flows.recipe.recipe import load
-
     recipe = load(name)
-    if not runs_of(settings().home, recipe.name):
+    if not runs_of(MachineSettings().home, recipe.name):
         return []
-    from gristmill.flows.reports.recorded import would_make
 
-    return would_make(recipe, settings()).sentences()
+    return recorded.would_make(recipe, MachineSettings()).sentences()
 
 
 # as gristmill.flows.reports.capacity has it, which imports much
@@ -147,7 +150,6 @@ TerabyteMonth = Annotated[float, typer.Option(min=0.0, help="price of a terabyte
 MillionRequests = Annotated[float, typer.Option(min=0.0, help="price of a million requests to the store")]
 
 
-@app.command(rich_help_panel=MAKE)
 def capacity(
     name: FinishedRecipe,
     pages: Pages = _PAGES,
@@ -160,13 +162,15 @@ def capacity(
     million_requests: MillionRequests = 0.0,
     as_json: Json = False,
 ) -> None:
-    """What a whole crawl would take, by what a finished run took: hours and what limits them, memory, bytes, money."""
-    from gristmill.flows.cli.render.results import capacity_lines, capacity_table
-    from gristmill.flows.reports.capacity import Machines, Prices, capacity
-    from gristmill.flows.reports.finished import finished
 
-    given = Machines(machines, cores, None if memory is None else round(memory * 1e9))
-    found = capacity(finished(name), pages, given, Prices(core_hour, terabyte_month, million_requests), shard_pages)
+    given = crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9))
+    found = crawl_capacity.capacity(
+        finished.finished(name),
+        pages,
+        given,
+        crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
+        shard_pages,
+    )
     if as_json:
         print_json(found)
         return
@@ -174,7 +178,6 @@ def capacity(
     print_texts(capacity_lines(found))
 
 
-@app.command(rich_help_panel=MAKE)
 def plan(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     device: Annotated[
@@ -212,29 +215,21 @@ def plan(
     page: Annotated[bool, typer.Option("--page", help="write a page with plots, and print its path")] = False,
     as_json: Json = False,
 ) -> None:
-    """What training the recipe's model takes, before it is paid for: memory by layout, time, checkpoints, money.
-
+    """
     Trains nothing, and needs no GPU. The layouts that fit so many GPUs are listed, the fastest first. Where the corpus
     of the recipe is finished, what the whole crawl would take is in the bill, as `capacity` has it.
 
     gristmill plan recipe.yaml --device h100 --devices 64 --price 2.5
 
     gristmill plan recipe.yaml --devices 64 --price 2.5 --machines 100 --cores 64 --core-hour 0.04   crawl to model"""
-    from gristmill.flows.machine.extras import require
-
     require("train", "counting a model's parameters")
-    from gristmill.flows.cli.render.results import plan_tables
-    from gristmill.flows.planning import sentences
-    from gristmill.flows.planning.checkpoints import DEVICE_HOURS
-    from gristmill.flows.planning.plan import plan as planned
-    from gristmill.flows.reports.capacity import Machines, Prices
 
-    made = planned(
+    made = training_plan.plan(
         name, device, devices, machine=machine_devices, network=network, mfu=mfu, memory=device_memory, price=price,
         device_hours=DEVICE_HOURS if failure_hours is None else failure_hours, tensor=tensor, pipeline=pipeline,
         corpus_tokens=corpus_tokens, served=served, law=law, pages=pages, shard_pages=shard_pages,
-        machines=Machines(machines, cores, None if memory is None else round(memory * 1e9)),
-        prices=Prices(core_hour, terabyte_month, million_requests),
+        machines=crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9)),
+        prices=crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
     )  # fmt: skip
     if as_json:
         print_json(made.as_json())
@@ -243,9 +238,7 @@ def plan(
             console().print(table)
         print_texts(sentences.lines(made))
     if page:
-        from gristmill.flows.planning import page as pages_of
-
-        print_texts([pages_of.write(made, settings().home)])
+        print_texts([plan_page.write(made, MachineSettings().home)])
     if write:
         _write_settings(name, made.settings())
 
@@ -253,8 +246,6 @@ def plan(
 def _write_settings(name: str, values: "Mapping[str, Value]") -> None:
     """Put settings of `training` into a recipe's own file. Raises ValueError for a recipe that ships, with the settings
     to copy."""
-    from gristmill.flows.recipe.edited import edited
-
     path = Path(name)
     block = "\n".join(["training:", *(f"  {key}: {value}" for key, value in values.items())])
     if not path.is_file():

@@ -1,18 +1,30 @@
 """Commands about other sizes: scale, agreement, transfer."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import wrapt
 
-from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, print_texts, recipe_to_run, settings
-from gristmill.flows.cli.in_flow import in_flow
-from gristmill.flows.cli.running import RecipeArgument
+from gristmill.flows.cli.app import Json, RecipeArgument
+from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.render.results import coordinate_lines, print_agreement, print_scaling, sweep_lines
+from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.flows.scaling import grid as grids
+from gristmill.flows.stages.evaluation.judge import check_judges
 
 if TYPE_CHECKING:
     from gristmill.flows.recipe.recipe import Recipe
-    from gristmill.flows.scaling.ladder import AgreementReport
-    from gristmill.flows.scaling.report import ScalingReport
+    from gristmill.flows.scaling import rates as swept_rates
+    from gristmill.flows.scaling import scale as flow
+    from gristmill.flows.scaling import transfer as transfer_check
+else:
+    swept_rates = wrapt.lazy_import("gristmill.flows.scaling.rates")
+    flow = wrapt.lazy_import("gristmill.flows.scaling.scale")
+    transfer_check = wrapt.lazy_import("gristmill.flows.scaling.transfer")
 
 Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
 Clean = Annotated[
@@ -25,7 +37,6 @@ Judge = Annotated[
 Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
 
 
-@app.command(rich_help_panel=DECIDE)
 def scale(
     name: RecipeArgument,
     sizes: Annotated[str, typer.Option(metavar="N,N,...", help="parameters, as 80k,150k,240k")],
@@ -54,15 +65,12 @@ def scale(
     plan: Annotated[bool, typer.Option("--plan", help="print what would be trained; do nothing")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a grid of small models and fit a scaling law to it: the loss at other sizes, with intervals.
-
-    A forecast is registered in MLflow before its run is trained. What is finished already is reused."""
+    """A forecast is registered in MLflow before its run is trained. What is finished already is reused."""
     require("train", "training a grid of models")
-    from gristmill.flows.scaling.grid import numbers
 
     given: dict[str, Any] = {
-        "sizes": numbers(sizes),
-        "tokens": numbers(tokens),
+        "sizes": grids.numbers(sizes),
+        "tokens": grids.numbers(tokens),
         "most_flops": most_flops,
         "forecasts": forecast,
         "budgets": budget,
@@ -78,21 +86,14 @@ def scale(
         _print_plan(recipe, given)
         return
 
-    def run() -> "ScalingReport":
-        from gristmill.flows.scaling import scale as flow
-
-        return flow.scale(recipe, **given)
-
-    report = in_flow("scale", recipe.name, run)
+    report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **given))
     if as_json:
         print_json(report.as_json())
         return
-    from gristmill.flows.cli.render.results import print_scaling
 
     print_scaling(report, console())
 
 
-@app.command(rich_help_panel=DECIDE)
 def agreement(
     base: RecipeArgument,
     sizes: Annotated[
@@ -118,13 +119,11 @@ def agreement(
     repeat: Repeat = False,
     as_json: Json = False,
 ) -> None:
-    """Train models of several sizes on several recipes: from which size on is the order that of the largest?"""
     require("train", "comparing recipes")
-    from gristmill.flows.scaling.grid import numbers
 
     given: dict[str, Any] = {
-        "sizes": numbers(sizes),
-        "tokens": numbers(tokens),
+        "sizes": grids.numbers(sizes),
+        "tokens": grids.numbers(tokens),
         "against": against,
         "settings": setting,
         "without": without,
@@ -138,21 +137,14 @@ def agreement(
     }
     recipe = recipe_to_run(base, None)
 
-    def run() -> "AgreementReport":
-        from gristmill.flows.scaling import scale as flow
-
-        return flow.agreement(recipe, **given)
-
-    report = in_flow("agreement", recipe.name, run)
+    report = in_flow("agreement", recipe.name, lambda: flow.agreement(recipe, **given))
     if as_json:
         print_json(report.as_json())
         return
-    from gristmill.flows.cli.render.results import print_agreement
 
     print_agreement(report, console())
 
 
-@app.command(rich_help_panel=DECIDE)
 def transfer(
     widths: Annotated[str, typer.Option(metavar="N,N,...", help="model.dim of each size, the base's first")] = "64,256",
     layers: Annotated[str, typer.Option(metavar="N,N,...", help="model.layers of each size; likewise")] = "4",
@@ -174,9 +166,7 @@ def transfer(
     ] = "",
     look: Annotated[bool, typer.Option("--look", help="the coordinate check alone, at --rate: seconds")] = False,
 ) -> None:
-    """Is the best learning rate of a small model that of larger ones? Trains them all for a short while.
-
-    First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
+    """First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
     grows with the size (a slope above 0), a rate is too large for larger models, and the best one falls. Then each size
     is trained at each rate: with `standard` the best one moves, with `mup` or `completep` it should stay within a step.
     The sizes are all pairs of --widths and --layers; the first is the base, which all rules train alike. To use it,
@@ -189,36 +179,26 @@ def transfer(
 
     gristmill transfer --widths 64 --layers 4,16 --rule standard --rule completep    over depths?"""
     require("train", "training models of several sizes")
-    from pathlib import Path
 
-    from gristmill.flows.cli.render.results import coordinate_lines, sweep_lines
-    from gristmill.flows.scaling import transfer as check
-    from gristmill.flows.scaling.grid import numbers
-
-    sizes = [check.Size(dim, depth) for dim in numbers(widths) for depth in numbers(layers)]
-    given = check.Check(
-        sizes, check.rates_around(rate, rates), seeds, steps, batch, seq_len,
+    sizes = [transfer_check.Size(dim, depth) for dim in grids.numbers(widths) for depth in grids.numbers(layers)]
+    given = transfer_check.Check(
+        sizes, transfer_check.rates_around(rate, rates), seeds, steps, batch, seq_len,
         optimizer=optimizer, mixture=Path(mixture) if mixture else None,
     )  # fmt: skip
     for each in rule:
-        print_texts(coordinate_lines(check.coordinates(given, each, rate)))
+        print_texts(coordinate_lines(transfer_check.coordinates(given, each, rate)))
     for each in rule if not look else []:
-        print_texts(sweep_lines(check.sweep(given, each)))
+        print_texts(sweep_lines(transfer_check.sweep(given, each)))
 
 
 def _print_plan(recipe: "Recipe", given: dict[str, Any]) -> None:
-    from gristmill.flows.recipe.proxy import load_proxy
-    from gristmill.flows.scaling.grid import forecast_cell, grid, plan
-    from gristmill.flows.scaling.rates import swept_cells
-    from gristmill.flows.stages.evaluation.judge import check_judges
-
     small = load_proxy(given["proxy"])
-    cells = grid(small, given["sizes"], given["tokens"], given["most_flops"])
-    targets = [forecast_cell(small, text) for text in given["forecasts"]]
-    for line in plan(small, cells, targets, given["seeds"], swept_cells(cells, given["rate_sweeps"])):
+    cells = grids.grid(small, given["sizes"], given["tokens"], given["most_flops"])
+    targets = [grids.forecast_cell(small, text) for text in given["forecasts"]]
+    for line in grids.plan(small, cells, targets, given["seeds"], swept_rates.swept_cells(cells, given["rate_sweeps"])):
         console().print(line, markup=False, highlight=False, soft_wrap=True)
     try:
-        judged = check_judges(settings(), [recipe], given["clean"], given["judge"])
+        judged = check_judges(MachineSettings(), [recipe], given["clean"], given["judge"])
     except ValueError as error:
         last = f"none of this can be trained yet: {error}"
     else:

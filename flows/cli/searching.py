@@ -7,22 +7,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
 
-from gristmill.flows.cli.app import LOOK, MAKE, Json, app, print_json, print_texts, recipe_to_run
-from gristmill.flows.cli.in_flow import in_flow, start_server_again
-from gristmill.flows.cli.running import RecipeArgument
+from gristmill.flows.cli.app import Json, RecipeArgument
+from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
+from gristmill.flows.cli.render import search as render
+from gristmill.flows.cli.terminal import print_json, print_texts
 
 if TYPE_CHECKING:
+    from gristmill.flows.search import expressions, phrases, written
+    from gristmill.flows.search import opened as opened_indexes
+    from gristmill.flows.search import spans as span_search
+    from gristmill.flows.search import words as word_search
     from gristmill.flows.search.opened import OpenedIndex
+else:
+    expressions = wrapt.lazy_import("gristmill.flows.search.expressions")
+    opened_indexes = wrapt.lazy_import("gristmill.flows.search.opened")
+    phrases = wrapt.lazy_import("gristmill.flows.search.phrases")
+    span_search = wrapt.lazy_import("gristmill.flows.search.spans")
+    word_search = wrapt.lazy_import("gristmill.flows.search.words")
+    written = wrapt.lazy_import("gristmill.flows.search.written")
 
 Shown = Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of what is kept and of the rest")]
 
 
-@app.command(rich_help_panel=MAKE)
 def index(name: RecipeArgument) -> None:
-    """Make the index by which `find` and `trace` look up texts of a recipe, and all that comes before it.
-
-    `index: true` in a recipe makes it with the token shards. It has four bytes for each token, and the tokens of the
+    """`index: true` in a recipe makes it with the token shards. It has four bytes for each token, and the tokens of the
     documents that were dropped; a job holds twenty bytes for each token of a block of 32 million.
     """
     start_server_again()
@@ -37,7 +47,6 @@ def index(name: RecipeArgument) -> None:
     )
 
 
-@app.command(rich_help_panel=LOOK)
 def find(
     name: RecipeArgument,
     phrase: Annotated[
@@ -57,10 +66,7 @@ def find(
     n: Shown = 5,
     as_json: Json = False,
 ) -> None:
-    """Where a phrase is in a recipe's texts: how often, in how many documents, kept and dropped and by which rule; of
-    some the text around it, the source, the URL and the place of the record.
-
-    The phrase may begin and end within a word, and is not found over the end of a document. The index is made first,
+    """The phrase may begin and end within a word, and is not found over the end of a document. The index is made first,
     where it is not there (`gristmill index`). Documents of takedown lists are in no index.
 
     With --words the best documents come first (BM25), as a search engine has them: `"a phrase"`, `-must not`, OR,
@@ -69,35 +75,29 @@ def find(
 
     gristmill find recipe.yaml --words "stone mill kept:true url:museum"
     """
-    from gristmill.flows.cli.render import search as render
-
     if words:
         if regex:
             raise typer.BadParameter("--words and --regex are two searches: give one of them")
-        from gristmill.flows.search.words import find_words, open_words
 
         recipe = recipe_to_run(name, None)
-        ranked = find_words(open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n)
+        ranked = word_search.find_words(
+            word_search.open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n
+        )
         if as_json:
             print_json(asdict(ranked))
         else:
             print_texts(render.ranked(ranked))
         return
     if regex:
-        from gristmill.flows.search.expressions import find_expression
-
-        found = find_expression(recipe_to_run(name, None), phrase, n)
+        found = expressions.find_expression(recipe_to_run(name, None), phrase, n)
     else:
-        from gristmill.flows.search.phrases import find as find_phrase
-
-        found = find_phrase(opened_index(name), phrase, n, dropped)
+        found = phrases.find(opened_index(name), phrase, n, dropped)
     if as_json:
         print_json(asdict(found))
     else:
         print_texts(render.phrase(found))
 
 
-@app.command(rich_help_panel=LOOK)
 def trace(
     name: RecipeArgument,
     text: Annotated[str, typer.Argument(help="a text, or a file of UTF-8; `-`: what stands on the input")] = "",
@@ -112,22 +112,16 @@ def trace(
     n: Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of each span")] = 3,
     as_json: Json = False,
 ) -> None:
-    """The longest spans of a text that a recipe's training data has word for word, the rarest first, each with its
-    documents: where a model may have a sentence from. The index is made first, where it is not there."""
-    from gristmill.flows.cli.render import search as render
 
     if bool(text) == bool(prompt):
         raise typer.BadParameter("give a text, or --prompt for what the recipe's model writes")
     opened = opened_index(name)
     if prompt:
-        from gristmill.flows.search.written import written
-
-        given = written(name, prompt, tokens, temperature, seed)
+        given = written.written(name, prompt, tokens, temperature, seed)
     else:
         given = _text(text)
-    from gristmill.flows.search.spans import trace as trace_spans
 
-    found = trace_spans(opened, given, spans, n, words)
+    found = span_search.trace(opened, given, spans, n, words)
     if as_json:
         print_json(asdict(found))
     else:
@@ -150,7 +144,5 @@ def _text(given: str) -> str:
 
 def opened_index(name: str) -> "OpenedIndex":
     """A recipe's index, which is made where it is not there."""
-    from gristmill.flows.search.opened import open_index
-
     recipe = recipe_to_run(name, None)
-    return open_index(recipe, partial(in_flow, "index", recipe.name))
+    return opened_indexes.open_index(recipe, partial(in_flow, "index", recipe.name))

@@ -5,23 +5,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
 
-from gristmill.flows.cli.app import SERVE, Json, app, console, print_json, print_texts, settings
+from gristmill.flows.cli.app import Json
+from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.machine import runs as recorded_runs
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.service import garbage
+from gristmill.flows.service.doctor import examine
+from gristmill.flows.service.service_files import write
 
 if TYPE_CHECKING:
+    from gristmill.flows.run import kernel_compilation
+    from gristmill.flows.service import automations as prefect_automations
     from gristmill.flows.service.garbage import Garbage
+else:
+    kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
+    prefect_automations = wrapt.lazy_import("gristmill.flows.service.automations")
 
 
-service = typer.Typer(no_args_is_help=True, help="Files of a service that runs flows on a schedule.")
-app.add_typer(service, name="service", rich_help_panel=SERVE)
-
-
-@service.command()
 def init(
     to: Annotated[Path, typer.Option(help="the folder; files of it that differ are never overwritten")] = Path("."),
 ) -> None:
-    """Write prefect.yaml, with the deployments of the flows, and docker/, with images, Kubernetes and SLURM."""
-    from gristmill.flows.service.service_files import write
 
     print_texts(f"wrote {path}" for path in write(to))
     print_texts(["Next: set PREFECT_API_URL, then"])
@@ -29,28 +34,18 @@ def init(
     print_texts(["  prefect work-pool create gristmill --type process", "  prefect --no-prompt deploy --all"])
 
 
-@app.command(rich_help_panel=SERVE)
 def automations(
     webhook: Annotated[str, typer.Option(help="address that failed runs are sent to, as a JSON object")] = "",
 ) -> None:
-    """Write the automations of the deployments to the Prefect server of PREFECT_API_URL: a failed run is sent to a
-    webhook, a cancelled run whose worker is gone is ended, and so is one whose process has died. Those that an earlier
-    call wrote are replaced."""
     if not os.environ.get("PREFECT_API_URL"):
         raise ValueError("automations belong to a server: set PREFECT_API_URL, as http://127.0.0.1:4200/api")
-    from gristmill.flows.service.automations import write_automations
 
-    print_texts(write_automations(webhook))
+    print_texts(prefect_automations.write_automations(webhook))
 
 
-@app.command(rich_help_panel=SERVE)
 def doctor(as_json: Json = False) -> None:
-    """Look at this machine and at the services that its settings name: versions, memory, disks, home, kernels, Prefect,
-    MLflow, Dask, Redis, clocks, ports. Each line says what to do. Exits with 1 if one is an error."""
-    from gristmill.flows.service.doctor import examine
-
     lines = []
-    for line in examine(settings()):
+    for line in examine(MachineSettings()):
         lines.append(line)
         if not as_json:
             remedy = f"\n{'':26}{line.remedy}" if line.remedy else ""
@@ -61,31 +56,22 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=SERVE)
 def compile() -> None:
-    """Compile all kernels, once per machine and version. A first run does the same."""
-    from gristmill.flows.run.kernel_compilation import compile_kernels
-
     out = console()
-    count = compile_kernels(lambda line: out.print(line, highlight=False))
+    count = kernel_compilation.compile_kernels(lambda line: out.print(line, highlight=False))
     out.print(f"kernels: {count} compiled" if count else "kernels: all are compiled", highlight=False)
 
 
-@app.command(rich_help_panel=SERVE)
 def gc(
     delete: Annotated[bool, typer.Option("--delete", help="remove them; without it they are only listed")] = False,
     days: Annotated[float, typer.Option(min=0, help="what was written in so many days stays")] = 7,
     yes: Annotated[bool, typer.Option("--yes", help="with --delete: do not ask")] = False,
     as_json: Json = False,
 ) -> None:
-    """List, or remove, stages that no recorded run holds, and caches of kernels of older versions.
-
-    Every run holds its stages, and what these were made from, until you forget it (`gristmill forget`). Models stay
+    """Every run holds its stages, and what these were made from, until you forget it (`gristmill forget`). Models stay
     until then, too. Of a finished stage the manifest stays, so that later stages are still found.
     """
-    from gristmill.flows.service import garbage
-
-    home = settings().home
+    home = MachineSettings().home
     found = garbage.find(home, days)
     count, size = len(found.garbage), sum(one.bytes for one in found.garbage)
     if not as_json:
@@ -110,25 +96,18 @@ def gc(
     print_texts([f"{len(runs)} runs hold all other stages: `gristmill forget` lists them, with what each holds"])
 
 
-@app.command(rich_help_panel=SERVE)
 def forget(
     run: Annotated[str, typer.Argument(help="RECIPE/ID, as listed; or RECIPE: all of its runs")] = "",
     as_json: Json = False,
 ) -> None:
-    """List the recorded runs and the stages that only one of them needs, or forget a run so that `gc` can remove them.
-
-    Nothing is removed by it. A model of the run may be removed by `gc` from then on.
-    """
-    from gristmill.flows.machine import runs
-    from gristmill.flows.service import garbage
-
-    home = settings().home
+    """Nothing is removed by it. A model of the run may be removed by `gc` from then on."""
+    home = MachineSettings().home
     held = [(one, size) for one, size in garbage.held_by(home) if run in ("", one.name, one.label)]
     if run and not held:
         raise LookupError(f"no run {run} is recorded in {home}; `gristmill forget` lists those that are")
     if run:
         for one, _ in held:
-            runs.forget(home, one)
+            recorded_runs.forget(home, one)
     if as_json:
         print_json([{"run": one.label, "flow": one.flow, "ended": one.ended, "bytes": size} for one, size in held])
         return

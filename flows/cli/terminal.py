@@ -1,8 +1,11 @@
-"""A console that texts from elsewhere cannot command."""
+"""What commands print: to a console that texts from elsewhere cannot control, or as JSON."""
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
+import typer
+from pydantic_core import to_json
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
@@ -24,3 +27,15 @@ def console(stderr: bool = False) -> Console:
     """The standard output, or errors: as wide as the terminal, 120 columns where there is none."""
     stream = sys.stderr if stderr else sys.stdout
     return SafeConsole(stderr=stderr, emoji=False, width=None if stream.isatty() else 120)
+
+
+def print_texts(texts: Iterable[RenderableType]) -> None:
+    """Print texts as they are: without markup, colors of numbers, or new line ends."""
+    out = console()
+    for text in texts:
+        out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value that reports return, as JSON."""
+    typer.echo(to_json(value, indent=2).decode())

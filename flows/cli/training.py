@@ -2,21 +2,39 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
+import yaml
 
-from gristmill.flows.cli.app import HAND_OVER, app, console, settings
+from gristmill.flows.cli.terminal import console
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.storage import files
+from gristmill.tasks.models.classifier import classifier_file
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.perplexity import models_by_language
+from gristmill.tasks.models.quality.quality import Classifier
 
-train = typer.Typer(no_args_is_help=True, help="Train models that steps of recipes score documents by.")
-app.add_typer(train, name="train", rich_help_panel=HAND_OVER)
+if TYPE_CHECKING:
+    from gristmill.flows.models import classifier as classifiers
+    from gristmill.flows.models import head as heads
+    from gristmill.flows.models import language_model
+    from gristmill.flows.tracking import model_file
+    from gristmill.tasks.models.perplexity import training
+else:
+    classifiers = wrapt.lazy_import("gristmill.flows.models.classifier")
+    heads = wrapt.lazy_import("gristmill.flows.models.head")
+    language_model = wrapt.lazy_import("gristmill.flows.models.language_model")
+    model_file = wrapt.lazy_import("gristmill.flows.tracking.model_file")
+    training = wrapt.lazy_import("gristmill.tasks.models.perplexity.training")
+
 
 Patterns = list[str] | None
 Option = typer.Option
 
 
-@train.command(name="lm")
-def language_model(
+def lm(
     language: Annotated[str, typer.Argument(help="its code, as the step `language` names it: en")],
     out: Annotated[str, Option("--out", metavar="FOLDER", help="where LANGUAGE.arpa.bin and LANGUAGE.sp.model go")],
     text: Annotated[Patterns, Option("--text", metavar="GLOB", help="plain text files; may be repeated")] = None,
@@ -32,20 +50,16 @@ def language_model(
     ] = "0,0,1",
     bits: Annotated[int, Option("--bits", min=2, max=25, help="of a quantised probability, and of a back-off")] = 8,
 ) -> None:
-    """Train the models of a language for the step `perplexity`, as CCNet has them: SentencePiece and KenLM."""
-    from gristmill.tasks.models.perplexity import models_by_language
-    from gristmill.tasks.models.perplexity.training import Training
-    from gristmill.tasks.models.perplexity.training import train as train_models
 
     try:
         pruned = tuple(int(each) for each in prune.split(",") if each)
     except ValueError:
         raise ValueError(f"--prune is {prune}; give numbers with commas between, as 0,0,1") from None
-    chosen = Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
+    chosen = training.Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
     passed_over: Counter[str] = Counter()
     given = {"text": text, "jsonl": jsonl, "parquet": parquet}
     texts = _texts(language, given, column, recipe, source, passed_over)
-    counts = train_models(texts, out, language, chosen)
+    counts = training.train(texts, out, language, chosen)
     model, _ = models_by_language.names(out, language)
     if passed_over:
         reasons = ", ".join(f"{count:,} {rule}" for rule, count in sorted(passed_over.items()))
@@ -62,19 +76,17 @@ def _texts(
     sources: Patterns,
     passed_over: Counter[str],
 ) -> Iterable[str]:
-    from gristmill.flows.models.language_model import texts_of_files, texts_of_recipe
 
     kinds = [kind for kind, patterns in given.items() if patterns]
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --text, --jsonl, --parquet and --recipe, which have the texts")
     if recipe is None:
-        return texts_of_files(kinds[0], given[kinds[0]] or (), column, passed_over)
+        return language_model.texts_of_files(kinds[0], given[kinds[0]] or (), column, passed_over)
     if not sources:
         raise ValueError("--recipe needs --source: the source whose documents are good text")
-    return texts_of_recipe(recipe, sources, language, settings())
+    return language_model.texts_of_recipe(recipe, sources, language, MachineSettings())
 
 
-@train.command(name="classifier")
 def classifier(
     out: Annotated[str, typer.Argument(metavar="FILE", help="the model; its description is FILE.json")],
     jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="labelled texts, one JSON object a line")] = None,
@@ -92,13 +104,6 @@ def classifier(
         Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `quality`, as epochs=10; may be repeated")
     ] = None,
 ) -> None:
-    """Train a fastText classifier: of good examples, for the step `quality`, on labelled files or on the sources of a
-    finished recipe; or of several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
-    from gristmill.flows.models.classifier import from_labels, from_recipe
-    from gristmill.flows.tracking.model_file import log
-    from gristmill.storage import files
-    from gristmill.tasks.models.classifier import classifier_file
-    from gristmill.tasks.models.quality.quality import Classifier
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
     if len(kinds) + (recipe is not None) != 1:
@@ -109,17 +114,17 @@ def classifier(
                 "--set, --good, --topics and --group-column are for labelled files; the step `quality` of the recipe "
                 "has its own"
             )
-        found = from_recipe(out, recipe, settings())
+        found = classifiers.from_recipe(out, recipe, MachineSettings())
     else:
         if topics and good:
             raise ValueError("--topics takes each label by itself, and --good makes two of them; give one")
         chosen = Classifier.model_validate(_values(setting))
         [(kind, patterns)] = kinds.items()
         columns = text_column, label_column, group_column
-        found = from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, *columns)
+        found = classifiers.from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, *columns)
     settings_of = files.read_json(classifier_file.description(out))["settings"]
     labels = {"recipe": recipe} if recipe is not None else {"labels": jsonl or parquet, "good": good}
-    run = log(settings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
+    run = model_file.log(MachineSettings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
     found.pop("confusion", None)
     by_label, folds_by = found.pop("by_label", {}), found.pop("folds_by", "")
     shown = ", ".join(
@@ -134,7 +139,6 @@ def classifier(
     console().print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
-@train.command(name="head")
 def head(
     out: Annotated[str, typer.Argument(metavar="FILE", help="the head, as safetensors")],
     jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="labels, one JSON object a line")] = None,
@@ -157,11 +161,6 @@ def head(
         Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `embedding`, as pooling=cls; may be repeated")
     ] = None,
 ) -> None:
-    """Train a head for the step `embedding`: on labelled texts, or on labels of documents that a recipe has embedded.
-    All figures are by cross-validation in five folds; they are in the file, too."""
-    from gristmill.flows.models import head as heads
-    from gristmill.flows.tracking.model_file import log
-    from gristmill.tasks.models.embedding.embedder import Embedder
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
     if len(kinds) != 1 or (model is None) == (recipe is None):
@@ -174,9 +173,11 @@ def head(
         raise ValueError("--set is for --model; the step `embedding` of the recipe has its own")
     else:
         assert recipe is not None
-        found = heads.from_recipe(out, recipe, labels, (id_column, label_column), good or (), penalty, settings())
+        found = heads.from_recipe(
+            out, recipe, labels, (id_column, label_column), good or (), penalty, MachineSettings()
+        )
     given = {"labels": jsonl or parquet, "good": good, "model": model, "recipe": recipe, "kind": found["kind"]}
-    run = log(settings(), "heads", out, "head", given, found)
+    run = model_file.log(MachineSettings(), "heads", out, "head", given, found)
     flat = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
     lines = [
         ", ".join(
@@ -193,6 +194,4 @@ def head(
 
 def _values(given: Patterns) -> dict[str, object]:
     """Settings that are given as NAME=VALUE, the values in YAML."""
-    import yaml
-
     return {name: yaml.safe_load(value) for name, _, value in (each.partition("=") for each in given or ())}

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import wrapt
 from prefect.logging import get_run_logger
 
 from gristmill.flows.check.run import before_run
@@ -42,6 +43,12 @@ from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
 from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
+
+if TYPE_CHECKING:
+    from gristmill.flows.decisions import plots, tracking
+else:
+    plots = wrapt.lazy_import("gristmill.flows.decisions.plots")
+    tracking = wrapt.lazy_import("gristmill.flows.decisions.tracking")
 
 
 @dataclass
@@ -180,10 +187,6 @@ def _data(
 def _decided(
     context: RunContext, plan: Plan, data: ComparisonData, tasks: DecisionTasks | None, clock: _Clock
 ) -> DecisionReport:
-    # here, since MLflow and matplotlib take seconds
-    from gristmill.flows.decisions import plots
-    from gristmill.flows.decisions.tracking import Datasets, decision_run, finish, log_runs
-
     compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
     log, tokens = get_run_logger(), data.budget_tokens
     base = compared.recipes[compared.base]
@@ -205,7 +208,7 @@ def _decided(
     def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
         held.confirm()
         figures = [runs.figures(request) for request, _ in made]
-        log_runs(tracked, figures, {result.key: training_losses(result) for _, result in made}, datasets)
+        tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in made}, datasets)
         log.info("runs: %d done", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
@@ -213,10 +216,10 @@ def _decided(
     params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
     params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
     params |= {"judge": plan.conditions.judge, "parameters": plan.conditions.parameters}
-    datasets = Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
+    datasets = tracking.Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
     # one process at a time has a decision: of two, the second finds all of it made
     folder = files.join(context.settings.home, "decisions", identity)
-    tracked = decision_run(context.settings, base.name, identity, params, datasets)
+    tracked = tracking.decision_run(context.settings, base.name, identity, params, datasets)
     with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
         bank = None
         announced = plan.announcement()
@@ -252,7 +255,7 @@ def _decided(
             page=f"{name}.html",
         )
         files.write_bytes(report.page, plots.page(report).encode())
-        return replace(report, mlflow_run=finish(tracked, report, compared.recipes))
+        return replace(report, mlflow_run=tracking.finish(tracked, report, compared.recipes))
 
 
 def _differing(corpora: Mapping[str, Corpus], base: str) -> dict[str, OnlyIn]:

@@ -12,15 +12,22 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, gpus
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.code_version import releases
-from gristmill.training.data_sheets import MFU, asked_sheet
-from gristmill.training.rate_request import MeasuredRate, RateRequest
+from gristmill.training.hardware import MFU, MeasuredRate, RateRequest, asked_sheet
 from gristmill.training.run.launch import environment_of
+
+if TYPE_CHECKING:
+    from gristmill.training.model import decoder
+else:
+    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
 
 # Of a run of the proxy `small`: its start, evaluation and end. A larger one has more to evaluate.
 START_SECONDS = 2.0
@@ -59,9 +66,7 @@ def time_of(device: Device, proxy: ProxyConfig, tokens: int, runs: tuple[int, in
 
 def run_flops(proxy: ProxyConfig, tokens: int) -> float:
     """Floating-point operations of a run: the model's own count, attention in full."""
-    from gristmill.training.model.decoder import flops_per_token  # torch takes seconds
-
-    return float(flops_per_token(proxy.model, proxy.vocab_size)) * tokens
+    return float(decoder.flops_per_token(proxy.model, proxy.vocab_size)) * tokens
 
 
 def named(proxy: ProxyConfig, name: str, devices: int = 1, mfu: float = MFU, price: float = 0.0) -> Device:

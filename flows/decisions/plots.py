@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import matplotlib
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -83,8 +84,6 @@ def curves(report: "DecisionReport") -> Callable[[Axes], None]:
     arms = [report.base, *(verdict.candidate for verdict in report.verdicts)]
 
     def draw(axes: Axes) -> None:
-        import matplotlib  # here, as the colours alone need it
-
         colours = matplotlib.colormaps["tab10"](np.arange(len(arms)) % 10)
         for arm, colour in zip(arms, colours, strict=True):
             wanted = [

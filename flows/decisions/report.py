@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import wrapt
 from scipy.special import stdtrit
 
 from gristmill.flows.comparison.crossed import estimate
@@ -21,6 +22,10 @@ from gristmill.flows.stages.evaluation.judge import TASK
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from gristmill.flows.decisions import plots
+else:
+    plots = wrapt.lazy_import("gristmill.flows.decisions.plots")
 
 
 MOST_SHORT = 2  # verdicts in a headline
@@ -128,10 +133,10 @@ class DecisionReport:
 
     def _repr_html_(self) -> str:
         """Verdicts, the plot of effects and what the steps are worth as HTML, every text escaped."""
-        from gristmill.flows.decisions.plots import attribution_svg, effects_svg
-
         return templates.template("decision.html").render(
-            report=self, effects=effects_svg(self), attribution=attribution_svg(self) if self.attribution else ""
+            report=self,
+            effects=plots.effects_svg(self),
+            attribution=plots.attribution_svg(self) if self.attribution else "",
         )
 
     @property

@@ -25,8 +25,7 @@ from gristmill.flows.stages.evaluation.tasks import (
 )
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import digest
-from gristmill.training.evaluate.lm_eval_tasks import PREFIX, write_lm_eval_tasks
-from gristmill.training.evaluate.tasks import LETTERS
+from gristmill.training.evaluate.tasks import LETTERS, PREFIX, write_lm_eval_tasks
 
 
 def tasks_folder(settings: MachineSettings, given: str) -> Path:

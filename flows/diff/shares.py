@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from gristmill.flows.diff.sides import Side
 from gristmill.flows.diff.spilled import Spilled, files_for
 from gristmill.storage import files, parquet
+from gristmill.storage.tokens.token_shards import index_path
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.where.evaluate import evaluate
 from gristmill.tasks.documents.where.syntax import parsed
-from gristmill.tasks.tokens.recorded import index_path
 
 _MOST = 30  # hosts that are kept, those first whose share moved most
 NO_HOST = "no host"

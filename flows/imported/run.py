@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
+import wrapt
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, ViewType
 
@@ -36,6 +38,12 @@ from gristmill.storage import files
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
+
+if TYPE_CHECKING:
+    from gristmill.training.hub import imported_model, weight_files
+else:
+    imported_model = wrapt.lazy_import("gristmill.training.hub.imported_model")
+    weight_files = wrapt.lazy_import("gristmill.training.hub.weight_files")
 
 EVALUATION = "evaluation.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -98,20 +106,17 @@ def _model(
     given: Given, source: Path, recipe: Recipe, data: Data, settings: MachineSettings, said: Callable[[str], None]
 ) -> tuple[str, dict[str, float], ModelConfig]:
     """The folder of the model, its metrics on held-out text, its shape."""
-    from gristmill.training.hub.imported_model import evaluated, shape_of, write_imported_folder
-    from gristmill.training.hub.weight_files import weight_files
-
     manifest = load_training_manifest(local_mixture(settings, data.mixture.folder))
-    shape = shape_of(source, manifest)
-    digests = [files.checksum(str(path)) for path in weight_files(source)]
+    shape = imported_model.shape_of(source, manifest)
+    digests = [files.checksum(str(path)) for path in weight_files.weight_files(source)]
     key = files.digest(orjson.dumps([given.name, digests, data.mixture.key, recipe.training.eval_tokens]))[:16]
     folder = Path(settings.local_folder) / "imported" / f"{given.name}-{key}"
     if not (folder / EVALUATION).is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
         said(f"the weights of {source} are copied to {folder}")
-        write_imported_folder(source, shape, manifest, folder)
+        imported_model.write_imported_folder(source, shape, manifest, folder)
         said("the model is evaluated on the recipe's held-out text")
-        found = evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
+        found = imported_model.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
         files.write_json(str(folder / EVALUATION), {"heldout": found})
     return str(folder), files.read_json(str(folder / EVALUATION))["heldout"], shape
 

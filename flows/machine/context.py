@@ -19,22 +19,23 @@ SlotSpec = Callable[[int], StageSpec]
 
 @dataclass
 class RunContext:
-    """`build` turns a stage to be made into a finished one; `finished` holds what a flow has already returned in this
-    run, by the flow's name and the recipe, so that a later flow need not ask again. `at_once` makes several stages at
-    the same time; without it one follows the other. `outside(given, look)`: what `look` says, in JSON's types, of files
-    outside of the home that the settings `given` name; a run notes it, and who reads finished work is told what was
-    noted. `look_up` finds a stage and makes nothing; default: by its key. `begin`: called with a stage before it is
-    looked up, since a user may have asked to make it again. `restore`: makes the files of a stage again, if they were
-    removed."""
+    """`build` turns a stage to be made into a finished one; `outputs` holds the outputs of the flows of this run, by
+    recipe, so that a later flow need not ask again. `at_once` makes several stages at the same time; without it one
+    follows the other. `outside(given, look)`: what `look` says, in JSON's types, of files outside of the home that the
+    settings `given` name; a run notes it, and who reads finished work is told what was noted. `look_up` finds a stage
+    and makes nothing; default: by its key. `begin`: called with a stage before it is looked up, since a user may have
+    asked to make it again. `restore`: makes the files of a stage again, if they were removed. `is_reader`: the context
+    makes nothing, and does without outputs that are not finished."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
-    finished: dict[tuple[str, str], Any] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
     at_once: Callable[[Sequence[SlotSpec], Callable[[], int]], list[StageResult]] | None = None
     outside: Callable[[Any, Callable[[], Any]], Any] = lambda given, look: look()
     begin: Callable[[StageSpec], None] = lambda spec: None
     look_up: Callable[[StageSpec], StageResult | None] | None = None
     restore: Callable[[StageResult], StageResult] = lambda stage: stage
+    is_reader: bool = False
 
     def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
         """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
@@ -46,6 +47,10 @@ class RunContext:
     def find(self, spec: StageSpec) -> StageResult | None:
         """The stage, if it is finished. Makes nothing."""
         return find(self.settings.home, spec) if self.look_up is None else self.look_up(spec)
+
+    def build_output(self, spec: StageSpec) -> StageResult | None:
+        """A stage that no other stage reads; None for a reader if it is not finished."""
+        return self.find(spec) if self.is_reader else self.build(spec)
 
     def placed(self, given: Settings) -> Any:
         """A source or a step with the placeholders of its addresses filled in."""

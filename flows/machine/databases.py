@@ -13,7 +13,17 @@ from collections.abc import Callable
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+import wrapt
+
+if TYPE_CHECKING:
+    import sqlalchemy
+    from mlflow.store.db import utils as mlflow_database
+else:
+    mlflow_database = wrapt.lazy_import("mlflow.store.db.utils")
+    sqlalchemy = wrapt.lazy_import("sqlalchemy")
 
 
 def private_folder(path: str | Path) -> Path:
@@ -147,14 +157,12 @@ def ensure_mlflow(path: Path) -> None:
         migrate(new, "_initialize_tables", "PRAGMA synchronous=OFF")
 
     def migrate(database: Path, how: str, *pragmas: str) -> None:
-        import sqlalchemy
-        from mlflow.store.db import utils
-
-        logging.getLogger(utils.__name__).setLevel(logging.WARNING)  # two lines on what a user asked nothing of
-        engine = utils.create_sqlalchemy_engine(f"sqlite:///{database}")
+        # two lines on what a user asked nothing of
+        logging.getLogger(mlflow_database.__name__).setLevel(logging.WARNING)
+        engine = mlflow_database.create_sqlalchemy_engine(f"sqlite:///{database}")
         for pragma in pragmas:
             sqlalchemy.event.listen(engine, "connect", lambda connection, _, pragma=pragma: connection.execute(pragma))
-        getattr(utils, how)(engine)
+        getattr(mlflow_database, how)(engine)
         engine.dispose()
 
     ensure_database(path, f"mlflow {version('mlflow')}", make, lambda old: migrate(old, "_upgrade_db"), MLFLOW_HOLDS)

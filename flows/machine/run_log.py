@@ -1,10 +1,13 @@
 """The log of runs: as lines of JSON, and one warning in place of the many lines of a library."""
 
 import logging
+from typing import Self
 
 from gristmill.tasks.engine.log_fields import JsonLines, bound, current
 
 log = logging.getLogger(__name__)
+
+_LINE = "%(asctime)s %(levelname)-7s %(message)s"
 
 
 class OfRun(JsonLines):
@@ -27,6 +30,33 @@ def install(log_format: str) -> None:
     lines = logging.StreamHandler()
     lines.setFormatter(OfRun())
     logging.getLogger().handlers[:] = [lines]
+
+
+class HeldLines(logging.Handler):
+    """Keeps the lines of Gristmill's own loggers, from INFO on, within a block, in the form that they have in a flow.
+    `lines` is to be written by who decides that they are shown."""
+
+    def __init__(self, log_format: str) -> None:
+        super().__init__(logging.INFO)
+        self.setFormatter(JsonLines() if log_format == "json" else logging.Formatter(_LINE, "%H:%M:%S"))
+        self.lines: list[str] = []
+        self._logger = logging.getLogger("gristmill")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        self.lines.append(self.format(record))
+
+    def __enter__(self) -> Self:
+        self._before = self._logger.level, self._logger.propagate
+        self._logger.addHandler(self)
+        self._logger.setLevel(logging.INFO)
+        self._logger.propagate = False
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._logger.removeHandler(self)
+        level, self._logger.propagate = self._before
+        self._logger.setLevel(level)
 
 
 class _Once(logging.Filter):

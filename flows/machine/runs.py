@@ -166,6 +166,11 @@ def runs_of(home: str, name: str) -> list[RecordedRun]:
     return sorted(found, key=lambda run: (bool(run.ended), *_age(run)), reverse=True)
 
 
+def is_finished(home: str, name: str, recipe: Mapping[str, Any]) -> bool:
+    """Whether the home has a finished run of a recipe, given as JSON; its stages may be gone."""
+    return any(run.ended and run.recipe == redacted(recipe) for run in runs_of(home, name))
+
+
 def _age(run: RecordedRun) -> tuple[bool, str]:
     """Later for a later run."""
     return run.id != EARLIER, run.id

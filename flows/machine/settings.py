@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+import wrapt
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -10,8 +11,15 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.step import Settings
 
 if TYPE_CHECKING:
+    from gristmill.storage import files
+    from gristmill.tasks.engine import clusters
     from gristmill.tasks.engine.clusters import Tls
+    from gristmill.training.run import launch
     from gristmill.training.run.launch import Nodes
+else:
+    files = wrapt.lazy_import("gristmill.storage.files")
+    clusters = wrapt.lazy_import("gristmill.tasks.engine.clusters")
+    launch = wrapt.lazy_import("gristmill.training.run.launch")
 
 
 class MachineSettings(BaseSettings):
@@ -104,8 +112,6 @@ class MachineSettings(BaseSettings):
     def placed_folder(self, what: str, given: str) -> Path:
         """A local folder that is given as `what`, absolute, `{home}` and `{local}` filled in. Raises ValueError for an
         address."""
-        from gristmill.storage import files  # here, since it takes a network library
-
         folder = self._filled(given)
         if not files.is_local(folder):
             raise ValueError(f"{what} is {folder}, which is no local folder; copy it to one")
@@ -117,13 +123,15 @@ class MachineSettings(BaseSettings):
         return address
 
     def placed(self, given: Settings) -> Any:
-        """A source or a step with `{home}` and `{local}` in its addresses filled in."""
+        """A source or a step with `{home}` and `{local}` in its addresses filled in, those of settings in it too."""
 
         def fill(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(map(fill, value))
             if isinstance(value, dict):
                 return {key: fill(each) for key, each in value.items()}
+            if isinstance(value, Settings):
+                return self.placed(value)
             return self._filled(value) if isinstance(value, str) else value
 
         return given.model_copy(update={name: fill(value) for name, value in given})
@@ -138,12 +146,8 @@ class MachineSettings(BaseSettings):
 
     @property
     def dask_tls(self) -> "Tls":
-        from gristmill.tasks.engine.clusters import Tls
-
-        return Tls(self.dask_tls_ca, self.dask_tls_cert, self.dask_tls_key)
+        return clusters.Tls(self.dask_tls_ca, self.dask_tls_cert, self.dask_tls_key)
 
     @property
     def nodes(self) -> "Nodes":
-        from gristmill.training.run.launch import Nodes
-
-        return Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)
+        return launch.Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)

@@ -10,7 +10,7 @@ import yaml
 
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import shares as capped_shares
+from gristmill.tasks.tokens.plan import shares as capped_shares
 
 LEAST_WEIGHT = 5e-4  # which the three decimals of a recipe show as 0
 

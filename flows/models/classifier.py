@@ -21,14 +21,22 @@ from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.engine import options
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.measures import label_measures, measures
-from gristmill.tasks.models.classifier.training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
+from gristmill.tasks.models.classifier.training import (
+    BAD,
+    FOLDS,
+    GOOD,
+    Classifier,
+    Examples,
+    Ordered,
+    cross_fit,
+    ordered,
+    train,
+)
 from gristmill.tasks.models.model_files import LABEL
-from gristmill.tasks.models.quality import quality_work
-from gristmill.tasks.models.quality.quality import Classifier, Quality
+from gristmill.tasks.models.quality import quality
+from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.reading.charset import decode, detect
-from gristmill.tasks.reading.listing import shards_of
-from gristmill.tasks.reading.own_columns import file_columns
-from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.reading.sources import Source, format_of
 from gristmill.tasks.reading.tables import records
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
@@ -79,8 +87,8 @@ def from_labels(
 def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str | None:
     """The column, or key, that says what a text comes from, of those in GROUPS; None where the first file has none."""
     given = {"text_column": text, "id_column": label}
-    for shard in shards_of(_SOURCE.validate_python({"name": "labels", kind: patterns, **given}))[:1]:
-        there = file_columns(shard.path, shard.format, shard.columns)
+    for shard in _SOURCE.validate_python({"name": "labels", kind: patterns, **given}).shards()[:1]:
+        there = format_of(shard.format).column_names(shard.path, shard.columns)
         return next((name for name in GROUPS if name in there and name not in (text, label)), None)
     return None
 
@@ -100,7 +108,7 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
     parts = places.parts(step.reference), places.parts(step.raw(places.sources))
     heldout = held_out(recipe, corpus)
     settings = step.training_settings()
-    return _make(out, settings, quality_work.sample(*parts, settings, heldout))
+    return _make(out, settings, quality.sample(*parts, settings, heldout))
 
 
 def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corpus:
@@ -170,7 +178,7 @@ def _rows(
     """As `labelled`, with what each text comes from; "" where that is not said."""
     given = {"text_column": text, "id_column": label, "url_column": group}
     source = _SOURCE.validate_python({"name": "labels", kind: patterns, **given})
-    for shard in shards_of(source):
+    for shard in source.shards():
         for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
             if record.problem is not None:
                 raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")

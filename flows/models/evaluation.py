@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import wrapt
+
+from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.model import local_files, local_mixture
-from gristmill.flows.tracking.train import noted
 from gristmill.storage import files
 from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.tasks.engine.make import NotFinishedError
@@ -24,6 +26,14 @@ from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.saved_model import RESULT, RUN, SavedModel, open_model
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 from gristmill.training.model.parallel import processes
+
+if TYPE_CHECKING:
+    from mlflow import entities
+
+    from gristmill.flows.tracking import model_run
+else:
+    model_run = wrapt.lazy_import("gristmill.flows.tracking.model_run")
+    entities = wrapt.lazy_import("mlflow.entities")
 
 
 @dataclass(frozen=True)
@@ -111,16 +121,13 @@ def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: Machi
     report = found.report
     if report is None or report.trained is None or report.data is None or not scores:
         return ""
-    from mlflow.entities import Metric  # here, since MLflow takes seconds
-
-    from gristmill.flows.tracking.model_run import ModelRun
 
     model = report.trained.model
-    run = ModelRun(settings, report.recipe, report.data, model.key, model.folder)
-    run_id = noted(settings, report.recipe.name, model.key) or run.find()
+    run = model_run.ModelRun(settings, report.recipe, report.data, model.key, model.folder)
+    run_id = mlflow_notes.run_of(settings, report.recipe.name, model.key) or run.find()
     if run_id:
         now, step = time.time_ns() // 1_000_000, report.result["steps"]
-        points = [Metric(name, value, now, step) for name, value in scored(scores).items()]
+        points = [entities.Metric(name, value, now, step) for name, value in scored(scores).items()]
         for start in range(0, len(points), 1000):
             run.client.log_batch(run_id, metrics=points[start : start + 1000])
     return run_id

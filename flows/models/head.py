@@ -16,14 +16,11 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.embedding import embedding_vectors
 from gristmill.storage import files, parquet
 from gristmill.tasks.engine import options
-from gristmill.tasks.models.embedding import head_file, sentence_embedder
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.embedding.embedding_work import described
-from gristmill.tasks.models.embedding.head_file import Head
-from gristmill.tasks.models.embedding.head_training import train
+from gristmill.tasks.models.embedding import heads, sentence_embedder
+from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
+from gristmill.tasks.models.embedding.embedding import Embedding, described
+from gristmill.tasks.models.embedding.heads import Head, train
 from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embedder_files
-from gristmill.tasks.models.embedding.vectors import vectors_of
 
 
 def from_texts(
@@ -110,7 +107,7 @@ def _make(
     labels = np.array([label for _, label in rows], np.float64)
     weight, bias, found, unseen = train(kind, ids, vectors, labels, penalty)
     embedder = described(given.model.digest, given.tokenizer.digest, settings)
-    head_file.write(out, Head(kind, weight, bias, embedder, found))
+    heads.write(out, Head(kind, weight, bias, embedder, found))
     if kind == "logistic":
         files.write_bytes(f"{out}.svg", curves("head", unseen[:, 0] == 1, unseen[:, 1]).encode())
     return {"kind": kind, **found}

@@ -11,7 +11,6 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.corpus import held_out
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.reading.charset import decode, detect
-from gristmill.tasks.reading.listing import shards_of
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.reading.tables import records
 
@@ -30,7 +29,7 @@ def texts_of_files(
     counted = Counter() if passed_over is None else passed_over
     columned = {} if kind == "text" else {"text_column": column}
     source = _SOURCE.validate_python({"name": "texts", kind: patterns, **columned})
-    for shard in shards_of(source):
+    for shard in source.shards():
         for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
             if record.problem is None:
                 yield decode(record.payload, detect(record.payload, record.charset, False))

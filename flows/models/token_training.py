@@ -5,10 +5,12 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+import wrapt
 from pydantic import Field, model_validator
 
+from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import settings_file
 from gristmill.storage import checked_json, files
@@ -18,10 +20,17 @@ from gristmill.storage.tokens.token_files import token_file
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import write_mixture
-from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
+from gristmill.tasks.tokens.plan import write_mixture
+from gristmill.tasks.tokens.tokenizer import given_tokenizer
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.olmo_core.lacks import lacking
+
+if TYPE_CHECKING:
+    from gristmill.flows.stages import model as model_stage
+    from gristmill.training.run import launch
+else:
+    model_stage = wrapt.lazy_import("gristmill.flows.stages.model")
+    launch = wrapt.lazy_import("gristmill.training.run.launch")
 
 _WHAT = "settings"
 DATA = "data"
@@ -140,10 +149,6 @@ def train_tokens(
             f"GRISTMILL_TRAINING_NODES is {settings.training_nodes}, and this command trains on one machine; leave it "
             "out, or make a recipe of the texts"
         )
-    # here, since the manifest is written without the libraries of training
-    from gristmill.flows.machine.engine_python import engine_python
-    from gristmill.flows.stages.model import RESTARTS, RESULT, check_ended_well
-    from gristmill.training.run import launch
 
     python = engine_python(settings, given.training.engine)
     folder = folder.resolve()
@@ -152,6 +157,8 @@ def train_tokens(
     checked_json.write(str(folder / "run.json"), run.model_dump(mode="json"))
     processes = settings.training_processes or launch.default_processes(python)
     log = folder / "training.log"
-    code = launch.launch(folder / "run.json", processes, log, on_line=on_line, restarts=RESTARTS, python=python)
-    check_ended_well(code, folder, log)
-    return files.read_json(str(folder / RESULT))
+    code = launch.launch(
+        folder / "run.json", processes, log, on_line=on_line, restarts=model_stage.RESTARTS, python=python
+    )
+    model_stage.check_ended_well(code, folder, log)
+    return files.read_json(str(folder / model_stage.RESULT))

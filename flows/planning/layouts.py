@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gristmill.flows.planning.memory import Counts, Layout, Memory, peak
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.data_sheets import DataSheet
+from gristmill.training.hardware import DataSheet
 
 RECOMPUTE = ("none", "selective", "full")
 RESERVED = 0.05  # of a device's memory: of its driver and of the libraries, and what the allocator cannot give out

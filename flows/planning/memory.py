@@ -12,9 +12,16 @@ a compiler keeps that computes all element-wise operations again in the backward
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import wrapt
 
 from gristmill.training.config import ModelConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from gristmill.training.model import decoder
+else:
+    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
 
 FLOAT = 4  # bytes of weights, sums of gradients, optimizer and softmax, whatever the precision of products
 
@@ -117,10 +124,8 @@ class Counts:
 
 def counts(config: ModelConfig, vocab_size: int) -> Counts:
     """By the model's own count."""
-    from gristmill.training.model.decoder import parameter_count  # torch takes seconds
-
     root = vocab_size * config.dim * (1 if config.tie_embeddings else 2) + config.dim
-    return Counts((parameter_count(config, vocab_size) - root) // config.layers, root, config.layers)
+    return Counts((decoder.parameter_count(config, vocab_size) - root) // config.layers, root, config.layers)
 
 
 def peak(

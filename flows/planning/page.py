@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -39,8 +40,6 @@ def memory(made: TrainingPlan) -> Callable[[Axes], None]:
     """Draws a bar for each layout, its parts on each other, and what a device has."""
 
     def draw(axes: Axes) -> None:
-        import matplotlib  # here, as the colours alone need it
-
         shown = made.choices[: sentences.MOST]
         colours = matplotlib.colormaps["viridis"](np.linspace(0.1, 0.9, len(sentences.PARTS)))
         below = np.zeros(len(shown))
@@ -78,8 +77,6 @@ def split(made: TrainingPlan) -> Callable[[Axes], None]:
     """Draws the splits of the plan's compute on the line of 6 N D, and the plan."""
 
     def draw(axes: Axes) -> None:
-        import matplotlib  # as above
-
         sizes = [one.parameters for one in made.splits] + [made.parameters]
         line = np.geomspace(min(sizes) / 2, max(sizes) * 2, 50)
         axes.plot(line, made.compute_6nd / 6 / line, color=GREY, linestyle=":", label="6 N D of this training")

@@ -2,7 +2,9 @@
 cost."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.planning.checkpoints import DEVICE_HOURS, Checkpoints, checkpoints
@@ -28,7 +30,12 @@ from gristmill.flows.scaling.law import ScalingLaw
 from gristmill.flows.scaling.optimum import TokenCost
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.data_sheets import MFU, asked_sheet
+from gristmill.training.hardware import MFU, asked_sheet
+
+if TYPE_CHECKING:
+    from gristmill.training.model import decoder
+else:
+    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
 
 NETWORK = 400.0  # Gbit/s of a device to other machines: one adapter of NDR InfiniBand each, as in NVIDIA's DGX H100
 
@@ -148,7 +155,7 @@ def plan(
 ) -> TrainingPlan:
     """What the training of a recipe takes on so many devices. Trains nothing, and needs no device.
 
-    recipe: as `load` takes it. device: a name of `gristmill.training.data_sheets`. machine: devices of a machine.
+    recipe: as `load` takes it. device: a name of `gristmill.training.hardware`. machine: devices of a machine.
     network: Gbit/s of a device to other machines. mfu: see `Devices`. memory: GB of a device, None: by its data sheet.
     price: of a device and an hour. device_hours: of one device between failures. tensor, pipeline: the most of each
     that an engine has. corpus_tokens: different tokens that there are, None: those of the finished run, if there is
@@ -211,8 +218,6 @@ def _devices(name: str, count: int, machine: int, network: float, mfu: float, me
 
 
 def _work(recipe: Recipe, settings: MachineSettings, report: Report | None) -> Work:
-    from gristmill.training.model.decoder import flops_per_token  # torch takes seconds
-
     training = recipe.training
     if report is not None and report.data is not None:
         vocabulary = checked_json.read(files.join(report.data.mixture.folder, "mixture.json"))["vocab_size"]
@@ -220,7 +225,7 @@ def _work(recipe: Recipe, settings: MachineSettings, report: Report | None) -> W
         vocabulary = check_tokenizer_file(settings, recipe) or recipe.tokenizer.vocab_size
     return Work(
         recipe.model, training, vocabulary, counts(recipe.model, vocabulary),
-        flops_per_token(recipe.model, vocabulary),
+        decoder.flops_per_token(recipe.model, vocabulary),
         product=4 if training.precision == "fp32" else 2,
         compiled=training.compile is not False,
     )  # fmt: skip

@@ -7,14 +7,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import wrapt
 import yaml
 
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
-from gristmill.tasks.reading.recognize import Look, languages, look
-from gristmill.tasks.reading.sources import TAKEN, Columns
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.reading.columns import TAKEN, Columns
+from gristmill.tasks.reading.formats.look import Look
+from gristmill.tasks.reading.formats.source import Columned
+from gristmill.tasks.reading.recognize import languages, look
+from gristmill.tasks.reading.sources import BY_KEY
+
+if TYPE_CHECKING:
+    from gristmill.tasks.extraction import shard as extraction
+else:
+    extraction = wrapt.lazy_import("gristmill.tasks.extraction.shard")
 
 # Of the files of a folder with one suffix so many are looked at; of all, if these differ.
 _LOOKS = 32
@@ -24,8 +34,6 @@ _READABLE = "pdf_garbled is None or pdf_garbled < 0.2"
 _COMMAND = "gristmill init --out code.yaml"
 # A language with a smaller share of the sample is not kept.
 _LEAST_SHARE = 0.1
-# Keys that name the files of a source.
-KINDS = ("warc", "jsonl", "parquet", "text", "pages", "code")
 _COMPRESSED = (".gz", ".zst", ".lz4")
 
 
@@ -40,6 +48,11 @@ class FoundSource:
     looks: tuple[Look, ...]
     columns: dict[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The key that names the files."""
+        return next(key for key in BY_KEY if key in self.entry)
 
 
 @dataclass(frozen=True)
@@ -98,9 +111,9 @@ def first_recipe(given: Sequence[str], name: str = "", folder: str = "") -> Firs
     ranked = languages([text for source in sources for look in source.looks for text in look.texts])
     found = dict(sorted(ranked.items(), key=lambda item: (-item[1], item[0])))
     for each in sources:
-        kind = next(key for key in KINDS if key in each.entry)
-        paths = each.entry[kind]
-        each.entry[kind] = [path if os.path.isabs(path) else os.path.relpath(path, folder or ".") for path in paths]
+        kind = each.kind
+        paths = [path if os.path.isabs(path) else os.path.relpath(path, folder or ".") for path in each.entry[kind]]
+        each.entry[kind] = paths
     name = name or sources[0].entry["name"]
     text = _written(name, sources, found)
     Recipe.model_validate(yaml.safe_load(text))
@@ -143,14 +156,11 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
 
 def _read(paths: Sequence[str]) -> list[Look]:
     """PDF documents of a sample, read as the recipe will read them: in a guarded process."""
-    from gristmill.tasks.extraction.extract import Extract
-    from gristmill.tasks.extraction.extract_work import page_guard
-
     extract = Extract(types=("pdf",))
     sample = paths[:: max(1, len(paths) // _DOCUMENTS)][:_DOCUMENTS]
     payloads = (Path(path).read_bytes() for path in sample if os.path.getsize(path) <= extract.max_bytes)
     calls = ((each, "application/pdf", None, "", extract.asked[0], "plain", extract.types) for each in payloads)
-    with page_guard(extract) as guard:
+    with extraction.page_guard(extract) as guard:
         texts = [result["text"] for result in guard.map(calls) if "text" in result]
     return [Look("pages", texts=tuple(text[:_CHARACTERS] for text in texts))]
 
@@ -175,7 +185,7 @@ def _sources(groups: Sequence[_Group], given: Sequence[str]) -> Iterator[FoundSo
         named = {"text": columns.text, "url": columns.url, "id": columns.id, "date": columns.date}
         entry |= {f"{what}_column": n for what, n in named.items() if n and (what, n) != ("text", "text")}
         size = sum(os.path.getsize(path) for path in group.paths)
-        taken_for = {what: name for what, name in named.items() if name} if kind in ("jsonl", "parquet") else {}
+        taken_for = {what: name for what, name in named.items() if name} if issubclass(BY_KEY[kind], Columned) else {}
         others = tuple(dict.fromkeys(name for look in group.looks for name in look.others))
         yield FoundSource(entry, len(group.paths), size, tuple(group.looks), taken_for, others)
 

@@ -1,11 +1,23 @@
 """Files and folders that a recipe names: first weights, tasks, a tokenizer."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.training.data.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
+
+if TYPE_CHECKING:
+    from gristmill.storage import fingerprint as fingerprints
+    from gristmill.storage.tokens import text_tokens
+    from gristmill.tasks.tokens import tokenizer as tokenizers
+else:
+    fingerprints = wrapt.lazy_import("gristmill.storage.fingerprint")
+    text_tokens = wrapt.lazy_import("gristmill.storage.tokens.text_tokens")
+    tokenizers = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
 
@@ -33,9 +45,7 @@ def init_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
 
 def digest(settings: MachineSettings, path: Path) -> str:
     """xxh3-128 of a file, known again by its size and time."""
-    from gristmill.storage.fingerprint import fingerprint  # here, since a check does without a network library
-
-    return fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]
+    return fingerprints.fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]
 
 
 def tasks_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
@@ -94,9 +104,5 @@ def vocabulary(path: Path, end_of_text: str | None = None) -> int:
 
 
 def _token_names(path: Path, end_of_text: str | None) -> tuple[str, ...]:
-    # here, since most recipes do without these libraries
-    from gristmill.storage.tokens.text_tokens import read_tokenizer
-    from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
-
-    data, name = given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
-    return tuple(read_tokenizer(data, name).names)
+    data, name = tokenizers.given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
+    return tuple(text_tokens.read_tokenizer(data, name).names)

@@ -9,16 +9,21 @@ groups are `gristmill.engines` and `gristmill.readers`, and a recipe names `modu
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
+from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, StepError, imported, work_of
 from gristmill.tasks.documents.where.where import is_where
 from gristmill.tasks.models.filter import LearnedFilter
+
+if TYPE_CHECKING:
+    from gristmill.tasks.engine import code_version
+else:
+    code_version = wrapt.lazy_import("gristmill.tasks.engine.code_version")
 
 GROUP = "gristmill.steps"
 ENGINES, READERS = "gristmill.engines", "gristmill.readers"
@@ -27,10 +32,6 @@ _ADDRESS = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*):([A-Za-z_]\w*)")
 
 Steps = Mapping[str, type[Step]]
 _KINDS = (DocumentStep, LearnedFilter)
-
-
-class StepError(ValueError):
-    """A step of a user's cannot be used: which, why, and what to do."""
 
 
 def find(name: str, built_in: Steps) -> type[Step] | None:
@@ -57,46 +58,34 @@ def address_of(name: str, group: str) -> str | None:
     return name
 
 
-def function_at(address: str) -> Callable[..., Any]:
-    """The engine or reader at an address that `address_of` gave. Raises StepError for one that is not there."""
-    module, _, name = address.partition(":")
-    found = getattr(_imported(module), name, None)
-    if not callable(found):
-        raise StepError(f"the module {module} has no function {name}")
-    return found
-
-
 def libraries_of(module: str) -> tuple[str, ...]:
     """The distributions whose release decides what the functions of a user's module give: its LIBRARIES."""
-    return tuple(getattr(_imported(module), "LIBRARIES", ()))
+    return tuple(getattr(imported(module), "LIBRARIES", ()))
 
 
 def versions_of(step: Step) -> dict[str, int | str]:
     """What of a step's code decides, for keys: by the step's name its version, and by the address of each class or
     module of users that does its work the version that is declared there, or the digest of its code."""
-    from gristmill.tasks.engine.code_version import is_ours, own_code  # here, since recipes are read without it
-
     kind = type(step)
-    if not is_ours(kind.__module__):
+    if not code_version.is_ours(kind.__module__):
         if "work_version" in vars(kind):
             return {address(kind): kind.work_version}
-        return {address(kind): f"code {own_code((kind.__module__, kind.work or kind.__module__, *step.modules))}"}
+        modules = (kind.__module__, kind.work or kind.__module__, *step.modules)
+        return {address(kind): f"code {code_version.own_code(modules)}"}
     return {
         step.step: kind.work_version,
-        **{name: version_at(f"{name}:") for name in step.modules if not is_ours(name)},
+        **{name: version_at(f"{name}:") for name in step.modules if not code_version.is_ours(name)},
     }
 
 
 def version_at(address: str) -> int | str:
     """The VERSION that the module of a user's function declares, or the digest of its code. Raises StepError for one
     that is no whole number."""
-    from gristmill.tasks.engine.code_version import own_code  # here, since recipes are read without it
-
     module = address.partition(":")[0]
-    declared = getattr(_imported(module), "VERSION", None)
+    declared = getattr(imported(module), "VERSION", None)
     if declared is not None and not isinstance(declared, int):
         raise StepError(f"VERSION of the module {module} is {declared!r}: give a whole number, or leave it out")
-    return f"code {own_code((module,))}" if declared is None else declared
+    return f"code {code_version.own_code((module,))}" if declared is None else declared
 
 
 def names_of(group: str) -> list[str]:
@@ -114,7 +103,7 @@ def known(built_in: Steps) -> dict[str, type[Step]]:
     found: dict[str, type[Step]] = {}
     kinds = [checked(_at(point.value, allowed=True), built_in, point.name) for point in _entry_points().values()]
     for module in _listed():
-        for kind in vars(_imported(module)).values():
+        for kind in vars(imported(module)).values():
             own = inspect.isclass(kind) and f"{kind.__module__}.".startswith(f"{module}.")
             if own and issubclass(kind, _KINDS) and not kind.model_fields["step"].is_required():
                 kinds.append(checked(kind, built_in))
@@ -171,7 +160,7 @@ def _at(address: str, allowed: bool) -> type:
     module, name = match.groups()
     if not allowed:
         raise _not_allowed(f"a step of the module {module}", module)
-    kind = getattr(_imported(module), name, None)
+    kind = getattr(imported(module), name, None)
     if kind is None:
         raise StepError(f"the module {module} has no class {name}")
     return kind
@@ -188,15 +177,6 @@ def _allowed(address: str, group: str = GROUP) -> bool:
     module = address.partition(":")[0]
     of_entry_point = any(point.value == address for point in _entry_points(group).values())
     return of_entry_point or any(f"{module}.".startswith(f"{listed}.") for listed in _listed())
-
-
-def _imported(module: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise StepError(f"there is no module {module}: install its package, or set PYTHONPATH to its folder") from error
 
 
 def _listed() -> tuple[str, ...]:

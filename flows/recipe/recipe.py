@@ -13,8 +13,8 @@ from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_me
 from gristmill.flows.recipe.errors import Path as KeyPath
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
-from gristmill.storage.remote.url_secrets import check_no_secrets
-from gristmill.tasks.dedup.semantic.settings import Clustered
+from gristmill.storage.remote.addresses import check_no_secrets
+from gristmill.tasks.dedup.semantic import Clustered
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize
@@ -22,7 +22,7 @@ from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, Documen
 from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
 from gristmill.tasks.documents.where.where import Where, is_where
 from gristmill.tasks.extraction.extract import UNION, Extract
-from gristmill.tasks.reading.sources import Code, Columns, Lines, Source, Tables, Texts
+from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
@@ -156,8 +156,7 @@ class Recipe(Settings):
                     )
         steps = [step.step for step in self.steps]
         if "extract" not in steps:
-            texts = [source for source in self.sources if isinstance(source, Lines | Tables | Texts | Code)]
-            if pages := [source.name for source in self.sources if source not in texts or _columns(source).pages]:
+            if pages := [source.name for source in self.sources if source.needs_extraction]:
                 yield (
                     ("steps",),
                     f"there is no step `extract`, which the pages of {', '.join(pages)} need, but {', '.join(steps)}; "
@@ -203,11 +202,11 @@ class Recipe(Settings):
                     )
             known += [signal.name for signal in step.signals]
         yield from self._of_own_columns(known)
-        if self.mixture and not any(_columns(source).every for source in self.sources):
+        if self.mixture and not any(source.read_columns.every for source in self.sources):
             yield from self._of_groups(self.mixture, known)
 
     def _of_groups(self, mixture: Mixture, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-        own = [name for source in self.sources for name, _ in _columns(source).own]
+        own = [name for source in self.sources for name, _ in source.read_columns.own]
         there = (*signals, *own, *DOCUMENT_COLUMNS)
         for column in (*mixture.by, *([Column(column=CLUSTER_SIZE)] if mixture.rehydrate else [])):
             try:
@@ -225,9 +224,9 @@ class Recipe(Settings):
                 yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
 
     def _of_reads(self, at: int, step: DocumentStep, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-        if any(_columns(source).every for source in self.sources):
+        if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
-        own = [name for source in self.sources for name, _ in _columns(source).own]
+        own = [name for source in self.sources for name, _ in source.read_columns.own]
         there = {*signals, *own, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
         if missing := [name for name in step.reads if name not in there]:
             yield (
@@ -239,9 +238,9 @@ class Recipe(Settings):
     def _of_expression(self, at: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:
             yield ("steps", at), '`where` has neither `keep` nor `drop`; give one, as `keep: "characters > 200"`'
-        own = [name for source in self.sources for name, _ in _columns(source).own]
+        own = [name for source in self.sources for name, _ in source.read_columns.own]
         there = [*signals, *own, *DOCUMENT_COLUMNS, *DERIVED]
-        if any(_columns(source).every for source in self.sources):
+        if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
         for name in step.columns:
             if name not in there:
@@ -252,7 +251,7 @@ class Recipe(Settings):
 
     def _of_own_columns(self, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         for at, source in enumerate(self.sources):
-            for name, theirs in _columns(source).own:
+            for name, theirs in source.read_columns.own:
                 if name in signals:
                     yield (
                         ("sources", at, "columns"),
@@ -358,10 +357,6 @@ class Recipe(Settings):
         """The document steps right behind the extraction, where the engine `union` chooses texts by them."""
         behind = takewhile(lambda step: isinstance(step, DocumentStep), self.after)
         return tuple(behind) if self.extract.engine == UNION else ()
-
-
-def _columns(source: Source) -> Columns:
-    return getattr(source, "read_columns", Columns())
 
 
 def _measured_by(signal: str) -> str:

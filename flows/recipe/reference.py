@@ -3,7 +3,7 @@
     gristmill schema --to recipe.schema.json
     gristmill schema --page > docs/recipe.md
 
-`examples.yaml` beside this module has an example of each key that has no value by default.
+`examples.yaml` beside this module has an example of each key that has no value by default; sources have their own.
 """
 
 import json
@@ -17,6 +17,7 @@ import yaml
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.tasks.reading.sources import FORMATS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 EXAMPLES = Path(__file__).with_name("examples.yaml")
@@ -74,7 +75,8 @@ def schema() -> dict[str, Any]:
 
 def examples() -> dict[str, dict[str, Any]]:
     """An example of each setting that has no value by default, by the name of its class."""
-    return yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
+    by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
+    return by_class | {kind.__name__: dict(kind.examples) for kind in FORMATS}
 
 
 def page() -> str:

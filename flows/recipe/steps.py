@@ -23,20 +23,20 @@ from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from gristmill.tasks.dedup.semantic.settings import Diversify, SemanticDedup
+from gristmill.tasks.dedup.semantic import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
+from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError
 from gristmill.tasks.documents.where.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
+from gristmill.tasks.models.harm import AdultContent, Toxicity
 from gristmill.tasks.models.language.language import Language
 from gristmill.tasks.models.language.mixed_languages import MixedLanguages
 from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.bucket import QualityBucket
 from gristmill.tasks.models.quality.quality import Quality
-from gristmill.tasks.models.topic.topic import Topic
+from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.rules.c4 import C4
@@ -48,9 +48,8 @@ from gristmill.tasks.rules.madlad import Madlad
 from gristmill.tasks.rules.refinedweb import RefinedWebLines
 from gristmill.tasks.rules.textbook import Textbook
 from gristmill.tasks.source_code.language import CodeLanguage
-from gristmill.tasks.source_code.opencoder import OpenCoder
+from gristmill.tasks.source_code.rule_sets import OpenCoder, StackV2
 from gristmill.tasks.source_code.signals import CodeSignals
-from gristmill.tasks.source_code.stack_v2 import StackV2
 from gristmill.tasks.source_code.syntax import CodeSyntax
 from gristmill.tasks.url.step import Url
 
@@ -149,7 +148,7 @@ def _engine(engine: Any, known: tuple[str, ...]) -> Any:
     if address is None:
         there = [*known, *own_steps.names_of(own_steps.ENGINES)]
         hint = did_you_mean(engine, there) or f"give one of {', '.join(there)}, or one of your own as module:function"
-        raise own_steps.StepError(f"there is no engine {engine!r}; {hint}")
+        raise StepError(f"there is no engine {engine!r}; {hint}")
     return address
 
 
@@ -163,7 +162,7 @@ def read_source(given: Any) -> Any:
         hint = did_you_mean(reader, there) or (
             f"installed packages have {', '.join(there) or 'none'}; name one of your own as module:function"
         )
-        raise own_steps.StepError(f"there is no reader {reader!r}; {hint}")
+        raise StepError(f"there is no reader {reader!r}; {hint}")
     return {**given, "reader": address}
 
 

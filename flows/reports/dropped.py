@@ -17,7 +17,7 @@ from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import read_rows
-from gristmill.tasks.documents.where.matching import matching
+from gristmill.tasks.documents.where.evaluate import matching
 from gristmill.tasks.rules.rule import RuleStep
 
 _STEP = TypeAdapter(AnyStep)

@@ -2,22 +2,18 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from gristmill.flows.check.run import before_run
-from gristmill.flows.curation import curate
-from gristmill.flows.machine.context import RunContext, job_options
+from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Report
-from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.group_losses import group_losses_spec
-from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
-from gristmill.flows.stages.mixture import training_data
 from gristmill.storage.home import Home
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
@@ -33,17 +29,12 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
     recipe = load(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context, recipe = open_run(settings, recipe)
-    *_, passed = curate(context, recipe)
-    corpus = passed.left
-    data = _data(context, recipe, corpus)
-    if data is None:
-        return Report(recipe, settings, corpus)
-    from gristmill.flows.stages.model import Trained, model_spec
-
-    model = context.find(model_spec(settings, recipe, data))
-    trained = None if model is None else Trained(model, model.result["result"], mlflow_run="")
-    return Report(recipe, settings, corpus, data, trained)
+    outputs = Outputs(*open_run(settings, recipe))
+    outputs.make("corpus")
+    if outputs.recipe.mixture is not None:
+        with suppress(NotFinishedError):
+            outputs.make("pretrain")
+    return Report.of(outputs)
 
 
 def check_run(recipe: Recipe, settings: MachineSettings) -> bool:
@@ -53,29 +44,18 @@ def check_run(recipe: Recipe, settings: MachineSettings) -> bool:
         before_run(recipe, settings)
     except RecipeError as error:
         gone = all(re.match("(sources|steps|takedowns)\\b", finding.key) for finding in error.findings)
-        if not (gone and _curated(recipe, settings)):
+        if not (gone and _is_curated(recipe, settings)):
             raise
         return False
     return True
 
 
-def _curated(recipe: Recipe, settings: MachineSettings) -> bool:
+def _is_curated(recipe: Recipe, settings: MachineSettings) -> bool:
     try:
-        context, recipe = open_run(settings, recipe)
-        for _ in curate(context, recipe):
-            pass
+        _ = Outputs(*open_run(settings, recipe)).corpus
     except (OSError, ValueError, RuntimeError, NotFinishedError):
         return False
     return True
-
-
-def _data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data | None:
-    if recipe.mixture is None:
-        return None
-    try:
-        return training_data(context, recipe, corpus)
-    except NotFinishedError:
-        return None
 
 
 def verify_stages(target: Any, settings: MachineSettings | None = None) -> Iterator[Verified]:
@@ -104,32 +84,19 @@ def verify_stages(target: Any, settings: MachineSettings | None = None) -> Itera
 def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult]:
     """The stages of a recipe in their order. Raises NotFinishedError at the first that is not finished."""
     context, recipe = open_run(settings, recipe)
-    seen = 0
-    for passed in curate(context, recipe):
-        yield from passed.left.stages[seen:]
-        seen = len(passed.left.stages)
-    corpus = passed.left
-    spec = group_losses_spec(recipe, corpus)
-    if spec is not None and (found := context.find(spec)) is not None:
-        yield found
-    if recipe.word_index:
-        yield context.build(word_index_spec(context, recipe, corpus))
-    if recipe.mixture is None:
-        return
-    # a corpus is verified without the libraries of training
-    from gristmill.flows.stages.model import model_spec
+    stages: dict[str, StageResult] = {}
 
-    built: dict[str, StageResult] = {}
+    def find(spec: StageSpec) -> StageResult | None:
+        stage = context.find(spec)
+        return stage if stage is None else stages.setdefault(stage.label, stage)
 
-    def noted(spec: StageSpec) -> StageResult:
-        return built.setdefault(spec.key, context.build(spec))
+    def build(spec: StageSpec) -> StageResult:
+        stage = context.build(spec)
+        return stages.setdefault(stage.label, stage)
 
     try:
-        data = training_data(replace(context, build=noted), recipe, corpus)
-    except NotFinishedError:
-        yield from built.values()
+        Outputs(replace(context, build=build, look_up=find), recipe).make()
+    except Exception:
+        yield from stages.values()
         raise
-    yield from built.values()
-    if recipe.index:
-        yield context.build(search_index_spec(context, recipe, data))
-    yield context.build(model_spec(settings, recipe, data))
+    yield from stages.values()

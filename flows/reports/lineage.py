@@ -17,6 +17,7 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.documents.step import StepError, function_at
 from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.listing import Shard, recorded_file
 from gristmill.tasks.reading.record import Record
@@ -142,9 +143,9 @@ def record_again(
     place = row["file"], row["offset"], row["length"]
     try:
         if ":" in shard.format:  # the manifest names the code: this machine has to allow it
-            own_steps.function_at(own_steps.address_of(shard.format, own_steps.READERS) or "")
+            function_at(own_steps.address_of(shard.format, own_steps.READERS) or "")
         found = read_again(shard, *place, stage.settings["extract"]["max_bytes"], remote_io)
-    except (OSError, LookupError, RemoteIOError, own_steps.StepError) as error:
+    except (OSError, LookupError, RemoteIOError, StepError) as error:
         return None, f"{where} cannot be read again: {error}"
     for name in ("url", "record_id"):
         if name in row and row[name] != getattr(found, name):

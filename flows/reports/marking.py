@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.step import EditStep, Step
-from gristmill.tasks.rules.rule import RuleStep
-from gristmill.tasks.rules.rule_work import Parts, counted
+from gristmill.tasks.rules.rule import Parts, RuleStep, counted
 
 Marks = tuple[tuple[int, int], ...]  # (start, stop) in code points, in order, not overlapping
 

@@ -9,15 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.runs import RecordedRun, Seen, redacted, runs_of
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import NothingLeftError
-from gristmill.flows.stages.group_losses import group_losses_spec
-from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
-from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import files, layout
 from gristmill.storage.address import is_one_name
 from gristmill.tasks.engine import make, remakes
@@ -43,7 +40,8 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
         read = _recipe_of(runs[0], recipe)
         runs = [run for run in runs if run.recipe in (None, runs[0].recipe)]
     stages = RecordedStages(settings.home, recipe.name, runs)
-    context = RunContext(settings, stages.build, outside=Seen(settings.home, recipe.name).outside, look_up=stages.find)
+    outside = Seen(settings.home, recipe.name).outside
+    context = RunContext(settings, stages.build, outside=outside, look_up=stages.find, is_reader=True)
     return context, read
 
 
@@ -226,20 +224,11 @@ def would_make(recipe: Recipe, settings: MachineSettings) -> WouldMake:
         return stage
 
     seen = Seen(settings.home, recipe.name)
-    context = RunContext(settings, build, outside=lambda given, look: _looked(seen, given, look))
+    context = RunContext(
+        settings, build, outside=lambda given, look: _looked(seen, given, look), look_up=build, is_reader=True
+    )
     try:
-        *_, passed = curate(context, recipe)
-        if (losses := group_losses_spec(recipe, passed.left)) is not None:
-            build(losses)
-        if recipe.word_index:
-            build(word_index_spec(context, recipe, passed.left))
-        if recipe.mixture is not None:
-            from gristmill.flows.stages.model import model_spec  # here, since it takes a second to import
-
-            data = training_data(context, recipe, passed.left)
-            if recipe.index:
-                build(search_index_spec(context, recipe, data))
-            build(model_spec(settings, recipe, data))
+        Outputs(context, recipe).make()
     except NotFinishedError:
         found.open_end = True
     except NothingLeftError:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gristmill.flows.recipe import own_steps
-from gristmill.flows.recipe.own_steps import StepError
 from gristmill.flows.recipe.steps import BUILT_IN, document_steps, thresholds_of
-from gristmill.tasks.documents.step import Bound, Clause, DocumentStep, EditStep, Member
+from gristmill.tasks.documents.step import Bound, Clause, DocumentStep, EditStep, Member, StepError
 
 Thresholded = Bound | Member
 End = Literal["low", "high", "allowed", "excluded"]

@@ -15,8 +15,7 @@ from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import by_this_code
 from gristmill.tasks.dedup.near_reports import lookup
 from gristmill.tasks.dedup.near_reports.lookup import Like, Signed
-from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.normalize_work import rewrite
+from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import read_rows
 
 

@@ -3,12 +3,22 @@
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import wrapt
 
 from gristmill.flows.machine.runs import recipes_by_stage
 from gristmill.flows.reports.funnel import ranked
 from gristmill.storage import files
 from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
+
+if TYPE_CHECKING:
+    from gristmill.flows.reports.columns import choosing
+    from gristmill.storage import parquet, schema
+else:
+    choosing = wrapt.lazy_import("gristmill.flows.reports.columns.choosing")
+    parquet = wrapt.lazy_import("gristmill.storage.parquet")
+    schema = wrapt.lazy_import("gristmill.storage.schema")
 
 
 @dataclass(frozen=True)
@@ -224,7 +234,6 @@ def _first(stage: StageFolder, n: int, where: str = "", run: Iterable[FinishedSt
     """`run`: stages that may have measured more of the documents."""
     if where:
         return _chosen(stage, n, where, run)
-    from gristmill.storage import parquet  # here, since a status reads no documents
 
     documents: list[KeptDocument] = []
     for part in stage.parts:
@@ -239,11 +248,8 @@ def _first(stage: StageFolder, n: int, where: str = "", run: Iterable[FinishedSt
 
 
 def _chosen(stage: StageFolder, n: int, where: str, run: Iterable[FinishedStage]) -> list[KeptDocument]:
-    from gristmill.flows.reports.columns.choosing import chosen  # here, since a status reads no documents
-    from gristmill.storage import parquet
-
     documents: list[KeptDocument] = []
-    for part, named in chosen(stage, where, run):
+    for part, named in choosing.chosen(stage, where, run):
         asked = {row["id"]: row for row in named.slice(0, n - len(documents)).to_pylist()}
         if asked:
             own = {row["id"]: row for row in parquet.read_table(part).to_pylist() if row["id"] in asked}
@@ -261,11 +267,8 @@ def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
     """Rows of the documents' part behind a stage's part, by id; empty if the stage has no documents."""
     if not isinstance(stage, FinishedStage) or stage.documents is None:
         return {}
-    # here, since a status reads no documents
-    from gristmill.storage import parquet
-    from gristmill.storage.schema import own_of
 
     path = f"{stage.documents.folder}/{part}"
-    names = dict.fromkeys(["id", "source", "url", "date", "title", *own_of(parquet.schema(path)), "text"])
+    names = dict.fromkeys(["id", "source", "url", "date", "title", *schema.own_of(parquet.schema(path)), "text"])
     table = parquet.read_table(path, [*names])
     return {row["id"]: row for row in table.to_pylist()}

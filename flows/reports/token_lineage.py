@@ -25,16 +25,14 @@ from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.schema import DOCUMENTS, carried, own_of
 from gristmill.tasks.documents.measure import measured
-from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.normalize_work import rewrite
+from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.step import DocumentStep, EditStep
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import SPACED, page_guard
+from gristmill.tasks.extraction.shard import SPACED, page_guard
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.tokens.encoding import encoder
-from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
-from gristmill.tasks.tokens.fill_in_the_middle_work import parts
-from gristmill.tasks.tokens.tokenizer_work import load
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle, parts
+from gristmill.tasks.tokens.tokenizer import load
 
 _STEPS = TypeAdapter(tuple[AnyStep, ...])
 _RECORD_PLACE = ["id", "source", "file", "offset", "length", "url", "record_id", "engine"]

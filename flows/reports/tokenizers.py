@@ -18,7 +18,7 @@ from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.tasks.documents.selection import gather, select
-from gristmill.tasks.tokens import tokenizer_work
+from gristmill.tasks.tokens import tokenizer as tokenizing
 from gristmill.tasks.tokens.encoding import encoder
 
 Group = tuple[str, str]  # source, and language, empty where the recipe finds none
@@ -83,7 +83,7 @@ def measured(
 ) -> list[TokenizerFigures]:
     """The figures of tokenizers, by name and file, on texts with their groups. `width`: parameters of the embedding for
     each token."""
-    loaded = [tokenizer_work.load(file) for _, file in recorded]
+    loaded = [tokenizing.load(file) for _, file in recorded]
     first = _texts(loaded[0])
     found = [
         TokenizerFigures(name, one.vocab_size, one.vocab_size * width, _shared(one, first))
@@ -109,7 +109,7 @@ def measured(
 def _kept(path: Path, folder: str) -> RecordedFile:
     """A user's file as a stage would keep it."""
     given = RecordedFile(str(path), files.checksum(str(path)))
-    record = tokenizer_work.take_tokenizer(folder, 0, given)
+    record = tokenizing.take_tokenizer(folder, 0, given)
     kept = files.join(folder, record["file"])
     return RecordedFile(kept, files.checksum(kept))
 

@@ -4,9 +4,10 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 
 # isort: split
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
+import wrapt
 from prefect.artifacts import (
     create_link_artifact,
     create_progress_artifact,
@@ -19,6 +20,11 @@ from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.reports.run import Report
 from gristmill.flows.run import server as prefect_server
 from gristmill.tasks.engine.make import StageResult
+
+if TYPE_CHECKING:
+    from gristmill.flows.reports import run_page
+else:
+    run_page = wrapt.lazy_import("gristmill.flows.reports.run_page")
 
 _PAGE_SHARDS = 1_000
 
@@ -44,8 +50,6 @@ def publish(report: Report) -> None:
     )
     create_table_artifact(key=artifact_key(name, "drops"), table=drops_table(report), description=f"Drops of {name}")
     if not prefect_server.is_embedded() and len(report.corpus.sources) <= _PAGE_SHARDS:
-        from gristmill.flows.reports import run_page  # here, since its plots take seconds
-
         path = run_page.write_page(report)
         create_link_artifact(key=artifact_key(name, "page"), link=path, link_text=path, description=f"Page of {name}")
     if report.trained is not None:

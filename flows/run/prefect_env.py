@@ -11,8 +11,16 @@ import sys
 import tomllib
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
+
+if TYPE_CHECKING:
+    from prefect import settings as prefect_settings
+else:
+    prefect_settings = wrapt.lazy_import("prefect.settings")
 
 SETTINGS = {
     "DO_NOT_TRACK": "1",  # or the import of prefect in a terminal reports its first use to its makers
@@ -27,6 +35,8 @@ SETTINGS = {
     # the waits double: with seven a server may be away for four minutes, with the five of Prefect's for one
     "PREFECT_CLIENT_MAX_RETRIES": "7",
 }
+# Files of the working folder in which Prefect looks for its settings, and how one that names a server is known.
+_PROJECT_FILES = {".env": "PREFECT_API_URL", "prefect.toml": "url", "pyproject.toml": "[tool.prefect"}
 # What a server answers whose database is away for a while. The embedded one is asked why at once.
 _NAMED = {"PREFECT_CLIENT_RETRY_EXTRA_CODES": "500,504"}
 
@@ -42,19 +52,26 @@ def _chose_a_server() -> bool:
     return "PREFECT_API_URL" in written.get("profiles", {}).get(written.get("active", ""), {})
 
 
+def is_server_named() -> bool:
+    """Whether a user may have named a server, also in a file of the working folder that Prefect reads."""
+    return not EMBEDDED or any(
+        word in path.read_text(encoding="utf-8", errors="replace")
+        for name, word in _PROJECT_FILES.items()
+        if (path := Path(name)).is_file()
+    )
+
+
 def user_interface() -> tuple[str, str]:
     """Where a person looks at recorded runs: the server's address, empty for the embedded one; and Prefect's home."""
-    from prefect.settings import get_current_settings
-
-    prefect = get_current_settings()
+    if "prefect" not in sys.modules and not is_server_named():
+        return "", os.environ["PREFECT_HOME"]
+    prefect = prefect_settings.get_current_settings()
     return (prefect.ui_url or prefect.api.url if prefect.api.url else ""), str(prefect.home)
 
 
 def named_server() -> tuple[str, str] | None:
     """Address of the API and the login, as `user:password`, of the server that was named; None for the embedded one."""
-    from prefect.settings import get_current_settings
-
-    api = get_current_settings().api
+    api = prefect_settings.get_current_settings().api
     if EMBEDDED or not api.url:
         return None
     return api.url, api.auth_string.get_secret_value() if api.auth_string else ""

@@ -27,9 +27,24 @@ import time
 import urllib.request
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import wrapt
 
 from gristmill.flows.machine.databases import DamagedDatabaseError, ensure_database, private_folder, trouble
+
+if TYPE_CHECKING:
+    import uvicorn
+    from prefect import settings as prefect_settings
+    from prefect.server import database as prefect_database
+    from prefect.server.api import server as api_server
+    from prefect.server.database import dependencies as database_dependencies
+else:
+    api_server = wrapt.lazy_import("prefect.server.api.server")
+    prefect_database = wrapt.lazy_import("prefect.server.database")
+    database_dependencies = wrapt.lazy_import("prefect.server.database.dependencies")
+    prefect_settings = wrapt.lazy_import("prefect.settings")
+    uvicorn = wrapt.lazy_import("uvicorn")
 
 _END_SECONDS = 10.0  # for what is recorded still to be written, before the server ends all the same
 _START_SECONDS = 300.0
@@ -195,9 +210,7 @@ def _serve(number: int, ready: int) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.umask(0o077)
 
-    from prefect.settings import get_current_settings
-
-    settings = get_current_settings()
+    settings = prefect_settings.get_current_settings()
     database = settings.home / "prefect.db"
     url = settings.server.database.connection_url
     if url is None or url.get_secret_value() == _url(database):  # no other was set
@@ -207,9 +220,7 @@ def _serve(number: int, ready: int) -> None:
             os.write(ready, str(error).encode())
             os._exit(1)
 
-    import uvicorn
-    from prefect.server.api.server import create_app
-
+    create_app = api_server.create_app
     gc.freeze()  # Prefect looks for cycles when its application is made, in all that was imported
     app = create_app(ephemeral=True, final=True)
     # a client that is ending keeps its connections open, and asks nothing more
@@ -230,12 +241,11 @@ def _serve(number: int, ready: int) -> None:
 
 def _migrate(path: Path) -> None:
     """Make Prefect's tables in an empty database, or bring those of an older release to this one's."""
-    from prefect.server.database import provide_database_interface
-    from prefect.server.database.dependencies import temporary_database_interface
-    from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL, temporary_settings
-
-    with temporary_database_interface(), temporary_settings({PREFECT_SERVER_DATABASE_CONNECTION_URL: _url(path)}):
-        asyncio.run(provide_database_interface().create_db())
+    with (
+        database_dependencies.temporary_database_interface(),
+        prefect_settings.temporary_settings({prefect_settings.PREFECT_SERVER_DATABASE_CONNECTION_URL: _url(path)}),
+    ):
+        asyncio.run(prefect_database.provide_database_interface().create_db())
 
 
 def _url(path: Path) -> str:

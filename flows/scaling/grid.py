@@ -3,9 +3,17 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.training.config import ModelConfig
+
+if TYPE_CHECKING:
+    from gristmill.training.model import decoder
+else:
+    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
 
 # The best learning rate falls with the compute to this power: DeepSeek LLM, arXiv 2401.02954, equation 1. Their batch
 # grows with compute; here it is the proxy's, which asks for a rate that falls faster, if anything.
@@ -173,7 +181,6 @@ def _shape(proxy: ProxyConfig, heads: int) -> ScaledModel:
 
 
 def _counted(model: ModelConfig, vocab_size: int) -> ScaledModel:
-    from gristmill.training.model.decoder import flops_per_token, parameter_count  # torch takes seconds
-
-    whole, embeddings = parameter_count(model, vocab_size), vocab_size * model.dim * (1 if model.tie_embeddings else 2)
-    return ScaledModel(model, whole, whole - embeddings, flops_per_token(model, vocab_size))
+    whole = decoder.parameter_count(model, vocab_size)
+    embeddings = vocab_size * model.dim * (1 if model.tie_embeddings else 2)
+    return ScaledModel(model, whole, whole - embeddings, decoder.flops_per_token(model, vocab_size))

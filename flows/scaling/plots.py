@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -54,7 +55,6 @@ def isoflop(report: ScalingReport) -> Callable[[Axes], None]:
         sizes = np.array([run.parameters for run in report.fitted], float)
         line = np.geomspace(sizes.min() / 1.5, sizes.max() * 1.5, 100)
         shades = np.linspace(0.15, 0.85, _CURVES)
-        import matplotlib  # here, as the colours alone need it
 
         colours = matplotlib.colormaps["viridis"](shades)
         for number, compute in enumerate(curves):

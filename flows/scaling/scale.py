@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import wrapt
 from prefect.logging import get_run_logger
 
 from gristmill.flows.check.run import before_run
@@ -36,6 +37,13 @@ from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.spec import StageSpec, digest
+
+if TYPE_CHECKING:
+    from gristmill.flows.scaling import tracking
+    from gristmill.flows.tracking import experiment
+else:
+    tracking = wrapt.lazy_import("gristmill.flows.scaling.tracking")
+    experiment = wrapt.lazy_import("gristmill.flows.tracking.experiment")
 
 
 @dataclass(frozen=True)
@@ -128,10 +136,6 @@ def scale(
         trained = make(longest=max(one.tokens for one in cells))
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
 
-        # here, since MLflow takes seconds
-        from gristmill.flows.scaling.tracking import finish, log_runs, scaling_run
-        from gristmill.flows.tracking.experiment import dataset_input
-
         wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
         keys = [trained.spec(*one).key for one in wanted]
         judged = trained.evaluation.judged
@@ -139,20 +143,22 @@ def scale(
         identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
         params = {"proxy": small.model_dump(mode="json"), "judged": list(judged), "sizes": sizes, "tokens": tokens}
         datasets = [
-            dataset_input(trained.data.arms[recipe.name].mixture, "training"),
-            dataset_input(trained.data.evaluation, "evaluation"),
+            experiment.dataset_input(trained.data.arms[recipe.name].mixture, "training"),
+            experiment.dataset_input(trained.data.evaluation, "evaluation"),
         ]
-        with scaling_run(context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets) as tracked:
+        with tracking.scaling_run(
+            context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets
+        ) as tracked:
             tried = [(recipe.name, one, 0) for sweep in sweeps for one in sweep]
             made = trained(wanted + tried)
             report = ScalingReport(recipe.name, identity, tuple(made[: len(wanted)]), judged, tuple(budgets))
-            log_runs(tracked, report.runs)
+            tracking.log_runs(tracked, report.runs)
             log.info("%s", report.sentence)
             report = replace(report, sweeps=_swept(made[len(wanted) :], len(FACTORS), report.fit.deviation))
             for remark in report.remarks:
                 log.info("%s", remark)
             report = replace(report, forecasts=_forecast(report, larger, recipe.name, targets))
-            report = replace(report, mlflow_run=finish(tracked, report))
+            report = replace(report, mlflow_run=tracking.finish(tracked, report))
         path = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}.json")
         checked_json.write(path, report.as_json())
         return report
@@ -258,10 +264,9 @@ def _forecast(
     """Register a forecast of each target, all of them ahead of the first training, then train and check."""
     if not targets:
         return ()
-    from gristmill.flows.scaling.tracking import Forecasts, sentence
 
     log, keys = get_run_logger(), tuple(run.key for run in report.fitted)
-    forecasts, largest = Forecasts(train.context.settings, recipe), float(report.compute.max())
+    forecasts, largest = tracking.Forecasts(train.context.settings, recipe), float(report.compute.max())
     claims = []
     for one in targets:
         claimed = forecast(report.fit, keys, one.size.parameters, one.tokens, one.flops / largest, LEVEL)
@@ -278,6 +283,6 @@ def _forecast(
     found = []
     for claim, run in zip(claims, made, strict=True):
         checked = forecasts.check(claim, run.loss)
-        log.info("%s", sentence(claim.forecast, checked))
+        log.info("%s", tracking.sentence(claim.forecast, checked))
         found.append(CheckedForecast(run.key, claim.forecast, claim.mlflow_run, claim.earlier, checked))
     return tuple(found)

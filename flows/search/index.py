@@ -3,12 +3,11 @@
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
-from gristmill.flows.pipeline import corpus, tokens
+from gristmill.flows.pipeline import corpus, outputs_of, tokens
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.tasks.engine.make import StageResult
 
 
@@ -17,13 +16,13 @@ def index(recipe: RecipeLike) -> StageResult:
     """The index by which phrases are found in a recipe's token shards and in the documents that it dropped; all that
     comes before it is made, too."""
     with run_context(recipe) as context:
-        made = tokens(recipe)
-        assert made.data is not None
-        return context.build(search_index_spec(context, recipe, made.data))
+        tokens(recipe)
+        return context.build(outputs_of(context, recipe).search_index_spec)
 
 
 @recorded_flow(name="word_index", flow_run_name=flow_run_name, persist_result=False)
 def word_index(recipe: RecipeLike) -> StageResult:
     """The index by which documents are ranked by their words, kept and dropped; its corpus is made, too."""
     with run_context(recipe) as context:
-        return context.build(word_index_spec(context, recipe, corpus(recipe).corpus))
+        corpus(recipe)
+        return context.build(outputs_of(context, recipe).word_index_spec)

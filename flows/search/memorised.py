@@ -9,8 +9,10 @@ before gives for 50 tokens; Lee et al. 2022 (arXiv 2107.06499) find ten times le
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+import wrapt
 from matplotlib.axes import Axes
 
 from gristmill.flows.models.evaluation import trained_model
@@ -22,7 +24,12 @@ from gristmill.storage import files
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import drawn
 from gristmill.training.evaluate.document_losses import document_ends
-from gristmill.training.evaluate.verbatim import verbatim
+from gristmill.training.evaluate.sample import verbatim
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = wrapt.lazy_import("scipy.stats")
 
 PROMPTS, TOKENS = 2_000, 50
 # The fewest copies of each group; the first is of held-out text.
@@ -102,10 +109,8 @@ def memorised(
 
 
 def _group(least: int, most: int | None, found: np.ndarray, continuation: int) -> Group:
-    from scipy.stats import binomtest  # here, as it takes a second
-
     whole = int((found == continuation).sum())
-    low, high = binomtest(whole, len(found)).proportion_ci(LEVEL, "wilson")
+    low, high = stats.binomtest(whole, len(found)).proportion_ci(LEVEL, "wilson")
     return Group(
         least, most, len(found), whole / len(found), float(low), float(high), float(found.mean() / continuation)
     )

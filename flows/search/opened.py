@@ -6,30 +6,35 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from os import cpu_count
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from gristmill.flows.curation import curate
+import wrapt
+
 from gristmill.flows.machine.context import job_options, workers
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.indexes import search_index_spec
-from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import layout
+from gristmill.storage.tokens.token_shards import SPLIT
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads
 from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import look_ups
-from gristmill.tasks.search.index_work import DROPPED
+from gristmill.tasks.search.index import DROPPED
 from gristmill.tasks.search.look_ups import LookUp, Portion
 from gristmill.tasks.search.pieces import Pieces
 from gristmill.tasks.search.shards import IndexedShards, SearchedShard
-from gristmill.tasks.tokens.recorded import SPLIT
+
+if TYPE_CHECKING:
+    from gristmill.flows.search import index as index_flow
+else:
+    index_flow = wrapt.lazy_import("gristmill.flows.search.index")
 
 # Look-ups, of a phrase in a shard, that are made in threads of this process: five seconds of a core where files are in
 # memory (.28 ms each, in shards of 12 million tokens). More are jobs of the machine's executor, which takes seconds to
@@ -121,9 +126,7 @@ def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
     recipe.training_mixture()
 
     def run() -> None:
-        from gristmill.flows.search.index import index  # here, since Prefect takes seconds
-
-        index(recipe)
+        index_flow.index(recipe)
 
     return found_or_made(partial(opened, recipe), make, run)
 
@@ -143,11 +146,9 @@ def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedInd
     nothing."""
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context, recipe = open_run(settings, recipe)
+    outputs = Outputs(*open_run(settings, recipe))
     try:
-        *_, passed = curate(context, recipe)
-        data = training_data(context, recipe, passed.left)
+        stage = outputs.context.find(outputs.search_index_spec)
     except NotFinishedError:
         return None
-    stage = context.find(search_index_spec(context, recipe, data))
-    return None if stage is None else OpenedIndex(recipe, settings, data, stage)
+    return None if stage is None else OpenedIndex(outputs.recipe, settings, outputs.data, stage)

@@ -4,21 +4,27 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gristmill.flows.curation import curate
+import wrapt
+
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.search.opened import Make, code_sent, executor, found_or_made, portions_of
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.indexes import word_index_spec
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
-from gristmill.tasks.search import ranking
-from gristmill.tasks.search.ranking import Ranked, WordQuery, check_query, first
+from gristmill.tasks.search import word_index
+from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
+
+if TYPE_CHECKING:
+    from gristmill.flows.search import index as index_flow
+else:
+    index_flow = wrapt.lazy_import("gristmill.flows.search.index")
 
 # Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
 # to start.
@@ -73,9 +79,7 @@ def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
     recipe = load(recipe)
 
     def run() -> None:
-        from gristmill.flows.search.index import word_index  # here, since Prefect takes seconds
-
-        word_index(recipe)
+        index_flow.word_index(recipe)
 
     return found_or_made(partial(opened_words, recipe), make, run)
 
@@ -85,13 +89,12 @@ def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> Ope
     Makes nothing."""
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    context, recipe = open_run(settings, recipe)
+    outputs = Outputs(*open_run(settings, recipe))
     try:
-        *_, passed = curate(context, recipe)
+        stage = outputs.context.find(outputs.word_index_spec)
     except NotFinishedError:
         return None
-    stage = context.find(word_index_spec(context, recipe, passed.left))
-    return None if stage is None else OpenedWords(recipe, settings, passed.left, stage)
+    return None if stage is None else OpenedWords(outputs.recipe, settings, outputs.corpus, stage)
 
 
 def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
@@ -104,7 +107,7 @@ def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
     best: list[Ranked] = []
     matching, shards = 0, range(len(words.corpus.sources))
     with executor(words.settings, len(shards) <= words.few) as workers:
-        search = WordQuery(words.stage.folder, query, n, code_sent(workers, ranking.__name__))
+        search = WordQuery(words.stage.folder, query, n, code_sent(workers, word_index.__name__))
         for _, (count, found) in workers.map(search, portions_of(shards)):
             matching += count
             best = first([*best, *found], n)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shutil
 import socket
 import sys
@@ -12,15 +13,35 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
+
+import psutil
+import wrapt
 
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, damage, trouble
 from gristmill.flows.machine.extras import EXTRAS
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import exclusive, files
 from gristmill.storage.remote.redact import redact_url, redact_urls
+from gristmill.tasks.engine import clusters
+
+if TYPE_CHECKING:
+    import dask
+    import distributed
+    import httpx
+    import redis
+
+    from gristmill.flows.run import kernel_compilation, prefect_env
+else:
+    dask = wrapt.lazy_import("dask")
+    distributed = wrapt.lazy_import("distributed")
+    kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
+    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
+    httpx = wrapt.lazy_import("httpx")
+    redis = wrapt.lazy_import("redis")
 
 State = Literal["ok", "warning", "error"]
 
@@ -57,7 +78,6 @@ def _versions(settings: MachineSettings) -> Iterator[Line]:
     names = ("gristmill", "prefect", "distributed", "numpy", "pyarrow")
     found = ", ".join(f"{name} {version(name)}" for name in names)
     yield Line("ok", "versions", f"Python {python}, {found}")
-    from importlib.util import find_spec
 
     for extra, packages in EXTRAS.items():
         if missing := [name for name in packages if find_spec(name) is None]:
@@ -68,12 +88,9 @@ def _versions(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _memory(settings: MachineSettings) -> Iterator[Line]:
-    import psutil
-    from distributed import system
-
     workers = (settings.workers or os.cpu_count() or 1) if settings.executor in ("threads", "local") else 1
     # a container's cgroup and a limit of the user may allow less than the machine has
-    allowed, total = system.memory_limit(), psutil.virtual_memory().total
+    allowed, total = distributed.system.memory_limit(), psutil.virtual_memory().total
     have = f"{allowed / 1e9:.1f} GB" + (f" allowed of {total / 1e9:.1f}" if allowed < total else "")
     wanted = workers * 2 * settings.memory
     found = f"{have}; {workers} workers, GRISTMILL_MEMORY {settings.memory / 1e9:.1f} GB"
@@ -81,7 +98,6 @@ def _memory(settings: MachineSettings) -> Iterator[Line]:
         yield Line("warning", "memory", found, "set GRISTMILL_MEMORY or GRISTMILL_WORKERS lower")
     else:
         yield Line("ok", "memory", found)
-    import resource
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit != resource.RLIM_INFINITY and limit < _OPEN_FILES:
@@ -135,9 +151,7 @@ def _home(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _kernels(settings: MachineSettings) -> Iterator[Line]:
-    from gristmill.flows.run.kernel_compilation import complete_file
-
-    complete = complete_file()
+    complete = kernel_compilation.complete_file()
     if complete.is_file():
         yield Line("ok", "kernels", f"compiled, in {complete.parent}")
     else:
@@ -145,9 +159,7 @@ def _kernels(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _prefect(settings: MachineSettings) -> Iterator[Line]:
-    from gristmill.flows.run.prefect_env import named_server
-
-    if (named := named_server()) is None:
+    if (named := prefect_env.named_server()) is None:
         yield Line("ok", "prefect", "the embedded server; PREFECT_API_URL would name another")
         return
     address, login = named
@@ -184,8 +196,6 @@ def _service(
     name: str, url: str, login: str, setting: str, secret: str, expected: str = "", upgrade: str = ""
 ) -> Iterator[Line]:
     """Whether a server answers, lets us in, and has our time and, if it tells one, our release."""
-    import httpx  # Prefect's own client
-
     where = redact_url(url.split("/api")[0])
     auth = tuple(login.split(":", 1)) if ":" in login else None
     try:
@@ -226,9 +236,6 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
     if settings.executor != "dask":
         yield Line("ok", "executor", f"{settings.executor}, on this machine")
         return
-    from distributed import Client
-
-    from gristmill.tasks.engine import clusters
 
     address, tls = settings.dask_address, settings.dask_tls
     try:
@@ -237,7 +244,7 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
         yield Line("error", "dask", str(error), "correct GRISTMILL_DASK_ADDRESS and GRISTMILL_DASK_TLS_*")
         return
     try:
-        client = Client(address, timeout=_SECONDS, set_as_default=False, security=tls.security())
+        client = distributed.Client(address, timeout=_SECONDS, set_as_default=False, security=tls.security())
     except OSError as error:
         said = f"{address} does not answer ({str(error).splitlines()[0]})"
         yield Line("error", "dask", said, "start the scheduler, or correct GRISTMILL_DASK_ADDRESS")
@@ -269,8 +276,6 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
 
 def _cluster(settings: MachineSettings) -> Line:
     """Whether a cluster can be asked for; what it gives is known by the first run."""
-    from gristmill.tasks.engine import clusters
-
     try:
         clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster, settings.dask_tls)
     except (ImportError, OSError, ValueError) as error:
@@ -294,15 +299,12 @@ def _may_hang() -> bool:
 
     Dask replaces such a worker after five minutes. It is run on a worker.
     """
-    import dask
-
     return sys.version_info < (3, 11, 9) and bool(dask.config.get("distributed.worker.profile.enabled"))
 
 
 def _redis(settings: MachineSettings) -> Iterator[Line]:
     if not (address := settings.redis.get_secret_value()):
         return
-    import redis
 
     try:
         redis.Redis.from_url(address, socket_timeout=_SECONDS).ping()

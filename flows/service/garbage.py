@@ -12,12 +12,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+import wrapt
 
 from gristmill.flows.machine.runs import RELEASED, RecordedRun, all_runs, stages_of_runs
 from gristmill.storage import files, layout
 from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 from gristmill.tasks.engine.lease import is_held, lease
+
+if TYPE_CHECKING:
+    from gristmill.tasks.kernels import compiled
+else:
+    compiled = wrapt.lazy_import("gristmill.tasks.kernels.compiled")
 
 _DAY = 24 * 3600
 
@@ -146,11 +153,9 @@ def _measured(stage: StageFolder) -> Garbage:
 
 
 def _kernels() -> list[Garbage]:
-    from gristmill.tasks.kernels import FOLDER  # numba takes half a second to import
-
     found = []
-    for folder in sorted(FOLDER.parent.glob("kernels-*")):
-        if folder != FOLDER:
+    for folder in sorted(compiled.FOLDER.parent.glob("kernels-*")):
+        if folder != compiled.FOLDER:
             size, written = files.size_of(str(folder))
             modified = max(written, folder.stat().st_mtime)  # one without files may be about to be filled
             found.append(Garbage("kernels", Path(folder).name, str(folder), size, modified))

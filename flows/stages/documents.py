@@ -16,7 +16,6 @@ import pyarrow as pa
 from pydantic import SerializeAsAny, TypeAdapter
 
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
 from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards, selection
@@ -24,18 +23,18 @@ from gristmill.storage import files, layout
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.step import DocumentStep, Settings, Step
+from gristmill.tasks.documents.step import DocumentStep, Settings, Step, function_at
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work, digest
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
-from gristmill.tasks.reading.first_records import FILES, look
+from gristmill.tasks.extraction.shard import extract_shard
+from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.listing import Shard, listed
-from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
+from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
 from gristmill.tasks.reading.ranges.lines import LineCount, count_lines, divide
 from gristmill.tasks.reading.ranges.plan import Range, RangeRead, corrected
-from gristmill.tasks.reading.repositories.reading import LIBRARIES
-from gristmill.tasks.reading.sources import Columns, Selection
+from gristmill.tasks.reading.shard import FILES, find_types, look
+from gristmill.tasks.reading.sources import Selection, format_of
 
 _RANGE_READ = TypeAdapter(RangeRead)
 
@@ -84,7 +83,7 @@ def documents(
     before = pinned(context, recipe.before)
     own_functions = [known.format for known in formats.values() if ":" in known.format]
     for address in [*own_functions, *(engine for engine in recipe.extract.asked if ":" in engine)]:
-        own_steps.function_at(address)  # whose error comes before any work
+        function_at(address)  # whose error comes before any work
     choosing = pinned(context, recipe.choosing)
     record = Extraction(
         formats=formats,
@@ -163,17 +162,16 @@ def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, 
 
 
 def _work(steps: Iterable[Step], formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> Work:
-    """The work of the steps, of users' readers, and of readers of source code, whose libraries recognize licenses."""
+    """The work of the steps, of users' readers, and of formats whose libraries decide what is read."""
     work = work_of_steps(steps, readers)
-    if any(known.format == "code" for known in formats.values()):
-        return replace(work, libraries=(*work.libraries, *LIBRARIES))
-    return work
+    kinds = dict.fromkeys(format_of(known.format) for known in formats.values())
+    return replace(work, libraries=(*work.libraries, *(name for kind in kinds for name in kind.libraries)))
 
 
 def _divided(phases: PhaseRunner, record: Extraction, places: Sequence[ShardFiles]) -> dict[int, Range]:
     """By the numbers of their shards the ranges of files of lines as they are read, whose first lines are known. Holds
     the counts of one file's ranges."""
-    files_there = [*_ranged(record, places, "jsonl")]
+    files_there = [*_ranged(record, places, "line")]
     if not files_there:
         return {}
     columns = {name: known.columns for name, known in record.formats.items()}
@@ -190,11 +188,11 @@ def _bytes(places: Sequence[ShardFiles], number: int) -> int:
     return places[number].bytes or 0
 
 
-def _ranged(record: Extraction, places: Sequence[ShardFiles], format: str) -> Iterator[list[int]]:
-    """The numbers of the ranges of each file of a format that is read in ranges."""
+def _ranged(record: Extraction, places: Sequence[ShardFiles], starts: str) -> Iterator[list[int]]:
+    """The numbers of the ranges of each file that is read in ranges, of formats whose ranges start like that."""
     ranged = (number for number, shard in enumerate(places) if shard.part is not None)
     for (source, _), of in groupby(ranged, lambda number: (places[number].source, places[number].files)):
-        if record.formats[source].format == format:
+        if format_of(record.formats[source].format).range_starts == starts:
             yield [*of]
 
 
@@ -202,7 +200,7 @@ def _misread(record: Extraction, places: Sequence[ShardFiles], made: Mapping[int
     """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
     archive would be. Holds the records of one file's ranges."""
     found: dict[int, Range] = {}
-    for numbers in _ranged(record, places, "archive"):
+    for numbers in _ranged(record, places, "record"):
         read = [(part, _RANGE_READ.validate_python(made[i]["range"])) for i in numbers if (part := places[i].part)]
         found |= {number: part for number, part in zip(numbers, corrected(read), strict=True) if part is not None}
     return found

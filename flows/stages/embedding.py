@@ -17,12 +17,11 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
-from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding import heads as head_files
 from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.embedding import Embedding, HeadScoring, column_of
-from gristmill.tasks.models.embedding.embedding_work import score_shard
+from gristmill.tasks.models.embedding.embedding import Embedding, HeadScoring, column_of, score_shard
 from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embed_shard, embedder_files
-from gristmill.tasks.models.null_scores import null_scores_shard
+from gristmill.tasks.models.filter import null_scores_shard
 
 
 def embedding(
@@ -119,5 +118,5 @@ def _score(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlaces) -> 
     unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
     phases.map("score", score_shard, scored, common=given)
     phases.map("null-scores", null_scores_shard, unscored, common={"signals": columns})
-    heads = {name: head_file.load(file) for name, file in places.heads.items()}
+    heads = {name: head_files.load(file) for name, file in places.heads.items()}
     return {"heads": {name: {"kind": head.kind, **head.found} for name, head in heads.items()}}

@@ -19,10 +19,9 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.remote.redact import redact_url
-from gristmill.tasks.documents import export_work
+from gristmill.tasks.documents import export as exporting
 from gristmill.tasks.documents.dataset_card import Card, FunnelStep, write_card
-from gristmill.tasks.documents.export import Export
-from gristmill.tasks.documents.export_work import Column, OwnColumn, own_columns
+from gristmill.tasks.documents.export import Column, Export, OwnColumn, own_columns
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.documents.where.evaluate import truth
 from gristmill.tasks.documents.where.syntax import parsed
@@ -123,11 +122,11 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
 
 def _export(phases: PhaseRunner, record: ExportFormat, places: ExportPlaces) -> dict:
     """Write the kept documents for others to read."""
-    phases.once("begin", export_work.begin, {"key": places.key}, temporary=True)
+    phases.once("begin", exporting.begin, {"key": places.key}, temporary=True)
     corpus = places.corpus
     given = {"columns": record.columns, "format": record.format, "where": record.where}
     jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
-    written = export_work.summed(phases.map("write", export_work.export_shard, jobs, common=given).values())
+    written = exporting.summed(phases.map("write", exporting.export_shard, jobs, common=given).values())
     return phases.once("card", write_card, {"card": record.card, "written": written})
 
 

@@ -11,16 +11,14 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import files
 from gristmill.storage.printable import one_line
-from gristmill.tasks.dedup.takedown_work import STEP as TAKEDOWNS
+from gristmill.tasks.dedup.takedowns import STEP as TAKEDOWNS
 from gristmill.tasks.documents.by_shard import Names
-from gristmill.tasks.documents.group_losses import STEP, Limits
-from gristmill.tasks.documents.group_losses_work import AT_ONCE, count_shard, counts_folder, judge, sum_counts
+from gristmill.tasks.documents.group_losses import AT_ONCE, STEP, Limits, count_shard, counts_folder, judge, sum_counts
 from gristmill.tasks.documents.step import Clause, DocumentStep, Member, Settings, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.reading.sources import Archives, Selection, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -50,20 +48,20 @@ class GroupLossesPlaces:
 
 
 def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult | None:
-    """The groups of a corpus that lost too much, curated as far as it is; None if the recipe does not ask for them.
-    Logs a line for each group; raises LostGroupError if the recipe says that the run stops."""
+    """What groups lost so far; None if it is not counted, or for a reader if it is not finished."""
     spec = group_losses_spec(recipe, corpus)
-    if spec is None:
-        return None
-    made = context.build(spec)
-    lines = sentences(made.result)
+    return None if spec is None else context.build_output(spec)
+
+
+def check_losses(recipe: Recipe, losses: StageResult) -> None:
+    """Log a line for each group. Raises LostGroupError instead where the recipe stops the run."""
+    lines = sentences(losses.result)
     if lines and recipe.group_losses.then == "stop":
         raise LostGroupError(
             "\n".join([*lines, "the recipe says `group_losses: {then: stop}`: loosen the step, or set it to warn"])
         )
     for line in lines:
         log.warning("%s", line)
-    return made
 
 
 def group_losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
@@ -75,7 +73,7 @@ def group_losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
     record = LossSearch(
         limits=settings.part(Limits),
         by_design={name: decided for name in settings.by if (decided := deciding(recipe, name))},
-        like={one.name: "crawl" if isinstance(one, Archives | Snapshot | Selection) else "" for one in recipe.sources},
+        like={one.name: "crawl" if one.is_crawl else "" for one in recipe.sources},
         apart=tuple(sorted({name for step in recipe.steps for name in getattr(step, "reference", ())})),
     )
     inputs = corpus.inputs(signals=True)

@@ -18,10 +18,10 @@ from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.search.index_work import PHASE as INDEX_PHRASES
-from gristmill.tasks.search.index_work import index_shard
-from gristmill.tasks.search.word_index_work import PHASE as INDEX_WORDS
-from gristmill.tasks.search.word_index_work import index_words
+from gristmill.tasks.search.index import PHASE as INDEX_PHRASES
+from gristmill.tasks.search.index import index_shard
+from gristmill.tasks.search.word_index import PHASE as INDEX_WORDS
+from gristmill.tasks.search.word_index import index_words
 
 
 def _deciding(corpus: Corpus) -> tuple[StageResult, ...]:

@@ -25,8 +25,8 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import plan_mixture
-from gristmill.tasks.tokens.packing_work import pack_shards, windows
+from gristmill.tasks.tokens.packing import pack_shards, windows
+from gristmill.tasks.tokens.plan import plan_mixture
 
 
 class MixturePlan(Settings):
@@ -77,7 +77,7 @@ def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
         grouped,
         recipe.model.seq_len if settings.packing == "best_fit" else None,
     )
-    return Data(corpus, split, evaluation, model, shards, evaluated, plan, grouped)
+    return Data(corpus, split, evaluation, model, shards, evaluated, grouped, plan)
 
 
 def mixture(

@@ -15,7 +15,7 @@ from gristmill.flows.recipe.given_files import init_digests, initial_folder, tas
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.storage import checked_json, files, shards
-from gristmill.storage.tokens.local_manifest import local_manifest
+from gristmill.storage.tokens.training_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import MAKER, StageResult
 from gristmill.tasks.engine.phases import PhaseRunner

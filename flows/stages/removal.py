@@ -27,9 +27,9 @@ from gristmill.tasks.decontamination.shards import (
 )
 from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.dedup.takedown_work import keep_allowed
+from gristmill.tasks.dedup.takedowns import keep_allowed
 from gristmill.tasks.documents.by_shard import Parts
-from gristmill.tasks.documents.shards import keep_shard
+from gristmill.tasks.documents.decisions import keep_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner

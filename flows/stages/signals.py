@@ -11,12 +11,18 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.storage import files
 from gristmill.tasks.documents.by_shard import Parts
-from gristmill.tasks.documents.shards import decide_shard, edit_shard, measure_shard
+from gristmill.tasks.documents.decisions import decide_shard, edit_shard, measure_shard
 from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
-from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
-from gristmill.tasks.models.quality.bucket_work import bucket_shard, find_edges, gather_shard, gathered_folder
+from gristmill.tasks.models.quality.bucket import (
+    QualityBucket,
+    Scorers,
+    bucket_shard,
+    find_edges,
+    gather_shard,
+    gathered_folder,
+)
 
 
 class SignalSteps(Settings):

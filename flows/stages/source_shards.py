@@ -15,10 +15,13 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, digest
 from gristmill.tasks.reading import index
-from gristmill.tasks.reading.listing import Shard, shards_of, tables_of, together
+from gristmill.tasks.reading.columns import Columns
+from gristmill.tasks.reading.formats.crawls import IndexFilters
+from gristmill.tasks.reading.formats.source import Files
+from gristmill.tasks.reading.listing import Shard, together
 from gristmill.tasks.reading.ranges.plan import Range, ranges_of
 from gristmill.tasks.reading.repositories.reading import Repositories
-from gristmill.tasks.reading.sources import Columns, Files, IndexFilters, Ranged, Selection, Snapshot, Source
+from gristmill.tasks.reading.sources import Selection, Source
 
 # Files of a snapshot that are asked for their sizes: of more, each is a shard.
 _FEW = 256
@@ -30,7 +33,7 @@ def selection(context: RunContext, source: Selection) -> StageResult:
 
     def look() -> str:
         with ThreadPoolExecutor(8) as pool:
-            return digest(list(pool.map(lambda path: fingerprint(path, notes), tables_of(source))))
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
 
     tables = context.outside({"index": source.model_dump(mode="json")}, look)
     spec = StageSpec(
@@ -39,7 +42,7 @@ def selection(context: RunContext, source: Selection) -> StageResult:
         body=_select,
         record=source.part(IndexFilters),
         inputs={"files": tables},
-        places=lambda: tuple(tables_of(source)),
+        places=lambda: tuple(source.tables()),
     )
     return context.build(spec)
 
@@ -98,21 +101,21 @@ def find_shards(
     `limit` there is one shard, of which so many documents are read."""
     if isinstance(source, Selection):
         assert selection is not None, "its records were selected"
-        read = shards_of(source, [selection.part(i) for i in range(selection.result["parts"])])[:limit]
+        read = source.selected_shards([selection.part(i) for i in range(selection.result["parts"])])[:limit]
         runs = _runs(len(read), limit)
         prints = [" ".join(f"{selection.contents} {i}" for i in run) for run in runs]
         sizes: list[int | None] = [None] * len(read)
     else:
-        read = shards_of(source)[:limit]
+        read = source.shards()[:limit]
         runs, prints, sizes = _fingerprints(context, source, read, limit)
     found = []
     for run, seen in zip(runs, prints, strict=True):
         shard = [read[at] for at in run]
         named = tuple((file.path, file.name) for file in shard)
         size = _sum(sizes[at] for at in run)
-        most = source.range_bytes if isinstance(source, Ranged) and len(run) == 1 else None
+        most = source.max_range_bytes if len(run) == 1 else None
         for part in [None] if most is None else ranges_of(size, most):
-            state = "" if isinstance(source, Selection | Snapshot) else states_of([path for path, _ in named])
+            state = "" if source.is_immutable else states_of([path for path, _ in named])
             of = ShardFiles(source.name, named, shard[0].base, part, _bytes(part, size), state)
             found.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))
     return found
@@ -141,7 +144,7 @@ def _fingerprints(
     context: RunContext, source: Source, read: list[Shard], limit: int | None
 ) -> tuple[list[range], list[str], list[int | None]]:
     """Which files are read together, the fingerprint of each such run, and the sizes of the files."""
-    if isinstance(source, Snapshot):
+    if source.is_immutable:
         # Common Crawl's files never change under an address, and a crawl has 90,000 of them: work enough without ranges
         runs = _runs(len(read), limit)
         sizes: list[int | None] = [None] * len(read)

@@ -18,15 +18,16 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import Inputs, StageSpec, Work
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
-from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_sample import (
+from gristmill.tasks.tokens.tokenizer import (
+    Tokenizer,
     group_sizes,
     measure_texts,
     sample_folder,
     sample_rates,
     sample_texts,
+    take_tokenizer,
+    train_tokenizer,
 )
-from gristmill.tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
 
 
 class TokenizerTraining(Settings):

@@ -22,9 +22,6 @@ from gristmill.flows.reports.run_page import plots
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.flows.tracking.compared import tracked_names
 from gristmill.storage import files
-from gristmill.tasks.models.harm.harm import Harm
-from gristmill.tasks.models.quality.quality import Quality
-from gristmill.tasks.models.topic.topic import Topic
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
@@ -67,8 +64,8 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
             if stage.name == "embedding":
                 files.write_json(str(shown / "heads.json"), stage.result["heads"])
         for step in report.recipe.steps:
-            if isinstance(step, Quality | Topic | Harm) and step.model is not None:
-                copy_description(step.step, report.settings.placed(step).model, shown)
+            if (classifier := report.settings.placed(step).fasttext_classifier) is not None:
+                copy_description(step.step, classifier, shown)
         files.write_json(str(shown / "bill.json"), asdict(bill(report)))
         if report.result["sample"]:
             (shown / "sample.txt").write_text(report.result["sample"], encoding="utf-8")

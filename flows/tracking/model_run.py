@@ -4,9 +4,10 @@ import math
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+import wrapt
 from mlflow.entities import Metric, Param, Run, ViewType
 
 from gristmill.flows.machine.settings import MachineSettings
@@ -32,6 +33,13 @@ from gristmill.flows.tracking.compared import (
 from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, dataset_input
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS, TIMING
+
+if TYPE_CHECKING:
+    from gristmill.flows.stages import model as model_stage
+    from gristmill.flows.tracking import artifacts
+else:
+    model_stage = wrapt.lazy_import("gristmill.flows.stages.model")
+    artifacts = wrapt.lazy_import("gristmill.flows.tracking.artifacts")
 
 KEY_TAG = "gristmill.key"
 _ARTIFACTS_TAG = "gristmill.artifacts"
@@ -82,20 +90,17 @@ class ModelRun:
             return found
         with self as run:
             self._log_points(run, model)
-            # here, since these modules are of a model that is made, and take seconds
-            from gristmill.flows.stages.model import Trained
-            from gristmill.flows.tracking.artifacts import description, log_artifacts
 
-            trained = Trained(model, model.result["result"], run)
+            trained = model_stage.Trained(model, model.result["result"], run)
             report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)
-            log_artifacts(self.client, run, report)
+            artifacts.log_artifacts(self.client, run, report)
             # behind those of the training: MLflow shows metrics in the order in which it first got them
             sums = _funnel(self.data) | bill(report).metrics()
             metrics = [Metric(name, value, 0, 0) for name, value in sums.items()]
             self.client.log_batch(run, metrics=metrics)
             experiment = self.experiment.id()
             others = [other for other in compared_runs(self.client, experiment) if other.info.run_id != run]
-            note = "\n\n".join([*evaluated_on(self.data, others), description(report)])
+            note = "\n\n".join([*evaluated_on(self.data, others), artifacts.description(report)])
             self.client.set_tag(run, "mlflow.note.content", note)
             # last: a run that has it is complete
             self.client.set_tag(run, _ARTIFACTS_TAG, "complete")

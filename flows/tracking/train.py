@@ -1,62 +1,41 @@
-"""Training with its record in MLflow, and which models MLflow is known to have.
-
-    <local folder>/mlflow-runs/<digest of server, experiment and model>    the id of the model's run
-
-A run that reuses its model need not ask MLflow, which takes seconds to load. Remove the folder to have a model asked
-for, and recorded again where it is missing.
-"""
+"""Training with its record in MLflow."""
 
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from gristmill.flows.machine.context import RunContext
+import wrapt
+
+from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.engine_python import engine_python
-from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
-from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture, model_spec
-from gristmill.storage import files
+from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
 from gristmill.training.run import launch
+
+if TYPE_CHECKING:
+    from gristmill.flows.tracking import model_run
+else:
+    model_run = wrapt.lazy_import("gristmill.flows.tracking.model_run")
 
 _SQLITE = "sqlite:///"
 
 
-def noted(settings: MachineSettings, experiment: str, key: str) -> str:
-    """The id of the run that has the model with a key; empty if it is not known."""
-    uri = settings.tracking_uri
-    note = _note(settings, experiment, key)
-    gone = uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
-    return note.read_text() if note.exists() and not gone else ""
-
-
-def note(settings: MachineSettings, experiment: str, key: str, run: str) -> None:
-    """Keep in mind that the run has the model, complete with its metrics."""
-    files.write_bytes(str(_note(settings, experiment, key)), run.encode())
-
-
-def _note(settings: MachineSettings, experiment: str, key: str) -> Path:
-    name = files.digest("\n".join([settings.tracking_uri, experiment, key]).encode())
-    return Path(settings.local_folder) / "mlflow-runs" / name
-
-
-def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
+def train(outputs: Outputs) -> Trained:
     """Train on the mixture, resuming from the newest checkpoint if there is one.
 
     With a home that is not on a local disk, each checkpoint is written to the local folder and copied to the home while
     training goes on; on another machine it goes on from the newest one that is there.
     """
+    context, recipe, data, unplaced = outputs.context, outputs.recipe, outputs.data, outputs.model_spec
     settings = context.settings
-    unplaced = model_spec(settings, recipe, data)
     context.begin(unplaced)
     key = unplaced.label(settings.home).removeprefix(f"{unplaced.name}-")
-    if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, key)):
+    if (found := context.find(unplaced)) and (known := mlflow_notes.run_of(settings, recipe.name, key)):
         return Trained(context.build(unplaced), found.result["result"], known)
 
-    from gristmill.flows.tracking.model_run import ModelRun  # here, since MLflow takes seconds
-
     folder = unplaced.folder(settings.home)
-    run = ModelRun(settings, recipe, data, key, folder)
+    run = model_run.ModelRun(settings, recipe, data, key, folder)
     with ExitStack() as stack:
 
         def places() -> ModelPlaces:
@@ -84,7 +63,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
                 python=python,
             )
 
-        model = context.build(model_spec(settings, recipe, data, places))
+        model = context.build(replace(unplaced, places=places))
     tracked = run.finish(model)
-    note(settings, recipe.name, key, tracked)
+    mlflow_notes.write(settings, recipe.name, key, tracked)
     return Trained(model, model.result["result"], tracked)

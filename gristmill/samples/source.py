@@ -1,9 +1,10 @@
-"""The samples of a training by their numbers: `SampleSource`. Needs numpy alone."""
+"""The samples of a training by their numbers: `SampleSource`. Needs only numpy."""
 
 from __future__ import annotations
 
 import hashlib
 import operator
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,9 +16,33 @@ import numpy as np
 from gristmill.samples.manifest import Manifest, Rows, Shard, load_manifest
 from gristmill.samples.order import Order
 from gristmill.samples.shards import Span
-from gristmill.samples.token_index import find_document
 from gristmill.samples.xxh3 import file_digest
 from gristmill.storage.damage import damaged, missing
+
+HEAD = "<9sQBQQ"
+HEAD_BYTES = struct.calcsize(HEAD)
+WIDTHS = {4: 4, 8: 2}  # bytes of a token, by the format's code of its type: int32 and uint16
+
+
+def find_document(shard: Shard, token: int) -> tuple[int, int]:
+    """(number of the document in the shard, number of the token in the document). Reads what a binary search needs.
+
+    Raises ValueError for a shard that has no index, DamagedFileError for an index of another number of tokens.
+    """
+    path = shard.path.with_suffix(".idx")
+    if not path.exists():
+        raise ValueError(f"{shard.path} has no index {path.name} beside it, so its documents are not known")
+    with path.open("rb") as f:
+        magic, version, code, count, _ = struct.unpack(HEAD, f.read(HEAD_BYTES))
+    if (magic, version) != (b"MMIDIDX\0\0", 1) or code not in WIDTHS or not count:
+        raise damaged(str(path), "is no index of documents")
+    lengths = np.memmap(path, "<i4", "r", HEAD_BYTES, (count,))
+    starts = np.memmap(path, "<i8", "r", HEAD_BYTES + 4 * count, (count,))  # in bytes
+    if starts[-1] // WIDTHS[code] + lengths[-1] != shard.tokens:
+        raise damaged(str(path), f"is not that of {shard.tokens:,} tokens")
+    document = int(np.searchsorted(starts, token * WIDTHS[code], side="right")) - 1
+    return document, token - int(starts[document]) // WIDTHS[code]
+
 
 IGNORE = -100  # the label of what is no target, as torch's cross-entropy has it
 
@@ -88,7 +113,7 @@ class SampleSource:
         cache: str | Path | None = None,
     ) -> None:
         if "://" in str(manifest):
-            from gristmill.storage.tokens.local_manifest import local_manifest
+            from gristmill.storage.tokens.training_manifest import local_manifest
 
             folder = cache or Path.home() / ".cache" / "gristmill" / "stages"
             manifest = local_manifest(str(manifest), str(folder), ["sources"])

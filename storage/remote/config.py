@@ -39,3 +39,17 @@ class RemoteIOConfig:
 
 
 DEFAULT = RemoteIOConfig()
+
+
+_used = RemoteIOConfig()
+
+
+def configure(remote_io: RemoteIOConfig) -> None:
+    """Set what this process uses wherever a call names no configuration."""
+    global _used
+    _used = remote_io
+
+
+def configured() -> RemoteIOConfig:
+    """The configuration last set by `configure`, or the default."""
+    return _used

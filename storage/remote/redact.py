@@ -1,4 +1,4 @@
-"""Addresses as they may be logged and kept: without what lets their reader in."""
+"""Addresses without their secrets, for logs and records. Separate, since code without pydantic imports it."""
 
 import re
 
@@ -23,3 +23,9 @@ def redact_url(address: str) -> str:
 def redact_urls(text: str) -> str:
     """A text, a library's error for one, with each address in it as `redact_url` gives it."""
     return _WORD.sub(lambda found: redact_url(found[0]), text)
+
+
+# Secrets of addresses: a recipe names them, the environment holds them.
+#
+# `{secret:mirror}` in an address stands for the value of GRISTMILL_SECRET_MIRROR, as user or password, or in the query.
+# It is put in where a file is opened, and nowhere else: keys, manifests, logs and recorded parameters have the name.

@@ -13,7 +13,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 from yarl import URL
 
-from gristmill.storage.remote.retry import BadResponse, configured
+from gristmill.storage.remote.config import configured
+from gristmill.storage.remote.retry import BadResponse
 
 _NOT_PUBLIC = (
     "an address of this machine or of a private network, which is not followed unless "

@@ -35,20 +35,6 @@ NEVER = threading.Event()
 _proven: set[str] = set()
 
 
-_used = RemoteIOConfig()
-
-
-def configure(remote_io: RemoteIOConfig) -> None:
-    """Set what this process uses wherever a call names no configuration."""
-    global _used
-    _used = remote_io
-
-
-def configured() -> RemoteIOConfig:
-    """The configuration last set by `configure`, or the default."""
-    return _used
-
-
 class RemoteIOError(RuntimeError):
     """Remote bytes could not be read; the message names address, bytes, response, attempts and remedy.
 

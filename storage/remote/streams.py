@@ -1,7 +1,7 @@
 """Remote files as streams and ranges, retried within a time budget.
 
 A file is read in blocks, each a range request of its own, so that an interrupted read resumes where it broke off.
-The retry policy is the call's `remote_io`, or else the process's (`gristmill.storage.remote.retry.configure`).
+The retry policy is the call's `remote_io`, or else the process's (`gristmill.storage.remote.config.configure`).
 """
 
 import contextvars
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.backends import Http, Store
-from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.opening import file_system
+from gristmill.storage.remote.config import RemoteIOConfig, configured
 from gristmill.storage.remote.redact import redact_url
-from gristmill.storage.remote.retry import NEVER, RemoteIOError, configured, slot, with_retries
+from gristmill.storage.remote.retry import NEVER, RemoteIOError, slot, with_retries
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

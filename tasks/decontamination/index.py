@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill.storage import files, parquet
-from gristmill.tasks.decontamination.benchmarks import Item, read_items
-from gristmill.tasks.decontamination.step import Fields, Indexing
+from gristmill.tasks.decontamination.step import Fields, Indexing, Item, read_items
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.ngrams import bit_table, ngram_hashes, word_hashes
 

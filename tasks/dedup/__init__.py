@@ -1,11 +1,9 @@
 """Deduplication: what each step means and does, as functions from columns and files to files.
 
-`<name>.py` has the settings of a step, `<name>_work.py` its work.
-
 exact          equal contents, equal URLs
 passages       lines, paragraphs, spans of sentences
 substrings     spans of any length; substring_cuts: what becomes of their documents
-exchange       sorted files between shards and partitions; merging: many of them into few; shared by all of the above
+exchange       sorted files between shards and partitions; shared by all of the above
 cutting        documents written again; shared by passages and substring_cuts
 near           near-duplicates: settings, and one module for each phase
 near_reports   one text against all signatures; what was found; what must have been missed

@@ -1,9 +1,23 @@
 """Passages that occur more than once in the corpus: lines, paragraphs, spans of sentences. The first is kept."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
+from gristmill.storage import files, ledger, parquet
+from gristmill.storage.schema import EDITS, LEDGER, carried
+from gristmill.tasks import kernels
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.cutting import write_cut
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles, partition_bytes
+from gristmill.tasks.documents.edits import Edits, applied, line_removals, merged, rows
+from gristmill.tasks.documents.measure import slices
+from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import CorpusStep
 
 # What a job that finds repeats holds for a passage.
@@ -33,6 +47,10 @@ class _Passages(CorpusStep):
         description="pieces of the exchange, of which a worker holds one, 70 to 150 bytes for each of its passages; "
         "null: by how much text there is, so that it holds half a gigabyte; no result depends on it",
     )
+
+    def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
+        passages = text_bytes // PASSAGE_CHARACTERS
+        yield partition_bytes(passages * PASSAGE_BYTES, self.partitions), "passages of a partition"
 
 
 class LineDedup(_Passages):
@@ -95,3 +113,259 @@ class SentenceDedup(_Passages):
 
 
 Step = LineDedup | ParagraphDedup | SentenceDedup
+
+
+# Passages that occur more than once in the corpus, as phases. The first occurrence
+# stays.
+#
+# A passage's key is the hash of its text, folded (`gristmill.tasks.kernels.folding`). Occurrences are ordered by the id
+# of their document, then by their place in it, so that neither shards nor the order of documents in them change what
+# stays. The phases:
+#
+#     for all shards:             hash_shard
+#     for all partitions:         find_partition
+#     for all ranges of shards:   `gristmill.tasks.dedup.exchange.collect_shards`
+#     for all shards:             cut_shard
+#
+#     passages/00000.parquet    by `hash` uint64: rank uint64, shard int32, place int64
+#     repeated/00000.parquet    by `shard` int64: place int64, of all that is cut for a partition
+#     cuts/00000.parquet        the same of a range of shards, until the stage ends
+#
+# A rank is the first 64 bits of a document's id, a place the row of the selection, 32 bits, and the passage's number in
+# the document. A passage stays in its first document even if that document is then dropped for being too short.
+
+
+# What a shard's range holds for a passage that is cut.
+REPEATED_BYTES = 40
+_NUMBER = np.int64((1 << 32) - 1)
+
+
+def partitions(characters: int) -> int:
+    """Into how many partitions the passages of so many characters are divided."""
+    return exchange.partitions_of(characters // PASSAGE_CHARACTERS, PASSAGE_BYTES)
+
+
+def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step, ranges: KeyRanges | None) -> dict:
+    """Write the keys of a shard's passages as a sorted file. Holds its texts and 80 bytes a passage. `ranges`: see
+    `exchange.write`."""
+    table = select(documents, kept, ["text"])
+    rank = _ranks(table["id"])
+    hashes, places = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    row = 0
+    for part in slices(table):
+        text = kernels.scan.scan(part["text"])
+        bounds = _bounds(text, step)
+        keys, counts = _passages(text, step)
+        at = np.flatnonzero(counts)
+        document = np.searchsorted(bounds, at, side="right") - 1
+        hashes.append(keys[at])
+        places.append(((document + row) << 32) + (at - bounds[document]))
+        row += len(part)
+    place = np.concatenate(places)
+    columns = {"hash": np.concatenate(hashes), "rank": rank[place >> 32]}
+    columns |= {"shard": np.full(len(place), shard, np.int32), "place": place}
+    exchange.write(passages_files(folder, shard + 1).path(shard), pa.table(columns), "hash", ranges)
+    return {"passages": len(place)}
+
+
+def find_partition(
+    folder: str, partition: int, ranges: KeyRanges, among: SortedFiles, shards: KeyRanges | None
+) -> dict:
+    """Write the places of all passages of a range of keys that are not the first of their kind. `shards`: the ranges by
+    which the file is read, see `exchange.write`.
+
+    Holds about 70 bytes a passage of the range, and 80 more for those that are repeated.
+    """
+    passages = pa.concat_tables(among.each(*ranges.bounds(partition)))
+    keys = passages["hash"].to_numpy()
+    order = np.argsort(keys, kind="stable")
+    same = keys[order][1:] == keys[order][:-1]
+    shared = np.zeros(len(keys), bool)
+    shared[1:] |= same
+    shared[:-1] |= same
+    several = order[shared]
+    keys = keys[several]
+    rank, shard, place = (passages[name].to_numpy()[several] for name in ("rank", "shard", "place"))
+    order = np.lexsort((place, shard, rank, keys))
+    later = order[1:][keys[order][1:] == keys[order][:-1]]
+    table = pa.table({"shard": shard[later].astype(np.int64), "place": place[later]})
+    exchange.write(repeated_files(folder, partition + 1).path(partition), table, "shard", shards)
+    return {"passages": len(passages), "repeated": len(later)}
+
+
+def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Step, cuts: CollectedShards) -> dict:
+    """Write a shard's documents without the passages that are repeated, and the ledgers of cuts and drops. `cuts`:
+    these passages, by shards.
+
+    Holds the shard's texts four times, and 24 bytes a passage that is cut. Only texts that are cut are scanned again.
+    """
+    arriving = select(documents, kept, carried(parquet.schema(documents)))
+    place = np.sort(cuts.read(shard, ["place"])["place"].to_numpy())
+    touched, document = np.unique(place >> 32, return_inverse=True)
+    texts, edits, drops = _without(arriving.take(pa.array(touched)), document, place & _NUMBER, step)
+    return write_cut(folder, shard, step.step, arriving, touched, texts, edits, drops)
+
+
+def _without(
+    documents: pa.Table, document: np.ndarray, number: np.ndarray, step: Step
+) -> tuple[pa.ChunkedArray, pa.Table, pa.Table]:
+    """Documents without some passages of each: the texts; the rows of EDITS; the ledger of what is too short now.
+
+    `document`, `number`: which passages, ascending.
+    """
+    texts, cuts, drops = [pa.array([], pa.large_string())], [EDITS.empty_table()], [LEDGER.empty_table()]
+    row = 0
+    for part in slices(documents):
+        first, last = np.searchsorted(document, [row, row + len(part)])
+        text = kernels.scan.scan(part["text"])
+        repeated = np.zeros(_bounds(text, step)[-1], bool)
+        repeated[_bounds(text, step)[document[first:last] - row] + number[first:last]] = True
+        edits = merged(_edits(text, repeated, step))
+        ids = part["id"].combine_chunks()
+        texts.append(applied(part["text"], edits))
+        cuts.append(rows(ids, step.step, text, edits, keeps_removed=True))
+        drops.append(_too_short(ids, text, edits, step))
+        row += len(part)
+    return pa.chunked_array(texts), pa.concat_tables(cuts), pa.concat_tables(drops)
+
+
+def _bounds(text: kernels.scan.Scan, step: Step) -> np.ndarray:
+    """Where the passages of each document begin in the columns of passages. A span of sentences has the number of its
+    first sentence."""
+    match step:
+        case LineDedup():
+            return text.lines
+        case ParagraphDedup():
+            return text.paragraphs
+        case SentenceDedup():
+            return text.sentences
+
+
+def _passages(text: kernels.scan.Scan, step: Step) -> tuple[np.ndarray, np.ndarray]:
+    """(key, counts) of all passages: uint64, and whether it is one that may not repeat."""
+    match step:
+        case LineDedup():
+            keys, size = kernels.folding.folded(text.data, *text.spans("lines"))
+        case ParagraphDedup():
+            keys, size = kernels.folding.folded(text.data, *text.spans("paragraphs"))
+        case SentenceDedup():
+            keys, size = _joined(text, step.sentences)
+    return keys, size >= step.min_characters
+
+
+def _joined(text: kernels.scan.Scan, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(key, size) of the spans of n sentences, each at its first; size 0 where the document ends before the span."""
+    hashes, sizes = kernels.folding.folded(text.data, *text.spans("sentences"))
+    spans = max(len(hashes) - n + 1, 0)
+    keys, size = np.zeros(len(hashes), np.uint64), np.zeros(len(hashes), np.int64)
+    for k in range(n):
+        keys[:spans] = keys[:spans] * kernels.shingles.BASE + hashes[k : k + spans]
+        size[:spans] += sizes[k : k + spans]
+    ends = np.repeat(text.sentences[1:], np.diff(text.sentences))
+    return keys, np.where(np.arange(len(hashes)) + n <= ends, size, 0)
+
+
+def _edits(text: kernels.scan.Scan, repeated: np.ndarray, step: Step) -> Edits:
+    """What to cut so that the passages `repeated` are gone."""
+    none = np.empty(0, np.int64)
+    line, start, stop = none, none, none
+    match step:
+        case LineDedup():
+            gone = repeated
+        case ParagraphDedup():
+            gone = _covered(text.paragraph_start[repeated], text.paragraph_stop[repeated], len(text.line_start))
+        case SentenceDedup():
+            first = np.flatnonzero(repeated)
+            gone, line, start, stop = _sentences(text, _covered(first, first + step.sentences, len(repeated)))
+    gone = gone | _blank_lines(text, gone)
+    return line_removals(text, np.where(gone, 0, -1), line, start, stop, 0, (step.rule,))
+
+
+def _covered(start: np.ndarray, stop: np.ndarray, size: int) -> np.ndarray:
+    """Which of `size` places are in one of the ranges from start to stop: bool."""
+    change = np.bincount(start, minlength=size + 1) - np.bincount(stop, minlength=size + 1)
+    return np.cumsum(change)[:size] > 0
+
+
+def _sentences(text: kernels.scan.Scan, gone: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(lines, line, start, stop): lines of which no sentence stays, and the pieces of other lines that go.
+
+    A sentence goes with the white space before it, so that a line still ends as it did; one with which a line begins,
+    with the white space behind it.
+    """
+    start, stop = text.spans("sentences")
+    line = np.searchsorted(text.line_words, text.sentence_words[:-1], side="right") - 1
+    staying = np.bincount(line[~gone], minlength=len(text.line_start))
+    lines = (np.bincount(line, minlength=len(text.line_start)) > 0) & (staying == 0)
+    inside = np.flatnonzero(gone & (staying[line] > 0))
+    before = np.append(0, np.cumsum(~gone))[inside]  # of those that stay, how many stand before it
+    leading = before == np.append(0, np.cumsum(staying))[line[inside]]
+    after, ahead = np.append(start, 0)[inside + 1], np.append(0, stop)[inside]
+    return (
+        lines,
+        line[inside],
+        np.where(leading, start[inside], ahead),
+        np.where(leading, after, stop[inside]),
+    )
+
+
+def _blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> np.ndarray:
+    """The blank lines that go with paragraphs of which no line stays: those behind them, and behind the last paragraph
+    that stays if the document ends with such ones. bool, one entry a line."""
+    kept_before = np.append(0, np.cumsum(~gone))
+    staying = kept_before[text.paragraph_stop] > kept_before[text.paragraph_start]
+    document = np.repeat(np.arange(len(text.chars)), np.diff(text.lines))
+    above = np.searchsorted(text.paragraph_start, np.arange(len(gone)), side="right") - 1  # the paragraph
+    end = text.paragraphs[1:][document]
+    kept = np.append(-1, np.flatnonzero(staying))
+    last_kept = kept[np.searchsorted(kept, end - 1, side="right") - 1]
+    behind = (above >= text.paragraphs[document]) & ~np.append(staying, True)[above]
+    trailing = (last_kept <= above) & (above + 1 < end)
+    return (text.line_words[1:] == text.line_words[:-1]) & (behind | trailing)
+
+
+def _too_short(ids: pa.Array, text: kernels.scan.Scan, edits: Edits, step: Step) -> pa.Table:
+    """The ledger's rows of the documents that are left with too few words, or sentences."""
+    real = (text.word_bits & kernels.scan.REAL) != 0
+    least = {"min_words": (step.min_words, _left(text, text.words, text.word_start, real, edits))}
+    if isinstance(step, SentenceDedup):
+        start, _ = text.spans("sentences")
+        every = np.ones(len(start), bool)
+        least["min_sentences"] = (step.min_sentences, _left(text, text.sentences, start, every, edits))
+    drops, alive = [LEDGER.empty_table()], np.ones(len(ids), bool)
+    for rule, (threshold, left) in least.items():
+        short = np.flatnonzero(alive & (left < threshold))
+        alive[short] = False
+        columns = {
+            "id": ids.take(pa.array(short)),
+            "step": pa.repeat(step.step, len(short)),
+            "rule": pa.repeat(rule, len(short)),
+            "value": left[short].astype(np.float64),
+            "threshold": pa.repeat(float(threshold), len(short)),
+        }
+        drops.append(ledger.from_columns(columns))
+    return pa.concat_tables(drops)
+
+
+def _left(
+    text: kernels.scan.Scan, bounds: np.ndarray, start: np.ndarray, counts: np.ndarray, edits: Edits
+) -> np.ndarray:
+    """How many of the units that count are left of each document: int64. A unit is cut whole or not at all."""
+    begin = text.documents[edits.document]
+    before = np.append(0, np.cumsum(counts))
+    first, last = np.searchsorted(start, begin + edits.start), np.searchsorted(start, begin + edits.stop)
+    cut = np.bincount(edits.document, before[last] - before[first], minlength=len(text.chars))
+    return text.sum(bounds, counts) - cut.astype(np.int64)
+
+
+def _ranks(ids: pa.ChunkedArray) -> np.ndarray:
+    """The first 64 bits of ids, which are hexadecimal digits: uint64."""
+    return np.array([int(key[:16], 16) for key in ids.to_pylist()], np.uint64)
+
+
+def passages_files(folder: str, shards: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "passages"), shards)
+
+
+def repeated_files(folder: str, partitions: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "repeated"), partitions)

@@ -1,4 +1,4 @@
-"""What becomes of documents with duplicated spans (`gristmill.tasks.dedup.substrings_work`): spans cut out, or
+"""What becomes of documents with duplicated spans (`gristmill.tasks.dedup.substrings`): spans cut out, or
 documents dropped.
 
 Lee et al. 2022 (arXiv 2107.06499) cut. RefinedWeb (arXiv 2306.01116, appendix G.3.2) tried to cut, to drop documents
@@ -14,8 +14,7 @@ from gristmill.storage import ledger, parquet, shards
 from gristmill.storage.schema import EDITS, LEDGER, SELECTION, carried
 from gristmill.tasks.dedup.cutting import write_cut
 from gristmill.tasks.dedup.exchange import CollectedShards
-from gristmill.tasks.dedup.substrings import SubstringDedup
-from gristmill.tasks.dedup.substrings_work import spans_of
+from gristmill.tasks.dedup.substrings import SubstringDedup, spans_of
 from gristmill.tasks.documents.edits import Edits, applied, removals, rows
 from gristmill.tasks.documents.measure import slices
 from gristmill.tasks.documents.selection import select

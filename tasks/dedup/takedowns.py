@@ -1,11 +1,14 @@
-"""Takedown lists: which documents may not stay, by id or by address."""
+"""Takedown lists: documents that may not stay, by id or by address, and their removal."""
 
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gristmill.storage import ledger, parquet, shards
+from gristmill.storage.schema import SELECTION
 from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url.lists import read_entries
 from gristmill.tasks.url.step import Url
@@ -33,3 +36,18 @@ def _listed(lists: Url) -> list[tuple[str, pa.Array]]:
         for entries in read_entries(address, (), checksum)
         for lines in entries.lines
     ]
+
+
+STEP = "takedowns"
+
+
+def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: Url) -> dict:
+    """Write which documents of a shard may stay, and the ledger of the others with the entries that name them. Holds
+    the ids and URLs of the shard."""
+    named = select(documents, kept, ["url"])
+    named = named.append_column("detail", taken_down(named, takedowns))
+    named = named.filter(pc.is_valid(named["detail"]))
+    rows = [{"step": STEP, "rule": "takedown"} | row for row in named.select(["id", "detail"]).to_pylist()]
+    return shards.write_selection(
+        folder, shard, parquet.read_table(kept, SELECTION.names), [(STEP, ledger.from_rows(rows))]
+    )

@@ -1,12 +1,14 @@
 """Documents on their way through steps, and the columns that steps give them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 import pyarrow as pa
 
+from gristmill.tasks import kernels
 from gristmill.tasks.documents.step import Signal, Step
-from gristmill.tasks.kernels.scan import Scan, scan
 
 _TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -40,7 +42,7 @@ class Batch:
     `scanned` gives the scan of the texts, where there is a shorter way than to read them.
     """
 
-    def __init__(self, table: pa.Table, scanned: Callable[[], Scan] | None = None) -> None:
+    def __init__(self, table: pa.Table, scanned: Callable[[], kernels.scan.Scan] | None = None) -> None:
         self.table = table
         self._scanned = scanned
 
@@ -63,6 +65,6 @@ class Batch:
             self.table = self.table.set_column(at, self.table.schema.field(at), values)
 
     @cached_property
-    def scan(self) -> Scan:
+    def scan(self) -> kernels.scan.Scan:
         """The words, lines, ... of the texts: found once, read by all rules."""
-        return self._scanned() if self._scanned else scan(self.table["text"])
+        return self._scanned() if self._scanned else kernels.scan.scan(self.table["text"])

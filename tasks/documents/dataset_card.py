@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import yaml
 
 from gristmill.storage import files
-from gristmill.tasks.documents.export_work import CARRIED, SUFFIXES, Column, OwnColumn
+from gristmill.tasks.documents.export import CARRIED, SUFFIXES, Column, OwnColumn
 from gristmill.tasks.documents.step import UNKNOWN, Settings
 
 # Languages with a smaller share of the documents are not in the header, where a language is a claim.

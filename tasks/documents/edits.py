@@ -1,5 +1,7 @@
 """Cutting spans out of texts, with a row for each cut: what was removed, where, by which rule."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,10 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage.schema import EDITS
-from gristmill.tasks.kernels.buffers import utf8
-from gristmill.tasks.kernels.pieces import characters, joined, pieces, strings
-from gristmill.tasks.kernels.rescan import without_lines
-from gristmill.tasks.kernels.scan import Scan, scan
+from gristmill.tasks import kernels
 
 _DOCUMENT = 40  # bits of a place in a document: 1 TB
 
@@ -48,7 +47,13 @@ def removals(
 
 
 def line_removals(
-    text: Scan, rule: np.ndarray, line: np.ndarray, start: np.ndarray, stop: np.ndarray, inside: int, rules: tuple
+    text: kernels.scan.Scan,
+    rule: np.ndarray,
+    line: np.ndarray,
+    start: np.ndarray,
+    stop: np.ndarray,
+    inside: int,
+    rules: tuple,
 ) -> Edits:
     """Edits that remove lines, and pieces of lines that stay.
 
@@ -68,7 +73,7 @@ def line_removals(
     return replace(edits, lines=gone)
 
 
-def line_spans(text: Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def line_spans(text: kernels.scan.Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(document, start, stop) of the spans that remove lines, one a line; `removed`: bool, one entry a line.
 
     A line goes with the break behind it, a document's last lines with the break before them, so that the lines that
@@ -89,12 +94,12 @@ def line_spans(text: Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     return document, start - begin, stop - begin
 
 
-def scanned(text: Scan, edits: Edits, left: pa.ChunkedArray | pa.Array) -> Scan:
+def scanned(text: kernels.scan.Scan, edits: Edits, left: pa.ChunkedArray | pa.Array) -> kernels.scan.Scan:
     """`scan(left)`: the scan of the texts that the edits leave, of which `text` was the scan."""
     if edits.lines is None:
-        return scan(left)
+        return kernels.scan.scan(left)
     spans = np.bincount(edits.document, minlength=len(text.chars))
-    return without_lines(text, edits.lines, spans > text.sum(text.lines, edits.lines), left)
+    return kernels.rescan.without_lines(text, edits.lines, spans > text.sum(text.lines, edits.lines), left)
 
 
 def merged(edits: Edits) -> Edits:
@@ -123,7 +128,7 @@ def merged(edits: Edits) -> Edits:
 
 def applied(texts: pa.ChunkedArray | pa.Array, edits: Edits) -> pa.Array:
     """The texts with the spans replaced, large_string. Holds the new texts, and the old once more if any is put in."""
-    data, offsets = utf8(texts)
+    data, offsets = kernels.buffers.utf8(texts)
     data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
     documents, cuts = len(offsets) - 1, len(edits)
     until = np.searchsorted(edits.document, np.arange(documents + 1))  # the edits of the documents before each
@@ -136,7 +141,7 @@ def applied(texts: pa.ChunkedArray | pa.Array, edits: Edits) -> pa.Array:
     start[before + 1] = begins + edits.stop
     stop[before] = begins + edits.start
     stop[ends] = offsets[1:]
-    inserted, bounds = utf8(edits.replacement)
+    inserted, bounds = kernels.buffers.utf8(edits.replacement)
     if bounds[-1] > bounds[0]:
         put = np.zeros((2, cuts + documents), np.int64)
         put[:, before] = bounds[:-1] + len(data), bounds[1:] + len(data)
@@ -144,10 +149,10 @@ def applied(texts: pa.ChunkedArray | pa.Array, edits: Edits) -> pa.Array:
         data = np.concatenate([data, inserted])
         ends = 2 * ends
     sizes = np.cumsum(stop - start)
-    return strings(joined(data, start, stop), np.append(0, sizes[ends]))
+    return kernels.pieces.strings(kernels.pieces.joined(data, start, stop), np.append(0, sizes[ends]))
 
 
-def rows(ids: pa.Array, step: str, text: Scan, edits: Edits, keeps_removed: bool) -> pa.Table:
+def rows(ids: pa.Array, step: str, text: kernels.scan.Scan, edits: Edits, keeps_removed: bool) -> pa.Table:
     """The rows of EDITS for a batch: lines and characters as they stood in the text that reached the step."""
     if not len(edits):
         return EDITS.empty_table()
@@ -163,15 +168,17 @@ def rows(ids: pa.Array, step: str, text: Scan, edits: Edits, keeps_removed: bool
         "rule": pa.array(edits.rules, pa.string()).take(pa.array(edits.rule)),
         "first_line": np.minimum(first + _at_break(text, edits.document, first, start, stop), last) - above,
         "last_line": last - above,
-        "start": characters(text.data, text.documents, edits.document, start),
-        "stop": characters(text.data, text.documents, edits.document, stop),
-        "removed": pieces(text.data, start, stop) if keeps_removed else pa.nulls(len(edits)),
+        "start": kernels.pieces.characters(text.data, text.documents, edits.document, start),
+        "stop": kernels.pieces.characters(text.data, text.documents, edits.document, stop),
+        "removed": kernels.pieces.pieces(text.data, start, stop) if keeps_removed else pa.nulls(len(edits)),
         "replacement": edits.replacement,
     }
     return pa.table(columns).cast(EDITS)
 
 
-def _at_break(text: Scan, document: np.ndarray, first: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+def _at_break(
+    text: kernels.scan.Scan, document: np.ndarray, first: np.ndarray, start: np.ndarray, stop: np.ndarray
+) -> np.ndarray:
     """Whether a cut begins with the break of a line that stays, as that of a document's last lines does.
 
     An empty line begins with its break, too: it stays if the cut, with those that touch it, goes on to the end.

@@ -1,10 +1,10 @@
 """What a step of a recipe is: its settings, the signals that it gives, and thresholds on them.
 
-Settings stand apart from work: this module and those of settings import pydantic and the standard library only, so
-that a recipe is read without the libraries that do the work. `work` names the module that does it.
+A step answers for itself: which of its files are missing or damaged, what its jobs hold, what it stores. Its work is in
+the module of its class, unless `work` names another module.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from math import isfinite
@@ -24,6 +24,8 @@ PAGE_COLUMNS = ("title", "canonical_url", "published")
 LANGUAGE = "language"  # the column that the step `language` gives
 UNKNOWN = "unknown"  # in the column `language`: it cannot be told
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
+# A key within settings, and a sentence about its value that names what is wrong and the remedy.
+Problem = tuple[tuple[str | int, ...], str]
 
 
 class Settings(BaseModel):
@@ -157,6 +159,31 @@ class Step(Settings):
     signals: ClassVar[tuple[Signal, ...]] = ()
     pins_files: ClassVar[bool] = False
     certainty: ClassVar[str] = ""
+    has_unknown_speed: ClassVar[bool] = False  # it runs a model of any size, so no estimate includes its time
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        """Problems with the files that the step names, before a run. `deep`: also check remote files, and import the
+        user's functions that it names."""
+        yield from ()
+
+    def remarks(self) -> Iterator[str]:
+        """Settings that are valid and probably not intended, a sentence each with the remedy."""
+        yield from ()
+
+    def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
+        """Bytes that a job of the step holds, with a description, for each phase in which they grow with the corpus of
+        so many documents and bytes of text."""
+        yield from ()
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of the models that the step stores in the home."""
+        return 0
+
+    @property
+    def fasttext_classifier(self) -> str | None:
+        """The path or address of the fastText classifier that the step names."""
+        return None
 
     @property
     def question(self) -> str:
@@ -267,7 +294,30 @@ class CorpusStep(Step):
         return ()
 
 
+class StepError(ValueError):
+    """A step of a user's cannot be used: which, why, and what to do."""
+
+
 def work_of(step: Step | type[Step]) -> ModuleType:
     """The module that does a step's work, imported."""
     kind = step if isinstance(step, type) else type(step)
     return import_module(kind.work or kind.__module__)
+
+
+def function_at(address: str) -> Callable[..., Any]:
+    """The user's engine or reader at an address `module:function`. Raises StepError if there is none."""
+    module, _, name = address.partition(":")
+    function = getattr(imported(module), name, None)
+    if not callable(function):
+        raise StepError(f"the module {module} has no function {name}")
+    return function
+
+
+def imported(module: str) -> ModuleType:
+    """A user's module. Raises StepError if it is not installed."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise StepError(f"there is no module {module}: install its package, or set PYTHONPATH to its folder") from error

@@ -16,11 +16,19 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import wrapt
 import yaml
 
 from gristmill.storage import leftovers
+
+if TYPE_CHECKING:
+    import dask
+    import distributed
+else:
+    dask = wrapt.lazy_import("dask")
+    distributed = wrapt.lazy_import("distributed")
 
 # What Dask measures of its own processes for its dashboard, which we do not start: it takes 7% of two cores, and before
 # Python 3.11.9 its profiler can hang a process (python/cpython#106883).
@@ -80,14 +88,12 @@ class ClusterSettings:
 
 
 def _security(ca: str, cert: str, key: str) -> Any:
-    from distributed.security import Security
-
     roles = {
         f"tls_{role}_{what}": path
         for role in ("client", "scheduler", "worker")
         for what, path in (("cert", cert), ("key", key))
     }
-    return Security(require_encryption=True, tls_ca_file=ca, **roles)
+    return distributed.Security(require_encryption=True, tls_ca_file=ca, **roles)
 
 
 def is_open(address: str) -> bool:
@@ -101,19 +107,15 @@ def local(settings: ClusterSettings) -> Any:
     They talk by TLS, and each asks for the key of this run, which is in memory alone: any account of the machine can
     connect to loopback, and who talks to a worker can run code as its user.
     """
-    import dask
-    from distributed import LocalCluster
-    from distributed.security import Security
-
     config = {**_UNWATCHED, **_NO_PAGES, "temporary-directory": settings.scratch}
     with dask.config.set(config), _interrupts_held():
-        return LocalCluster(
+        return distributed.LocalCluster(
             n_workers=settings.workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
             protocol="tls://",
-            security=Security.temporary(),
+            security=distributed.Security.temporary(),
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             # errors of jobs are raised where the flow runs; a worker whose flow is cancelled says that it is gone
@@ -155,18 +157,17 @@ def _kubernetes_tls(security: Any) -> Iterator[None]:
         return
     from dask_kubernetes.operator import networking
     from dask_kubernetes.operator.kubecluster import kubecluster
-    from distributed.core import rpc
 
     arguments = security.get_connection_args("client")
 
     def with_key(address: str) -> Any:
-        return rpc(address.replace("tcp://", "tls://"), connection_args=arguments)
+        return distributed.rpc(address.replace("tcp://", "tls://"), connection_args=arguments)
 
     kubecluster.rpc = networking.rpc = with_key
     try:
         yield
     finally:
-        kubecluster.rpc = networking.rpc = rpc
+        kubecluster.rpc = networking.rpc = distributed.rpc
 
 
 @contextmanager
@@ -176,9 +177,6 @@ def slurm(settings: ClusterSettings) -> Iterator[Any]:
     All talk by TLS with the key of this run, which is in a folder that its user alone may enter and that goes with the
     run: in `shared_temp_directory` of the template, by default in the current folder, which jobs see, too.
     """
-    import dask
-    from distributed.security import Security
-
     start, given = slurm_cluster(), read_template(settings.template)
     shared = os.path.expanduser(os.path.expandvars(given.get("shared_temp_directory") or "."))
     given["job_script_prologue"] = [*(given.get("job_script_prologue") or ()), *_WORKERS_WITHOUT_PAGES]
@@ -188,7 +186,7 @@ def slurm(settings: ClusterSettings) -> Iterator[Any]:
         dask.config.set({**_UNWATCHED, **_NO_PAGES}),
     ):
         cert, key = folder / "cert.pem", folder / "key.pem"
-        made = Security.temporary()
+        made = distributed.Security.temporary()
         _write_private(cert, made.tls_scheduler_cert)
         _write_private(key, made.tls_scheduler_key)
         with _interrupts_held():

@@ -17,13 +17,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import wrapt
 
 from gristmill.storage import leftovers
 from gristmill.tasks.engine import clusters, job_progress, log_fields, shared_work
 from gristmill.tasks.engine.worker_code import cannot_import, check_workers
+
+if TYPE_CHECKING:
+    import distributed
+else:
+    distributed = wrapt.lazy_import("distributed")
 
 # Parameters of glibc's mallopt(3), and of each the value: up to so many free bytes at the end of the heap stay, blocks
 # of up to so many are taken from there, and all threads take from the same.
@@ -140,12 +146,9 @@ class Dask:
         self._name, self._works = f"gristmill-{uuid.uuid4().hex}", 0
 
     def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        from distributed import KilledWorker
-        from distributed import as_completed as completed
-
         self._works += 1
         number = self._works
-        done, waiting = completed(()), _Waiting(jobs)
+        done, waiting = distributed.as_completed(()), _Waiting(jobs)
         begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
         ahead, together = 0, 1
         started = now = time.monotonic()
@@ -162,10 +165,10 @@ class Dask:
                 before, now = now, time.monotonic()
                 # at most a tenth of the phase's time, and no longer than a quarter of what is ahead lasts at this rate
                 pause = min(_LONGEST_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
-                # asked for here and not by `completed`, which waits for ever for a result that is lost and fails again
+                # asked for here: `as_completed` would wait for ever for a result that is lost and fails again
                 try:
                     results = self.client.gather(batch)
-                except KilledWorker as error:
+                except distributed.KilledWorker as error:
                     raise RuntimeError(_killed([job for _, job in begun[error.task]])) from error
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
@@ -282,8 +285,6 @@ def executor(
         with _listening(messages):
             yield Threads(1 if kind == "serial" else workers, messages)
     else:
-        from distributed import Client
-
         # every connection and every worker that comes and goes would be a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with (
@@ -292,7 +293,8 @@ def executor(
             clusters.CLUSTERS[kind](clusters.ClusterSettings(workers, address, template, str(scratch), tls)) as target,
         ):
             # without `tls` Dask takes the key of a cluster that it has started itself
-            with Client(target, security=tls.security() if kind in ("dask", "kubernetes") else None) as client:
+            security = tls.security() if kind in ("dask", "kubernetes") else None
+            with distributed.Client(target, security=security) as client:
                 check_workers(client)
                 # workers of a cluster have an output of their own, which is kept where they run
                 client.register_plugin(_plugin(json_lines and kind != "local"))
@@ -351,9 +353,8 @@ def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:
 def _plugin(json_lines: bool) -> Any:
     """What each worker is told when it starts. An error here would have Dask start the worker again for ever: one that
     cannot import our code comes up, and its first job says so."""
-    from distributed import WorkerPlugin
 
-    class Gristmill(WorkerPlugin):
+    class Gristmill(distributed.WorkerPlugin):
         name = "gristmill"
 
         def setup(self, worker: Any) -> None:

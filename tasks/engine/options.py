@@ -5,7 +5,7 @@ A job reads them with `current()`. They travel beside the record that a job's ke
 
 from dataclasses import dataclass
 
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.retry import RemoteIOConfig
 
 
@@ -24,7 +24,7 @@ def configure(options: JobOptions) -> None:
     """Set the options of this process, those of remote files included."""
     global _current
     _current = options
-    retry.configure(options.remote_io)
+    config.configure(options.remote_io)
 
 
 def current() -> JobOptions:

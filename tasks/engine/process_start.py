@@ -12,9 +12,15 @@ from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
+import wrapt
+
+if TYPE_CHECKING:
+    from numba.core import event as numba_events
+else:
+    numba_events = wrapt.lazy_import("numba.core.event")
 
 _lock = threading.Lock()
 _thread = threading.local()  # `depth`: of an import or a kernel within another, which counts once
@@ -100,13 +106,12 @@ class _Counted:
 
 def _watch_kernels() -> None:
     """Count what numba does under the lock of its compiler: it compiles kernels there, and loads those it has kept."""
-    from numba.core import event
 
-    class Kernels(event.Listener):
+    class Kernels(numba_events.Listener):
         def on_start(self, event: Any) -> None:
             _begin()
 
         def on_end(self, event: Any) -> None:
             _end()
 
-    event.register("numba:compiler_lock", Kernels())
+    numba_events.register("numba:compiler_lock", Kernels())

@@ -7,7 +7,16 @@ tasks it would be sent with each of them, and as a result of Dask's it would dra
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+
+if TYPE_CHECKING:
+    import distributed
+    from distributed.protocol import pickle
+else:
+    distributed = wrapt.lazy_import("distributed")
+    pickle = wrapt.lazy_import("distributed.protocol.pickle")
 
 # Works that a process keeps: those of the phase that it is in, and of a run that shares the cluster.
 _KEPT = 4
@@ -31,16 +40,12 @@ def take_back(client: Any, run: str, number: int) -> None:
 
 def dumps(value: Any) -> bytes:
     """As Dask sends values, functions of a script that nobody else has included."""
-    from distributed.protocol import pickle
-
     return pickle.dumps(value)
 
 
 def call(run: str, number: int, jobs: bytes) -> tuple[list[Any], float]:
     """Do some jobs, on a worker, by the work that `give` has left, until SECONDS have passed: the results of those that
     were done, and seconds. Raises LookupError for a run that has ended."""
-    from distributed.protocol import pickle
-
     work, results = _work(run, number), []
     began = time.monotonic()
     for job in pickle.loads(jobs):
@@ -60,12 +65,8 @@ def _work(run: str, number: int) -> Callable[[Any], Any]:
 
 
 def _asked(run: str, number: int) -> Callable[[Any], Any]:
-    from distributed import get_worker
-    from distributed.protocol import pickle
-    from distributed.utils import sync
-
-    worker = get_worker()
-    given = sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
+    worker = distributed.get_worker()
+    given = distributed.utils.sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
     if not given or not given.get(number):
         raise LookupError(f"{run} has ended: nobody waits for this job any more")
     return pickle.loads(given[number])

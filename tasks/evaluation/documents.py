@@ -29,7 +29,7 @@ from gristmill.tasks.documents.sampling import Heldout, uniform
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.evaluation.similar import given, overlaps
 from gristmill.tasks.tokens.encoding import encoder
-from gristmill.tasks.url.hosts import host_columns, hosts
+from gristmill.tasks.url.canonical import host_columns, hosts
 from gristmill.tasks.url.step import Url
 
 
@@ -52,7 +52,7 @@ EVALUATION = pa.schema(
         pa.field("text", pa.large_string(), nullable=False, metadata={"what": "what is evaluated"}),
         pa.field("whole", pa.large_string(), nullable=False, metadata={"what": "the text before it was cut"}),
         pa.field("record", pa.string(), nullable=False, metadata={"what": "where it was read, see `records`"}),
-        pa.field("host", pa.string(), nullable=False, metadata={"what": "see `gristmill.tasks.url.hosts`"}),
+        pa.field("host", pa.string(), nullable=False, metadata={"what": "see `gristmill.tasks.url.canonical`"}),
     ]
 )
 # Columns that say where a document was read: its id holds them too, but with the name that a recipe gives its source.

@@ -6,7 +6,6 @@ moves no element that stands where it should not (no foster parenting, no adopti
 of the source.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.extraction.markup import (
@@ -44,6 +43,7 @@ from gristmill.tasks.extraction.vocabulary import (
     E,
 )
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 
 # Elements deeper than this are not put on the stack (browsers stop at 512 too): their text counts for the last one.
 DEPTH = 512

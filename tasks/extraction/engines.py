@@ -11,25 +11,32 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import wrapt
 from lxml.etree import ParserError
 from resiliparse.extract.html2text import extract_plain_text
 
 from gristmill.storage import files
-from gristmill.tasks.extraction import forest
+from gristmill.tasks.extraction import second_stage
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import describe
 from gristmill.tasks.extraction.features import features
-from gristmill.tasks.extraction.rendering.beside import beside
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
-from gristmill.tasks.extraction.rendering.repeats import repeats
+from gristmill.tasks.extraction.rendering.left_out import beside, repeats
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import shared, units
 from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.second_stage import SECOND, context, second
+
+if TYPE_CHECKING:
+    import justext
+    import trafilatura
+else:
+    justext = wrapt.lazy_import("justext")
+    trafilatura = wrapt.lazy_import("trafilatura")
 
 # What it cannot take becomes a row of the ledger; a message would repeat it.
 logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
@@ -46,14 +53,14 @@ class Refused(Exception):
 
 
 @cache
-def _forests() -> tuple[forest.Masks, forest.Masks]:
+def _forests() -> tuple[second_stage.Masks, second_stage.Masks]:
     found = files.checksum(str(MODEL))
     if found != MODEL_CHECKSUM:
         raise ValueError(
             f"{MODEL} has the checksum {found}, not {MODEL_CHECKSUM}: install gristmill again; "
             "if you have trained it anew, set MODEL_CHECKSUM"
         )
-    return forest.masks(forest.load(MODEL, "first")), forest.masks(forest.load(MODEL, "second"))
+    return second_stage.masks(second_stage.load(MODEL, "first")), second_stage.masks(second_stage.load(MODEL, "second"))
 
 
 class Choice(NamedTuple):
@@ -84,7 +91,7 @@ def choose(page: str, batch: int = 4096) -> Choice:
         end = min(n, begin + batch)
         columns = np.empty((len(SECOND), end - begin), np.float32)
         features(scanned, described, begin, end, columns.T)
-        forest.probability(one, columns, first[begin:end])
+        second_stage.probability(one, columns, first[begin:end])
     gathered = context(scanned, described, first)
     for begin in range(0, n, batch):
         end = min(n, begin + batch)
@@ -92,7 +99,7 @@ def choose(page: str, batch: int = 4096) -> Choice:
             columns = np.empty((len(SECOND), end - begin), np.float32)
             features(scanned, described, begin, end, columns.T)
         second(scanned, described, first, gathered, begin, end, columns.T)
-        forest.probability(two, columns, likely[begin:end])
+        second_stage.probability(two, columns, likely[begin:end])
     return Choice(source, scanned, likely, described.text.words, best_f1(likely, described.text.words))
 
 
@@ -138,17 +145,12 @@ def plain(page: str) -> str:
 
 def careful(page: str) -> str:
     """trafilatura without its fallbacks, on a page that its parser can take."""
-    # imported here, as is justext: together half a second, for engines that few take
-    import trafilatura
-
     _refuse_deep(page)
     return trafilatura.extract(page, fast=True, include_comments=False) or ""
 
 
 def by_stop_words(page: str) -> str:
     """jusText with its English stop words, as is its habit; it takes pages of other languages for boilerplate."""
-    import justext
-
     _refuse_deep(page)
     try:
         found = justext.justext(page.encode("utf-8", "replace"), _stop_words(), encoding="utf-8")
@@ -159,8 +161,6 @@ def by_stop_words(page: str) -> str:
 
 @cache
 def _stop_words() -> frozenset[str]:
-    import justext
-
     return justext.get_stoplist("English")
 
 

@@ -1,14 +1,32 @@
 """The step `extract`: from records to documents, the main text of each page."""
 
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gristmill.tasks.documents.step import Signal, Step
-from gristmill.tasks.guard.limits import Limits
-from gristmill.tasks.pdf.signals import SIGNALS
+from gristmill.tasks.documents.step import Problem, Signal, Step, StepError, function_at
+from gristmill.tasks.guard.parent import Limits
+
+_PDF = "PDF 2.0 (ISO 32000-2)"
+SIGNALS = (
+    Signal("pdf_pages", "int32", "pages", _PDF, "pages that could be read; null where the document is no PDF"),
+    Signal("pdf_scanned", "float32", "share of pages", "own", "pages with an image and fewer than 20 characters"),
+    Signal(
+        "pdf_garbled",
+        "float32",
+        "share of pages",
+        "own",
+        "pages, over 10% of whose characters have no known meaning or order",
+    ),
+    Signal("pdf_truncated", "bool", "", _PDF, "the file ends without its end mark, as where a crawler has cut it"),
+    Signal("pdf_author", "string", "", _PDF, "as the document says itself"),
+    Signal("pdf_producer", "string", "", _PDF, "the program that wrote the file"),
+    Signal("pdf_language", "string", "", _PDF, "as the document says itself, such as en-GB"),
+)
+
 
 # What besides resiliparse, which detects types and encodings for all engines, decides an engine's texts.
 _LIBRARIES = {"trafilatura": ("lxml", "trafilatura"), "justext": ("justext", "lxml")}
@@ -23,7 +41,7 @@ class Extract(Step):
     """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
     else is dropped by content type."""
 
-    work: ClassVar = "gristmill.tasks.extraction.extract_work"
+    work: ClassVar = "gristmill.tasks.extraction.shard"
 
     step: Literal["extract"] = "extract"
     types: tuple[Literal["html", "text", "pdf"], ...] = Field(
@@ -100,6 +118,13 @@ class Extract(Step):
     @property
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(match[1] for engine in self.asked if (match := _OF_USERS.fullmatch(engine)))
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if deep and ":" in self.engine:
+            try:
+                function_at(self.engine)
+            except StepError as error:
+                yield ("engine",), str(error)
 
 
 def _check_engine(engine: str, known: tuple[str, ...]) -> None:

@@ -1,11 +1,11 @@
 """What the classifier reads first: numbers that describe a block, its neighbours, its containers and its page."""
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.extraction.description import PARAGRAPH, Described, elements_apart, next_container
 from gristmill.tasks.extraction.scanned import HEADING, Page
 from gristmill.tasks.extraction.vocabulary import AROUND, BITS, CUES, WORDS, E
+from gristmill.tasks.kernels.compiled import nb
 
 _N_CUES = len(CUES)
 _H1 = E["h1"]

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.extraction.vocabulary import (
@@ -19,6 +18,7 @@ from gristmill.tasks.extraction.vocabulary import (
     name_hash,
 )
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 
 
 class Tag(NamedTuple):

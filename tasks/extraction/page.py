@@ -7,16 +7,180 @@ of its namespace.
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypedDict
+from urllib.parse import urldefrag, urljoin, urlsplit
 from xml.parsers import expat
 
 from resiliparse.parse.encoding import detect_mime
 
 from gristmill.tasks.extraction.engines import Refused, blocks
 from gristmill.tasks.extraction.engines import engine as engine_of
-from gristmill.tasks.extraction.metadata import Metadata, metadata
 from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_html, is_pdf, payload_type
 from gristmill.tasks.reading import charset as encodings
+
+# Every repetition has a limit: a page of unclosed tags must cost no more than its length.
+_HEAD_ENDS = re.compile(r"</head|<body", re.IGNORECASE)
+_TAG = re.compile(r"<(meta|link)\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"([\w:.-]{1,40})\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})'|([^\s\"'>]{1,4000}))")
+# what a tag with one of the three holds; most have other metadata
+_WANTED = re.compile(r"canonical|og:|date|publi[sc]|created|&", re.IGNORECASE)
+_TITLE = re.compile(r"<title\b[^>]{0,400}>", re.IGNORECASE)
+_H1 = re.compile(r"<h1\b[^>]{0,1000}>", re.IGNORECASE)
+_ENDS = {"title": re.compile(r"</title", re.IGNORECASE), "h1": re.compile(r"</h1", re.IGNORECASE)}
+_ANY_TAG = re.compile(r"<[^<>]{0,4000}>")
+_SCRIPT_DATE = re.compile(r"\"datePublished\"\s{0,9}:\s{0,9}\"([^\"]{4,40})\"")
+_TIME = re.compile(r"<time\b([^>]{0,1000})", re.IGNORECASE)
+# The attribute and the word in it by which an element says that it has the day of publication, the best first:
+# microdata, hAtom and h-entry, RDFa.
+_SAID = (
+    ("itemprop", "datePublished"),
+    *(("class", "published"), ("class", "dt-published"), ("property", "dc:date"), ("property", "dc:created")),
+)
+_DAY = re.compile(r"\s*(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?!\d)")
+# A head without an end is read this far, in characters.
+_HEAD = 300_000
+_TITLE_LENGTH = 1000
+
+_DATE_NAMES = (
+    *("article:published_time", "datepublished", "og:published_time", "dc.date.issued", "dcterms.issued"),
+    *("dc.date", "date", "pubdate", "publishdate", "parsely-pub-date", "sailthru.date", "citation_date"),
+    *("publish_date", "publication_date", "publicationdate", "originalpublicationdate", "article:published"),
+    *("rnews:datepublished", "dc.date.created", "dcterms.created"),
+)
+
+
+class Metadata(TypedDict):
+    """`published` is a day, YYYY-MM-DD."""
+
+    title: str | None
+    canonical_url: str | None
+    published: str | None
+
+
+def metadata(page: str, url: str) -> Metadata:
+    """Title (og:title, <title>, <h1>), canonical address (link, og:url), day of publication (meta, JSON-LD, microdata,
+    hAtom, RDFa, <time>).
+
+    Each is None if the page does not have it, or not as a valid http(s) address or date.
+    """
+    end = _HEAD_ENDS.search(page, 0, _HEAD)
+    head = _without_comments(page[: end.start() if end else _HEAD])
+    metas: dict[str, str] = {}
+    canonical = None
+    for match in _TAG.finditer(head):
+        if not _WANTED.search(match[2]):
+            continue
+        given = _attributes(match[2])
+        if match[1].lower() == "link":
+            if "canonical" in given.get("rel", "").lower().split() and not canonical:
+                canonical = given.get("href")
+        else:
+            name = given.get("property") or given.get("name") or given.get("itemprop") or ""
+            if given.get("content", "").strip():
+                metas.setdefault(name.lower(), given["content"])
+    title = metas.get("og:title") or _inner(head, _TITLE, "title") or _title_of_body(page) or _inner(page, _H1, "h1")
+    return {
+        "title": _plain(title),
+        "canonical_url": _address(canonical, url) or _address(metas.get("og:url"), url),
+        "published": _published(page, metas),
+    }
+
+
+def _without_comments(head: str) -> str:
+    parts, at = [], 0
+    while (begin := head.find("<!--", at)) >= 0 and (end := head.find("-->", begin + 2)) >= 0:
+        parts.append(head[at:begin])
+        at = end + 3
+    return "".join([*parts, head[at:]])
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Attributes of a tag by their names in lower case; of two of one name the first counts."""
+    given: dict[str, str] = {}
+    for name, double, single, bare in _ATTRIBUTE.findall(text):
+        given.setdefault(name.lower(), html.unescape(double or single or bare))
+    return given
+
+
+def _inner(page: str, begins: re.Pattern, name: str) -> str | None:
+    if not (begin := begins.search(page)):
+        return None
+    end = _ENDS[name].search(page, begin.end(), begin.end() + 20_000)
+    return html.unescape(_ANY_TAG.sub(" ", page[begin.end() : end.start()])) if end else None
+
+
+def _title_of_body(page: str) -> str | None:
+    """A `title` that stands behind the head, as in pages of the 1990s; not that of a drawing."""
+    begin = _TITLE.search(page, 0, _HEAD)
+    return _inner(page, _TITLE, "title") if begin and page.find("<svg", 0, begin.start()) < 0 else None
+
+
+def _plain(title: str | None) -> str | None:
+    title = " ".join((title or "").split())[:_TITLE_LENGTH]
+    return title.encode("utf-8", "replace").decode() or None
+
+
+def _address(given: str | None, url: str) -> str | None:
+    if not given:
+        return None
+    try:
+        address = urldefrag(urljoin(url, given.strip())).url
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    whole = parts.scheme in ("http", "https") and parts.hostname
+    return address.encode("utf-8", "replace").decode() if whole and not re.search(r"\s", address) else None
+
+
+def _published(page: str, metas: dict[str, str]) -> str | None:
+    for name in _DATE_NAMES:
+        if day := _day(metas.get(name)):
+            return day
+    at = -1
+    while (at := page.find("application/ld+json", at + 1)) >= 0:
+        end = page.find("</script", at)
+        found = _SCRIPT_DATE.search(page, at, end if end >= 0 else len(page))
+        if found and (day := _day(found[1])):
+            return day
+        if end < 0:
+            break
+        at = end
+    for attribute, word in _SAID:
+        for given in _tags_with(page, word):
+            if word in given.get(attribute, "").split():
+                days = (_day(given.get(name)) for name in ("content", "datetime", "title"))
+                if day := next(filter(None, days), None):
+                    return day
+    first = _TIME.search(page)  # of later ones most are those of other articles
+    return _day(_attributes(first[1]).get("datetime")) if first else None
+
+
+def _tags_with(page: str, word: str) -> Iterator[dict[str, str]]:
+    """The attributes of the tags in which a word stands."""
+    at = page.find(word)
+    while at >= 0:
+        begin, end = page.rfind("<", max(0, at - 1000), at), page.find(">", at, at + 1000)
+        if 0 <= begin < end and ">" not in page[begin:at]:
+            yield _attributes(page[begin + 1 : end])
+        at = page.find(word, at + len(word))
+
+
+def _day(given: str | None) -> str | None:
+    """The day of an ISO 8601 or RFC 5322 date, else None."""
+    if not given:
+        return None
+    try:
+        if match := _DAY.match(given):
+            return date(*map(int, match.groups())).isoformat()
+        if given.strip()[:1].isalpha():
+            return parsedate_to_datetime(given).date().isoformat()
+        return datetime.fromisoformat(given.strip()).date().isoformat()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
 
 _XHTML = "http://www.w3.org/1999/xhtml"
 _FOREIGN = ("http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML")
@@ -112,11 +276,11 @@ def extract_page(
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
     `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
-    "pdf" for a PDF document, with the columns of `gristmill.tasks.pdf.signals`. types: those that are read. format:
-    "plain" or "markdown", which of HTML is the engine blocks' alone. Rules: `content_type` for what is of none of the
-    types, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`, and
-    those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as
-    HTML. Holds the page some four times, XHTML six.
+    "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`. types: those that are read.
+    format: "plain" or "markdown", which only the engine blocks has for HTML. Rules: `content_type` for what is of none
+    of the types, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`,
+    and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML
+    as HTML. Holds the page some four times, XHTML six.
     """
     kind = payload_type(payload, content_type, charset, given) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):

@@ -1,6 +1,6 @@
 """Pages in a process of their own: one that loops, explodes or crashes its parser costs itself and nothing else.
 
-    from gristmill.tasks.guard.limits import Limits
+    from gristmill.tasks.guard.parent import Limits
     from gristmill.tasks.guard.parent import Guard
 
     with Guard("gristmill.tasks.extraction.page:extract_page", Limits()) as guard:

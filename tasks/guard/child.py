@@ -31,8 +31,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from gristmill.tasks.guard.frames import CALL, RESULT, framed, pack, unpack
-from gristmill.tasks.guard.ring import readable
+import psutil
+
+from gristmill.tasks.guard.channel import CALL, RESULT, framed, pack, readable, unpack
 
 ENDED = struct.Struct("<iq")
 PROCESS = struct.Struct("<q")
@@ -56,7 +57,7 @@ Function = Callable[..., dict]
 
 
 class Allowance(NamedTuple):
-    """The fields of `gristmill.tasks.guard.limits.Limits`, as they are sent: the child does without pydantic."""
+    """The fields of `gristmill.tasks.guard.parent.Limits`, as they are sent: the child does without pydantic."""
 
     page_seconds: float
     page_wall_seconds: float
@@ -158,8 +159,6 @@ def stop_above(process: int, resident: int) -> bool:
 
 
 def _resident(process: int) -> int:
-    import psutil
-
     try:
         return psutil.Process(process).memory_info().rss
     except psutil.Error:  # it has just ended

@@ -1,52 +1,76 @@
-"""Kernels over Arrow buffers, compiled by numba and kept on disk.
+"""Kernels over Arrow buffers, compiled by numba. A module is imported, and numba with it, when it is first used."""
 
-numba notices that the file of a kept kernel has changed, but not that a function from another file has, which it
-has compiled into it. So kernels are kept in a folder named by the sources of all packages that have kernels, and what
-goes into a kernel lies in one of these: none outlives a change. numba keeps kernels apart by the folder of their file,
-too, which is in the name as well: or what is complete for one installation would seem so for another.
-"""
+from typing import TYPE_CHECKING
 
-import hashlib
-import os
-import tempfile
-from pathlib import Path
+from wrapt import lazy_import
 
-import numba
-
-
-def _sources() -> str:
-    digest = hashlib.sha256()
-    packages = {
-        path.parent for path in Path(__file__).parents[1].rglob("*.py") if b"\nimport numba" in path.read_bytes()
-    }
-    for path in sorted(path for package in packages for path in package.glob("*.py")):
-        digest.update(bytes(path))
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _caches() -> Path:
-    """The user's folder of caches, or one beside the temporary files where that cannot be written.
-
-    Raises RuntimeError if neither can: numba would keep kernels beside their sources, which outlive a change there.
-    """
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for folder in (home / "gristmill", Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"):
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError:
-            continue
-        # numba unpickles what it finds here, so nobody else may write it
-        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o022:
-            return folder
-    raise RuntimeError(
-        f"compiled kernels cannot be kept: neither {home / 'gristmill'} nor {tempfile.gettempdir()} can be written by "
-        "you alone; name a folder in XDG_CACHE_HOME"
+if TYPE_CHECKING:
+    from gristmill.tasks.kernels import (
+        buffers as buffers,
     )
-
-
-FOLDER = _caches() / f"kernels-{_sources()}"
-
-# mypy does not see this name: numba sets those of its configuration when it is imported
-numba.config.CACHE_DIR = str(FOLDER)  # type: ignore[attr-defined]
+    from gristmill.tasks.kernels import (
+        characters as characters,
+    )
+    from gristmill.tasks.kernels import (
+        folding as folding,
+    )
+    from gristmill.tasks.kernels import folding as words
+    from gristmill.tasks.kernels import (
+        minhash as minhash,
+    )
+    from gristmill.tasks.kernels import (
+        minimizers as minimizers,
+    )
+    from gristmill.tasks.kernels import (
+        ngrams as ngrams,
+    )
+    from gristmill.tasks.kernels import (
+        phrases as phrases,
+    )
+    from gristmill.tasks.kernels import (
+        pieces as pieces,
+    )
+    from gristmill.tasks.kernels import pieces as rescan
+    from gristmill.tasks.kernels import (
+        repetition as repetition,
+    )
+    from gristmill.tasks.kernels import (
+        scan as scan,
+    )
+    from gristmill.tasks.kernels import (
+        segmentation as segmentation,
+    )
+    from gristmill.tasks.kernels import (
+        separated as separated,
+    )
+    from gristmill.tasks.kernels import (
+        shingles as shingles,
+    )
+    from gristmill.tasks.kernels import (
+        suffixes as suffixes,
+    )
+    from gristmill.tasks.kernels import (
+        tokens as tokens,
+    )
+    from gristmill.tasks.kernels import (
+        union_find as union_find,
+    )
+else:
+    buffers = lazy_import("gristmill.tasks.kernels.buffers")
+    characters = lazy_import("gristmill.tasks.kernels.characters")
+    folding = lazy_import("gristmill.tasks.kernels.folding")
+    minhash = lazy_import("gristmill.tasks.kernels.minhash")
+    minimizers = lazy_import("gristmill.tasks.kernels.minimizers")
+    ngrams = lazy_import("gristmill.tasks.kernels.ngrams")
+    phrases = lazy_import("gristmill.tasks.kernels.phrases")
+    pieces = lazy_import("gristmill.tasks.kernels.pieces")
+    repetition = lazy_import("gristmill.tasks.kernels.repetition")
+    rescan = lazy_import("gristmill.tasks.kernels.pieces")
+    scan = lazy_import("gristmill.tasks.kernels.scan")
+    segmentation = lazy_import("gristmill.tasks.kernels.segmentation")
+    separated = lazy_import("gristmill.tasks.kernels.separated")
+    shingles = lazy_import("gristmill.tasks.kernels.shingles")
+    suffixes = lazy_import("gristmill.tasks.kernels.suffixes")
+    tokens = lazy_import("gristmill.tasks.kernels.tokens")
+    union_find = lazy_import("gristmill.tasks.kernels.union_find")
+    words = lazy_import("gristmill.tasks.kernels.folding")

@@ -18,10 +18,10 @@ scripts: the step `normalize` makes them one (NFC).
 import unicodedata
 from functools import cache
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 
 CODE_POINTS = 0x110000
 

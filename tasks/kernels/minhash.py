@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from functools import cache
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.characters import written
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.shingles import STEP, document_shingles, mix, scratch, set_hash
 
 

@@ -7,9 +7,9 @@ neighbouring windows mostly share one: a run of windows with one minimizer is ha
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.shingles import BASE, mix
 
 

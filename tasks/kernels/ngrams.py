@@ -4,10 +4,10 @@ Words are those of `kernels.shingles`: runs of letters, marks and digits in lowe
 layout make no difference. A word n-gram has the hash that the shingle of the same words has there.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.characters import written
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.shingles import BASE, mix, scratch, words_of_document
 
 

@@ -7,10 +7,10 @@ text just read ends with the phrase up to there. So every byte of text costs the
 
 from functools import cache
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 
 # Bytes that are looked at together, before what may be the word in them is looked at one by one.
 _TOGETHER = 4096

@@ -3,10 +3,10 @@
 Spans are equal if their 64-bit hashes are, n-grams if the hashes of their words are, one by one.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.scan import BASE, MIX, MIX_2
 
 # The lengths of the n-grams that `repeated_grams` looks at.

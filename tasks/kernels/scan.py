@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from gristmill.tasks.kernels.buffers import block, byte, utf8
 from gristmill.tasks.kernels.characters import decode
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.segmentation import (
     ALPHABETIC,
     ATTACHED,

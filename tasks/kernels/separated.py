@@ -6,11 +6,11 @@ Nothing of `scan` is used, whose words and lines are others: these are Python's 
 
 from functools import cache
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import block, byte
 from gristmill.tasks.kernels.characters import CODE_POINTS, decode
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.scan import continuations, hash_bytes
 from gristmill.tasks.kernels.segmentation import CLASSES, IS_LETTER, IS_NUMBER, SPACE, characters
 

@@ -17,11 +17,11 @@ Before the last `mix`, a bijection, two unlike shingles meet only where a polyno
 happens to vanish modulo 2^64, so a set of 64-bit hashes stands for the set of shingles.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import block, byte, ones, put_block, trailing_zeros
 from gristmill.tasks.kernels.characters import decode, written
+from gristmill.tasks.kernels.compiled import nb
 
 START = np.uint64(0x243F6A8885A308D3)  # the first 64 bits of the fraction of pi
 STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / the golden ratio, odd

@@ -7,8 +7,9 @@ begin with some bytes follow each other.
 Strings of bytes are given as `bounds`, int64, and `data`, uint8: the i-th is data[bounds[i]:bounds[i + 1]].
 """
 
-import numba as nb
 import numpy as np
+
+from gristmill.tasks.kernels.compiled import nb
 
 
 @nb.njit(nogil=True, cache=True)

@@ -5,8 +5,9 @@ their order: `ranks` gives how many are set before each word, so a number costs 
 document takes two bits, and four bytes more if it has an edge.
 """
 
-import numba as nb
 import numpy as np
+
+from gristmill.tasks.kernels.compiled import nb
 
 
 @nb.njit(nogil=True, cache=True)

@@ -1,4 +1,4 @@
-"""A learned filter: models score documents, and documents are kept by score.
+"""A learned filter: models score documents, and documents are kept by score. Work that all such filters share.
 
 The models are trained on the sources in `reference`, whose documents are kept unscored, or are files that the step
 names. Every learned filter has a work module with the same three functions, which get a slice of the settings each:
@@ -14,11 +14,41 @@ process. A score is a function of a document's id, its text and the models alone
 is trained on, in whatever order and shards they come.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
 
+import pyarrow as pa
 from pydantic import Field
 
-from gristmill.tasks.documents.step import CorpusStep, Settings
+from gristmill.storage import layout, parquet
+from gristmill.tasks.documents.step import Bound, CorpusStep, Settings
+
+
+def null_scores_shard(
+    folder: str, shard: int, kept: str, signals: tuple[str, ...], groups: tuple[str, ...] = ()
+) -> dict:
+    """Write `id`, the signals and the groups, null, of a selection's documents: so that every shard has the columns."""
+    ids = parquet.read_table(kept, ["id"])["id"]
+    nulls = {name: pa.nulls(len(ids), pa.float64()) for name in signals}
+    nulls |= {name: pa.nulls(len(ids), pa.string()) for name in groups}
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **nulls}))
+    return {"rows": len(ids)}
+
+
+def find_bounds(folder: str, number: int, work: str, settings: Settings, scores: Sequence[str]) -> dict:
+    """`bounds`: what the module `work` finds by the parts with scores, as mappings."""
+    return {"bounds": [asdict(bound) for bound in import_module(work).bounds(settings, scores)]}
+
+
+def bounds_of(record: Mapping[str, Any]) -> tuple[Bound, ...]:
+    """Those that `find_bounds` has recorded."""
+    return tuple(Bound(**_with_pairs(bound)) for bound in record["bounds"])
+
+
+def _with_pairs(bound: Mapping[str, Any]) -> dict[str, Any]:
+    return {**bound, "languages": {name: (low, high) for name, (low, high) in bound["languages"].items()}}
 
 
 class LearnedFilter(CorpusStep):

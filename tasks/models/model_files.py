@@ -7,7 +7,14 @@ sizes itself, but not the sentence and the numbers that begin its files.
 import mmap
 import struct
 from collections.abc import Callable, Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+import wrapt
+
+if TYPE_CHECKING:
+    import sentencepiece
+else:
+    sentencepiece = wrapt.lazy_import("sentencepiece")
 
 LABEL = "__label__"  # what the name of a label begins with
 # fasttext.cc: FASTTEXT_FILEFORMAT_MAGIC_INT32, FASTTEXT_VERSION
@@ -76,8 +83,6 @@ def check_kenlm(path: str) -> None:
 
 def check_sentencepiece(path: str) -> None:
     """Raise ModelFileError unless a local file is a SentencePiece model."""
-    import sentencepiece  # here, since a recipe is checked without it
-
     try:
         sentencepiece.SentencePieceProcessor(model_file=path)
     except (RuntimeError, OSError) as error:

@@ -2,20 +2,159 @@
 
 import ctypes
 import re
-from collections.abc import Callable
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from itertools import pairwise, product
 from typing import Any
 
 import pypdfium2.raw as pdfium
 
 from gristmill.tasks.pdf.columns import Line, ordered
-from gristmill.tasks.pdf.ending import with_end
 from gristmill.tasks.pdf.glyphs import Segment, glyphs
 from gristmill.tasks.pdf.grids import with_tables
 from gristmill.tasks.pdf.objects import objects
 from gristmill.tasks.pdf.paragraphs import Words, blocks, rendered
-from gristmill.tasks.pdf.running import without_running
 from gristmill.tasks.pdf.structure import outline
+
+# An object whose dictionary says that it is a page or the catalog.
+_OBJECT = re.compile(rb"(?<!\d)(\d{1,8})\s+(\d{1,5})\s+obj\b")
+_TYPE = re.compile(rb"/Type\s*/(Page|Catalog)(?![A-Za-z])")
+_LOOKED = 4000  # bytes of an object, at most
+_MOST = 10_000  # pages
+# A stream of objects (ISO 32000-2, 7.5.7): N of them, the first at First, ahead of them their numbers and places.
+_STREAM = re.compile(rb"/Type\s*/ObjStm(?![A-Za-z])")
+_COUNT, _FIRST = re.compile(rb"/N\s+(\d{1,7})(?!\s+\d+\s+R)"), re.compile(rb"/First\s+(\d{1,8})")
+_DATA = re.compile(rb"stream\r?\n")
+_UNPACKED = 64 << 20  # bytes of all streams of objects
+
+
+def with_end(payload: bytes) -> bytes | None:
+    """The file with a trailer that leads to its catalog; or, where that is lost too, with a catalog and a list of the
+    pages that are in it, by the order in which they stand. None where neither is found.
+
+    pdfium finds the objects of a file without a table by itself, but needs a trailer; those of compressed streams it
+    does not find, so they are written as others. Holds the file once more, and 64 MiB of such streams.
+    """
+    if packed := b"".join(_packed(payload)):
+        payload = b"%s\nendstream\nendobj\n%s" % (payload, packed)
+    pages: list[bytes] = []
+    root = None
+    highest = 0
+    for match in _OBJECT.finditer(payload):
+        number = int(match[1])
+        highest = max(highest, number)
+        end = payload.find(b"endobj", match.end(), match.end() + _LOOKED)
+        stream = payload.find(b"stream", match.end(), match.end() + _LOOKED)
+        ends = [place for place in (end, stream) if place >= 0]
+        kind = _TYPE.search(payload, match.end(), min(ends)) if ends else None
+        if kind and kind[1] == b"Catalog":
+            root = b"%d %s R" % (number, match[2])
+        elif kind and len(pages) < _MOST:
+            pages.append(b"%d %s R" % (number, match[2]))
+    # the catalog leads to the list of pages, which is lost where the file is cut ahead of it
+    if not pages:
+        return None if root is None else b"%s\nendobj\ntrailer<</Root %s>>\n%%%%EOF\n" % (payload, root)
+    one, two = highest + 1, highest + 2
+    made = b"\nendstream\nendobj\n%d 0 obj<</Type/Catalog/Pages %d 0 R>>endobj\n" % (one, two)
+    made += b"%d 0 obj<</Type/Pages/Count %d/Kids[%s]>>endobj\n" % (two, len(pages), b" ".join(pages))
+    return b"%s%strailer<</Size %d/Root %d 0 R>>\n%%%%EOF\n" % (payload, made, two + 1, one)
+
+
+def _packed(payload: bytes) -> Iterator[bytes]:
+    """The whole objects of compressed streams, each as one by itself."""
+    left = _UNPACKED
+    for match in _STREAM.finditer(payload):
+        begin = payload.rfind(b"obj", max(0, match.start() - _LOOKED), match.start())
+        data = _DATA.search(payload, match.end(), match.end() + _LOOKED)
+        if begin < 0 or data is None or left <= 0:
+            continue
+        head = payload[begin : data.start()]
+        count, first = _COUNT.search(head), _FIRST.search(head)
+        if not count or not first or b"FlateDecode" not in head or b"/Predictor" in head:
+            continue
+        try:
+            # the last one may be cut
+            text = zlib.decompressobj().decompress(memoryview(payload)[data.end() :], left)
+        except zlib.error:
+            continue
+        left -= len(text)
+        numbers = text[: int(first[1])].split()[: 2 * int(count[1])]
+        if not all(map(bytes.isdigit, numbers)):
+            continue
+        places = [(int(a), int(first[1]) + int(b)) for a, b in zip(numbers[::2], numbers[1::2], strict=False)]
+        for (number, at), (_, end) in pairwise([*places, (0, len(text))]):
+            if at < end < len(text) or (end == len(text) and len(places) == int(count[1])):
+                yield b"%d 0 obj\n%s\nendobj\n" % (number, text[at:end])
+
+
+_NUMBER = re.compile(r"\d+")
+# A page's number alone: 7, - 7 -, Page 7 of 9, 7/9, vii. Digits of any script. A word and a number may be a heading.
+_PAGE_NUMBER = re.compile(
+    r"\W*(?:(?:\w{1,8}\.? )?\d{1,4} ?(?:/|\w{1,4}) ?\d{1,4}|\d{1,4}|[ivxlc]{1,7})\W*", re.IGNORECASE
+)
+_EDGE = 6  # segments at the top and at the bottom of a page that may be running
+_HEAD, _FOOT = 0.12, 0.15  # of the page's height, in which they stand: LaTeX's numbers are at .12
+_COUNTED = 3  # numbers of a segment that may be the page's
+_SHARE = 0.25  # of the pages on which the same stands
+
+
+def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) -> list[list[Segment]]:
+    """The segments of all pages without what is running. One at the edge of a page goes where the same text stands at
+    the same height of at least two pages and of a quarter of them, or of one of the two pages before or behind; numbers
+    are the same if they are equal or grow with the pages. And it goes where it is a page's number alone, set apart at
+    the very edge."""
+    edges = [_edge(segments, height, at) for at, (segments, height) in enumerate(zip(pages, heights, strict=True))]
+    near = [{key for keys in edge.values() for key in keys} for edge in edges]
+    counts = Counter(key for keys in near for key in keys)
+    need = max(2, min(_SHARE * len(pages), 8))
+    found = []
+    for at, segments in enumerate(pages):
+        beside = set().union(*(near[k] for k in (at - 2, at - 1, at + 1, at + 2) if 0 <= k < len(pages)))
+        running = {
+            k
+            for k, keys in edges[at].items()
+            if any(counts[key] >= need or key in beside for key in keys) or _is_number(segments, k, heights[at])
+        }
+        # a row goes as a whole: words of the text may stand alike by chance
+        beyond = [segment for k, segment in enumerate(segments) if k not in running]
+        gone = {k for k in running if not any(other.bottom < segments[k].middle < other.top for other in beyond)}
+        found.append([segment for k, segment in enumerate(segments) if k not in gone])
+    return found
+
+
+def _edge(segments: Sequence[Segment], height: float, page: int) -> dict[int, set[tuple[str, int]]]:
+    """Of the outermost segments of a page, by their place, the texts that they stand for, and the height in steps of 4
+    points."""
+    by_height = sorted(range(len(segments)), key=lambda k: -segments[k].top)
+    outer = [k for k in by_height[:_EDGE] if segments[k].bottom > (1 - _HEAD) * height]
+    outer += [k for k in by_height[-_EDGE:] if segments[k].top < _FOOT * height and k not in outer]
+    return {k: {(text, round(segments[k].middle / 4)) for text in _texts(segments[k].text, page)} for k in outer}
+
+
+def _texts(text: str, page: int) -> list[str]:
+    """A text with each of its first three numbers as it is, or counted from the page on which it stands."""
+    parts = _NUMBER.split(text.lower())
+    numbers = [int(each[:9]) for each in _NUMBER.findall(text)]
+    found = []
+    for counted in product((False, True), repeat=min(len(numbers), _COUNTED)):
+        ways = [*counted, *[False] * (len(numbers) - len(counted))]
+        written = [f"<{n - page}>" if way else str(n) for n, way in zip(numbers, ways, strict=True)]
+        found.append("".join(a + b for a, b in zip(parts, [*written, ""], strict=True)))
+    return found
+
+
+def _is_number(segments: Sequence[Segment], k: int, height: float) -> bool:
+    one = segments[k]
+    if not _PAGE_NUMBER.fullmatch(one.text.strip()) or not re.search(r"\d|^\W*[ivxlc]+\W*$", one.text):
+        return False
+    others = [other for at, other in enumerate(segments) if at != k]
+    room = one.top - one.bottom
+    below = one.top < _FOOT * height and all(other.bottom >= one.top + room for other in others)
+    above = one.bottom > (1 - _HEAD) * height and all(other.top <= one.bottom - room for other in others)
+    return below or above
+
 
 # Pages that are read; a file may say that it has any number of them.
 MOST_PAGES = 10_000

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from gristmill.tasks.pdf.aligned import aligned
 from gristmill.tasks.pdf.columns import lines_of
 from gristmill.tasks.pdf.glyphs import Segment
 from gristmill.tasks.pdf.ruling import Ruling, Rulings
+from gristmill.tasks.pdf.tables import aligned
 
 _TOUCH = 4.0  # points between lines that meet
 _MOST = 120  # lines of a table to each side; more are a drawing

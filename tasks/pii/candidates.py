@@ -7,14 +7,13 @@ that the pass is linear in the text whatever stands in it.
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.pii.digits import (
     FEWEST_DIGITS,
     LONGEST_NUMBER,
-    MOST_GROUPS,
     SHORTEST_CARD,
     announced,
     card,
@@ -23,6 +22,7 @@ from gristmill.tasks.pii.digits import (
     next_group,
     spaced,
 )
+from gristmill.tasks.pii.plans import MOST_GROUPS
 from gristmill.tasks.pii.shapes import (
     DIGIT,
     HEX,

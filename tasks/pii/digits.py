@@ -4,15 +4,14 @@ Most numbers of a text are nobody's, and a judgement costs as much as a kilobyte
 or `cards` could accept is left here.
 """
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
+from gristmill.tasks.pii.plans import TRUNK
 from gristmill.tasks.pii.shapes import DIGIT, WORD, has, run
 
 FEWEST_DIGITS = 7
-MOST_GROUPS = 8  # of four bits each in a grouping
-TRUNK = 1 << 4 * MOST_GROUPS
 LONGEST_NUMBER = 64  # a longer one is a row of a table or a matrix
 SHORTEST_CARD, _LONGEST_CARD = 13, 19  # ISO/IEC 7812-1, without those that nobody issues
 _ANNOUNCED = 8  # bytes between a number and the word that says what it is

@@ -26,8 +26,7 @@ import unicodedata
 from functools import lru_cache
 from itertools import pairwise
 
-from gristmill.tasks.pii.digits import MOST_GROUPS
-from gristmill.tasks.pii.plans import country_code, is_international, national_groups, trunk_prefix
+from gristmill.tasks.pii.plans import MOST_GROUPS, country_code, is_international, national_groups, trunk_prefix
 
 # In the languages that the web has most of; whole words, or the end of one (`Mobiltelefon`, `cellphone`).
 _PHONE_WORD = re.compile(

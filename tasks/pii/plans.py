@@ -15,7 +15,11 @@ from phonenumbers import (
     PhoneNumberFormat,
 )
 
-from gristmill.tasks.pii.digits import MOST_GROUPS, TRUNK
+MOST_GROUPS = 8  # of four bits each in a grouping
+
+
+TRUNK = 1 << 4 * MOST_GROUPS
+
 
 _TYPES = (
     *("fixed_line", "mobile", "toll_free", "premium_rate", "shared_cost", "personal_number", "voip", "pager", "uan"),

@@ -5,10 +5,10 @@ Every function looks at a bounded number of bytes, or at bytes that no other cal
 
 from functools import cache
 
-import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
 
 # Bits of a byte's class.
 WORD = np.uint8(1)  # ASCII letter, digit, underscore

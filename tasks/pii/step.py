@@ -1,19 +1,112 @@
 """The step `pii`: personal data and keys are masked, documents with much of them dropped."""
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal, get_args
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, field_validator
+from wrapt import lazy_import
 
+from gristmill.tasks import kernels
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import Edits, applied
 from gristmill.tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
 from gristmill.tasks.models.language.language import CODES
-from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
+from gristmill.tasks.pii.credentials import (
+    BEGINNINGS,
+    basic,
+    blocks,
+    hooks,
+    keys,
+    named,
+    of_curl,
+    passwords,
+    said,
+    tokens,
+)
+from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
+from gristmill.tasks.pii.identifiers import cards, ibans, ipv4, ipv6, lengths, national_ids
+from gristmill.tasks.pii.phones import foreign_phones, phones
+from gristmill.tasks.pii.plans import groupings
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
+
+if TYPE_CHECKING:
+    from gristmill.tasks.pii import candidates
+else:
+    candidates = lazy_import("gristmill.tasks.pii.candidates")
+
+# The regions with a numbering plan, as `phonenumbers.SUPPORTED_REGIONS` has them.
+REGIONS = tuple(
+    (
+        "AC AD AE AF AG AI AL AM AO AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT "
+        "BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER "
+        "ES ET FI FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GT GU GW GY HK HN HR HT HU ID IE "
+        "IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV "
+        "LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP "
+        "NR NU NZ OM PA PE PF PG PH PK PL PM PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK "
+        "SL SM SN SO SR SS ST SV SX SY SZ TA TC TD TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG US UY UZ VA "
+        "VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW "
+    ).split()
+)
+# By the codes of the language filter, ISO 639-1: the regions with most speakers on the web (CLDR, territory-language
+# information), at most six; in English also two in which it is written most.
+BY_LANGUAGE: dict[str, tuple[str, ...]] = {
+    language: tuple(regions.split())
+    for language, regions in {
+        "ar": "SA EG AE MA DZ IQ",
+        "bg": "BG",
+        "bn": "BD IN",
+        "ca": "ES",
+        "cs": "CZ",
+        "da": "DK",
+        "de": "DE AT CH",
+        "el": "GR CY",
+        "en": "US CA GB IE AU NZ SG HK",
+        "es": "ES MX AR CO CL PE",
+        "et": "EE",
+        "fa": "IR",
+        "fi": "FI",
+        "fr": "FR BE CH CA",
+        "he": "IL",
+        "hi": "IN",
+        "hr": "HR",
+        "hu": "HU",
+        "id": "ID",
+        "it": "IT CH",
+        "ja": "JP",
+        "ko": "KR",
+        "lt": "LT",
+        "lv": "LV",
+        "ms": "MY",
+        "nl": "NL BE",
+        "no": "NO",
+        "pl": "PL",
+        "pt": "BR PT",
+        "ro": "RO",
+        "ru": "RU KZ BY",
+        "sk": "SK",
+        "sl": "SI",
+        "sr": "RS",
+        "sv": "SE FI",
+        "ta": "IN",
+        "th": "TH",
+        "tr": "TR",
+        "uk": "UA",
+        "ur": "PK",
+        "vi": "VN",
+        "zh": "CN TW HK",
+    }.items()
+}
+
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# The countries whose identity numbers `gristmill.tasks.pii.national_ids` knows.
+# The countries whose identity numbers `gristmill.tasks.pii.identifiers` knows.
 NATIONAL_IDS = tuple(
     (
         "AR AU BE BG BR CA CH CL CN CZ DE DK EE ES FI FR GB GR HR IE IL IN IT JP KR LT MX NL NO PL PT RO SE TH TR US ZA"
@@ -48,7 +141,6 @@ class Pii(EditStep):
     looked for counts 0. `edit` holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.
     """
 
-    work: ClassVar = "gristmill.tasks.pii.step_work"
     libraries: ClassVar = ("phonenumbers", "python-stdnum")  # which carry numbering plans
     package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
@@ -67,7 +159,7 @@ class Pii(EditStep):
         "stands before this one; {} switches it off",
     )
     national_ids: tuple[str, ...] = Field(
-        (), description="the countries whose identity numbers are found: ISO 3166 codes, see tasks/pii/national_ids.py"
+        (), description="the countries whose identity numbers are found: ISO 3166 codes, see tasks/pii/identifiers.py"
     )
     columns: tuple[Literal["title", "url", "canonical_url"], ...] = Field(
         (), description="what is masked in the same way as the text"
@@ -132,3 +224,132 @@ class Pii(EditStep):
 
     def decisions(self) -> list[Bound]:
         return [Bound("spans", "pii_spans", high=self.max_spans), self.not_empty()]
+
+
+_BEFORE, _AFTER = 80, 24  # bytes of its surroundings by which a candidate is judged
+
+
+def edit(step: Pii, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
+    """A span for each that is masked, and how many there are of each kind; and the columns that the step rewrites."""
+    languages = None
+    if all(name in documents.table.column_names for name in step.considers) and step.considers:
+        languages = documents["language"].to_pylist()
+    rows = len(documents)
+    edits = _edits(step, documents["text"], languages)
+    counts = {
+        f"pii_{name}s": pa.array(np.bincount(edits.document[edits.rule == number], minlength=rows))
+        for number, name in enumerate(KINDS)
+    }
+    rewritten = {name: _masked(step, documents[name], languages) for name in step.rewrites}
+    return edits, {"pii_spans": pa.array(np.bincount(edits.document, minlength=rows)), **counts, **rewritten}
+
+
+def _edits(step: Pii, texts: pa.ChunkedArray, languages: list[str] | None) -> Edits:
+    data, offsets = kernels.buffers.utf8(texts)
+    regions = [_regions(step, language) for language in languages] if languages else [step.regions] * (len(offsets) - 1)
+    document, start, stop, kind = _spans(step, data, offsets, regions)
+    replacements = pa.array([getattr(step.replacements, name) for name in KINDS])
+    return Edits(document, start, stop, kind.astype(np.int32), KINDS, replacements.take(pa.array(kind)))
+
+
+def _masked(step: Pii, column: pa.ChunkedArray, languages: list[str] | None) -> pa.Array:
+    """The values of a column, masked; null where they are."""
+    values = pc.fill_null(column, "")
+    masked = applied(values, _edits(step, values, languages)).cast(column.type)
+    return pc.if_else(pc.is_null(column).combine_chunks(), pa.scalar(None, column.type), masked)
+
+
+def _regions(step: Pii, language: str | None) -> tuple[str, ...]:
+    more = step.regions_by_language.get(language, ()) if language else ()
+    return tuple(dict.fromkeys((*more, *step.regions)))
+
+
+def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple[str, ...]]) -> np.ndarray:
+    """Documents, starts and stops in them, numbers of the kinds: int64, shape (4, n), sorted, not overlapping.
+
+    regions: of each document, those whose national phone numbers are found.
+    """
+    sought = {
+        shape: found for shape, judges in _judges().items() if (found := [(k, j) for k, j in judges if k in step.kinds])
+    }
+    written = groupings(tuple(sorted({region for some in set(regions) for region in some})))
+    codes = candidates.CODE in sought and bool(step.national_ids)
+    places = candidates.candidates(data, offsets, candidates.Sought(BEGINNINGS, lengths(), written, codes))
+    order = np.lexsort((places.stop, places.start))
+    order = order[np.isin(places.shape[order], list(sought))]
+    text = data.data
+    marks = b"|".join(re.escape(mark.encode()[:8]) for mark in step.replacements.model_dump().values() if mark)
+    # What was left because of what follows it must be left when that is masked, too.
+    masked = re.compile(rb"[\s,.:/+*=^-]{0,4}(?:" + marks + rb")") if marks else None
+    adjoining = (
+        candidates.MAILBOX,
+        candidates.WIDE_MAILBOX,
+        candidates.ESCAPED,
+        candidates.NUMBER,
+        candidates.FOREIGN,
+    )
+    spans = []
+    edge = block = 0
+    columns = [column[order] for column in (places.shape, places.document, places.start, places.stop)]
+    begins, ends = offsets[columns[1]], offsets[columns[1] + 1]
+    for shape, document, start, stop, begin, end in zip(
+        *(column.tolist() for column in (*columns, begins, ends)), strict=True
+    ):
+        if start < block:
+            continue
+        if shape in adjoining and start < edge < stop:  # it stands beside what is masked, without a space
+            start = edge
+        value = bytes(text[start:stop])
+        after = bytes(text[stop : min(end, stop + _AFTER)])
+        if masked and masked.match(after):
+            continue
+        before = bytes(text[max(begin, start - _BEFORE) : start])
+        if start - len(before) < edge <= start:  # what is masked says nothing about what stands behind it
+            before = b"|" + bytes(text[edge:start])
+        for kind, judge in sought[shape]:
+            more = {"phone": (regions[document],), "national_id": (step.national_ids,)}.get(kind, ())
+            for first, last in judge(value, before, after, *more):
+                spans.append((document, start - begin + first, start - begin + last, KINDS.index(kind)))
+                edge = max(edge, start + last)
+                if shape == candidates.BLOCK:
+                    block = stop
+    return np.array(_apart(sorted(spans)), np.int64).reshape(-1, 4).T
+
+
+@cache
+def _judges() -> dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, int]]]]]]:
+    """By the shape of a candidate what may be found in it, and by which function."""
+    return {
+        candidates.MAILBOX: [("email", emails)],
+        candidates.SPELLED: [("email", spelled)],
+        candidates.WIDE_MAILBOX: [("email", wide_emails)],
+        candidates.ESCAPED: [("email", escaped_emails)],
+        candidates.QUAD: [("ip", ipv4)],
+        candidates.HEXTETS: [("ip", ipv6)],
+        candidates.CARD: [("credit_card", cards)],
+        candidates.NUMBER: [("phone", phones)],
+        candidates.FOREIGN: [("phone", foreign_phones)],
+        candidates.ACCOUNT: [("iban", ibans)],
+        candidates.KEY: [("api_key", keys)],
+        candidates.TOKEN: [("api_key", tokens)],
+        candidates.SECRET: [("api_key", named)],
+        candidates.HOOK: [("api_key", hooks)],
+        candidates.BLOCK: [("api_key", blocks)],
+        candidates.LOGIN: [("api_key", passwords)],
+        candidates.PASSWORD: [("api_key", said)],
+        candidates.CURL: [("api_key", of_curl)],
+        candidates.BASIC: [("api_key", basic)],
+        candidates.CODE: [("national_id", national_ids)],
+    }
+
+
+def _apart(spans: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """Sorted spans (document, start, stop, kind); of two that overlap the one of the lower kind, or the first."""
+    kept: list[tuple[int, int, int, int]] = []
+    for span in spans:
+        if kept and kept[-1][0] == span[0] and span[1] < kept[-1][2]:
+            if span[3] < kept[-1][3]:
+                kept[-1] = span
+        else:
+            kept.append(span)
+    return kept

@@ -15,7 +15,7 @@ import xxhash
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.remote import streams
-from gristmill.tasks.reading.sources import IndexFilters
+from gristmill.tasks.reading.formats.crawls import IndexFilters
 
 log = logging.getLogger(__name__)
 

@@ -10,32 +10,16 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gristmill.storage import files
-from gristmill.storage.remote.opening import file_system
+from gristmill.storage.remote.addresses import check_no_name, file_system
 from gristmill.storage.remote.redact import redact_url
-from gristmill.storage.remote.url_secrets import check_no_name
+from gristmill.tasks.reading.columns import NO_COLUMNS, Columns
 from gristmill.tasks.reading.ranges.plan import Range
 from gristmill.tasks.reading.repositories.reading import Repositories
-from gristmill.tasks.reading.sources import (
-    SNAPSHOT,
-    Archives,
-    Code,
-    Columns,
-    Lines,
-    Own,
-    Pages,
-    Selection,
-    Snapshot,
-    Source,
-    Tables,
-    Texts,
-)
 
-_SEGMENT = re.compile(r"/segments/([^/]+)/")
 # the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
 _AT_THE_ROOT = ("crawl-data/", "cc-index/")
 # a crawl's list of 90,000 files has 12 MB; one that unfolds to more than memory has no end
 LARGEST_LIST = 256 << 20
-_NO_COLUMNS = Columns()
 
 
 @dataclass(frozen=True)
@@ -52,7 +36,7 @@ class Shard:
     format: str
     path: str
     name: str
-    columns: Columns = _NO_COLUMNS
+    columns: Columns = NO_COLUMNS
     base: str = ""
     part: Range | None = None
     repositories: Repositories | None = None
@@ -64,36 +48,9 @@ _SHARDS = 16
 MOST_NAMED = 16
 
 
-def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
-    """The files of a source by their names in order, those of a snapshot in the order of its list.
-
-    `selected`: what `gristmill.tasks.reading.index.gather` wrote for this source, if it selects from an index.
-    Raises FileNotFoundError for what names no file, RemoteIOError, and ValueError for a damaged list or two files
-    of one name.
-    """
-    match source:
-        case Archives():
-            return _shards("archive", _files(source.warc))
-        case Lines():
-            return _shards("jsonl", _files(source.jsonl), source.read_columns)
-        case Tables():
-            return _shards("parquet", _files(source.parquet), source.read_columns)
-        case Texts():
-            return _shards("text", _files(source.text))
-        case Pages():
-            return _shards("page", _files(source.pages), Columns(pages=True))
-        case Code():
-            read = _shards("code", _files(source.code, folders=True), source.read_columns)
-            return [replace(shard, repositories=source.repositories) for shard in read]
-        case Own():
-            return _shards(source.reader, _files(source.files), source.read_columns)
-        case Snapshot():
-            return _shards("archive", _of_snapshot(source))
-        case Selection():
-            return [Shard("selection", path, path.rsplit("/", 1)[-1], base=source.base) for path in selected]
-
-
-def _shards(format: str, named: Mapping[str, str], columns: Columns = _NO_COLUMNS) -> list[Shard]:
+def shards(format: str, named: Mapping[str, str], columns: Columns = NO_COLUMNS) -> list[Shard]:
+    """The files of a source, given with their names. Raises ValueError for two files of one name, and for a name that
+    is not in UTF-8."""
     known: dict[str, str] = {}
     for path, name in named.items():
         if not path.isprintable() and (shown := path.encode("utf-8", "backslashreplace").decode()) != path:
@@ -139,7 +96,7 @@ class ListedFiles:
 
     path: str
     format: str
-    columns: Columns = _NO_COLUMNS
+    columns: Columns = NO_COLUMNS
     base: str = ""
     repositories: Repositories | None = None
 
@@ -188,19 +145,6 @@ def recorded_file(found: Sequence[Shard], name: str) -> Shard:
     return file if file.name else replace(file, path=file.path + name, name=name)
 
 
-def tables_of(source: Selection) -> list[str]:
-    """The Parquet files of the index that a source selects from, sorted.
-
-    Of a snapshot those of its pages: the index also has redirects, errors and robots.txt, which are no pages.
-    """
-    snapshots = [name for name in source.index if re.fullmatch(SNAPSHOT, name)]
-    found = set(expand([path for path in source.index if path not in snapshots]))
-    for name in snapshots:
-        listed = _from_list(files.join(source.base, "crawl-data", name, "cc-index-table.paths.gz"))
-        found.update(path for path in listed if "/subset=warc/" in path)
-    return sorted(found)
-
-
 def expand(patterns: Sequence[str]) -> list[str]:
     """The files that patterns name, sorted: paths, globs and `*.paths` or `*.paths.gz` lists, local or remote.
 
@@ -208,10 +152,10 @@ def expand(patterns: Sequence[str]) -> list[str]:
     `cc-index/`), or is relative to the folder of the list.
     Raises FileNotFoundError for a pattern that names no file.
     """
-    return list(_files(patterns))
+    return list(files_of(patterns))
 
 
-def _files(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
+def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
     """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own.
     `folders`: local ones may be named, too."""
     found: dict[str, str] = {}
@@ -220,7 +164,7 @@ def _files(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
         if files.is_local(pattern):
             _check_files([inner])
         if redact_url(pattern).endswith((".paths", ".paths.gz")):
-            named = _from_list(pattern if "://" in pattern else inner)
+            named = files_of_list(pattern if "://" in pattern else inner)
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
             matches = files.glob(pattern)
             if not matches:
@@ -274,27 +218,7 @@ def _name(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _of_snapshot(source: Snapshot) -> dict[str, str]:
-    path = files.join(source.base, "crawl-data", source.snapshot, f"{source.format}.paths.gz")
-    named = _from_list(path)
-    found = list(named)
-    if source.segments:
-        segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in found]
-        wanted = set(_places(list(dict.fromkeys(segments)), source.segments, f"{redact_url(path)}: segments"))
-        found = [file for file, segment in zip(found, segments, strict=True) if segment in wanted]
-    if source.files:
-        found = _places(found, source.files, f"{redact_url(path)}: files")
-    return {file: named[file] for file in found}
-
-
-def _places(found: list[str], places: tuple[int, int], what: str) -> list[str]:
-    first, last = places
-    if not first <= last < len(found):
-        raise FileNotFoundError(f"{what} {first} to {last} are asked for; there are 0 to {len(found) - 1}")
-    return found[first : last + 1]
-
-
-def _from_list(path: str) -> dict[str, str]:
+def files_of_list(path: str) -> dict[str, str]:
     """The files of a list in its order, with their names."""
     try:
         with files.open_stream(path) as f:

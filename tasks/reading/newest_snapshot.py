@@ -7,7 +7,7 @@ import orjson
 
 from gristmill.storage import files
 from gristmill.storage.remote.redact import redact_url
-from gristmill.tasks.reading.sources import SNAPSHOT
+from gristmill.tasks.reading.formats.crawls import SNAPSHOT
 
 LISTING = "https://index.commoncrawl.org/collinfo.json"
 

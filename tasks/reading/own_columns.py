@@ -7,7 +7,7 @@ else differs is an error that names both places.
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +19,15 @@ from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading import tables
-from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files
+from gristmill.tasks.reading.columns import OWN_NAME, TAKEN, Columns
+from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.repositories.reading import COLUMNS
-from gristmill.tasks.reading.shard import read
-from gristmill.tasks.reading.sources import OWN_NAME, TAKEN, Columns
 
-_ROWS = 512
+# Gives the records of a shard; its second argument: the most bytes of a record.
+Read = Callable[[Shard, int], Iterator[Record]]
+
+SAMPLED_ROWS = 512
 _INT64 = range(-(1 << 63), 1 << 63)
 _FLAT = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 # By column its type, and where a value of it was seen first.
@@ -33,32 +36,6 @@ Types = dict[str, tuple[pa.DataType, str]]
 
 class ColumnError(ValueError):
     """Columns of a source cannot be carried: which, why, and what to write instead."""
-
-
-def find_types(
-    folder: str, number: int, source: str, source_files: tuple[Shard, ...] | ListedFiles, max_bytes: int
-) -> dict:
-    """The types of the columns that are carried of a shard's files: `types`, of each column its name, its Arrow type (a
-    serialized schema of one field, base64) and where it was seen, in the order of the files; `names`, some names of
-    columns that there are.
-
-    Of Parquet files the footers are read, of lines all; columns of code have the same types everywhere. Holds 512 rows.
-    Raises ColumnError for types that differ.
-    """
-    found: Types = {}
-    names: dict[str, None] = {}
-    for file in given_files(source_files):
-        match file.format:
-            case "code":
-                here = _of_code()
-            case "parquet":
-                here = _of_table(file)
-            case _:
-                here = _of_lines(file, max_bytes)
-        for types, there in here:
-            found = joined(source, found, types)
-            names.update(dict.fromkeys(there[: max(0, _ROWS - len(names))]))
-    return {"types": [[name, _packed(kind), where] for name, (kind, where) in found.items()], "names": [*names]}
 
 
 def carried_schema(source: str, columns: Columns, records: Iterable[Mapping[str, Any]]) -> tuple[Columns, pa.Schema]:
@@ -140,25 +117,29 @@ def fitted(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def file_columns(path: str, format: str, columns: Columns) -> list[str]:
-    """Names of the columns of a file that are not text, URL, id or date: of a Parquet file all, of lines those of the
-    first. Raises what reading it raises."""
-    if format == "parquet":
-        with streams.open_ranges(path) as f:
-            names = pq.read_schema(f).names
-        return [name for name in names if name not in columns.named]
-    every = replace(columns, every=True, own=())
-    first = next((r for r in tables.records(path, format, every, 1 << 20, current().remote_io) if r.own), None)
+def names_of_footer(path: str, columns: Columns) -> list[str]:
+    """Names of the columns of a Parquet file that are not text, URL, id or date. Raises what reading it raises."""
+    with streams.open_ranges(path) as f:
+        names = pq.read_schema(f).names
+    return [name for name in names if name not in columns.named]
+
+
+def names_of_records(read: Read, path: str, format: str, columns: Columns) -> list[str]:
+    """As `names_of_footer`, by the first record of a file of another format that has some."""
+    every = Shard(format, path, "", replace(columns, every=True, own=()))
+    first = next((record for record in read(every, 1 << 20) if record.own), None)
     return [*first.own] if first is not None and first.own else []
 
 
-def _of_code() -> Iterator[tuple[Types, list[str]]]:
+def types_of_code() -> Iterator[tuple[Types, list[str]]]:
+    """The types of the columns of source code, which are the same everywhere."""
     numbers = ("header_characters", "files")
     types = {name: pa.int64() if name in numbers else pa.string() for name in COLUMNS}
     yield {name: (kind, "every source of code") for name, kind in types.items()}, [*COLUMNS]
 
 
-def _of_table(file: Shard) -> Iterator[tuple[Types, list[str]]]:
+def types_of_footer(file: Shard) -> Iterator[tuple[Types, list[str]]]:
+    """The types of the columns of a Parquet file, by its footer."""
     try:
         with streams.open_ranges(file.path, current().remote_io) as f:
             schema = pq.read_schema(f)
@@ -169,13 +150,14 @@ def _of_table(file: Shard) -> Iterator[tuple[Types, list[str]]]:
     yield {ours: (_plain(schema.field(theirs).type), where) for ours, theirs in wanted}, schema.names
 
 
-def _of_lines(file: Shard, max_bytes: int) -> Iterator[tuple[Types, list[str]]]:
+def types_of_records(read: Read, file: Shard, max_bytes: int) -> Iterator[tuple[Types, list[str]]]:
+    """The types of the columns of a file, by all of its records, 512 at a time."""
     rows: list[tuple[int, Mapping[str, Any]]] = []
     every = replace(file, columns=Columns(file.columns.text, every=True))
-    for _, record in read(every, max_bytes, False, current().remote_io):
+    for record in read(every, max_bytes):
         if record.own:
             rows.append((record.offset + 1, record.own))
-        if len(rows) == _ROWS:
+        if len(rows) == SAMPLED_ROWS:
             yield _of_rows(file, rows)
             rows = []
     yield _of_rows(file, rows)
@@ -259,7 +241,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _packed(kind: pa.DataType) -> str:
+def packed_type(kind: pa.DataType) -> str:
     return base64.b64encode(pa.schema([("", kind)]).serialize().to_pybytes()).decode()
 
 

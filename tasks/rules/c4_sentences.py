@@ -12,11 +12,12 @@ sentence.
 import re
 from functools import cache
 
-import numba as nb
 import numpy as np
 from punkt import PunktSentenceTokenizer, load_model
 
 from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.compiled import nb
+from gristmill.tasks.kernels.scan import FIELD
 
 _LONGEST = 8  # bytes of a word that are compared with those of the model: those of a machine word
 _FULL_STOP, _SPACE = 0x2E, 0x20
@@ -214,3 +215,42 @@ def _may_be(data, start, stop, words):
         else:
             high = middle
     return low < len(words) and words[low] == word
+
+
+_CITED = (b"edit]", b"citation needed]")
+
+
+@nb.njit(nogil=True, cache=True)
+def longest_fields(line_words, lines, bits, chars):
+    """Code points of the longest field of each of the `lines` (bool) that are asked for, int64; else 0."""
+    longest = np.zeros(len(lines), np.int64)
+    for m in np.flatnonzero(lines):
+        size = 0
+        for w in range(line_words[m], line_words[m + 1]):
+            size = np.int64(chars[w]) + (0 if bits[w] & FIELD else size)
+            longest[m] = max(longest[m], size)
+    return longest
+
+
+@nb.njit(nogil=True, cache=True)
+def closed_citations(data, end, start):
+    """Behind a citation in `data[start[i]:end[i]]`, or 0, int64; whether it is ASCII, if not it may be no citation."""
+    stop = np.zeros(len(start), np.int64)
+    ascii_only = np.ones(len(start), np.bool_)
+    for s in range(len(start)):
+        i = start[s] + 1
+        while i < end[s] and (0x30 <= data[i] <= 0x39 or data[i] >= 0x80):
+            ascii_only[s] &= data[i] < 0x80
+            i += 1
+        if i < end[s] and data[i] == 0x5D:
+            stop[s] = i + 1
+            continue
+        for word in _CITED:
+            i = start[s] + 1 + len(word)
+            if i <= end[s]:
+                same = True
+                for k in range(len(word)):
+                    same &= data[start[s] + 1 + k] == word[k]
+                if same:
+                    stop[s] = i
+    return stop, ascii_only

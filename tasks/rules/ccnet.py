@@ -1,8 +1,14 @@
 """CCNet's rule on length: the step `ccnet`."""
 
-from typing import ClassVar, Literal
+from __future__ import annotations
 
+from typing import Literal
+
+import numpy as np
+
+from gristmill.tasks import kernels
 from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import measure as measure
 
 SOURCE = "Wenzek et al. 2019; definition: cc_net mine.py, min_len"
 RULES = (
@@ -19,6 +25,8 @@ RULES = (
 class CCNet(RuleStep):
     """CCNet's rule on length (Wenzek et al. 2019, arXiv 1911.00359), as `cc_net/mine.py` has it (`min_len`)."""
 
-    work: ClassVar = "gristmill.tasks.rules.ccnet_work"
-
     step: Literal["ccnet"] = "ccnet"
+
+
+def characters(text: kernels.scan.Scan) -> np.ndarray:
+    return text.chars

@@ -1,10 +1,16 @@
 """FineWeb's own rules: the step `fineweb_quality`."""
 
+from __future__ import annotations
+
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
-from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks import kernels
+from gristmill.tasks.rules.rule import Parts, RuleStep, ratio, rule, rule_set
+from gristmill.tasks.rules.rule import measure as measure
+from gristmill.tasks.rules.shared import filled, filled_lines, repeated_lines
 
 SOURCE = "Penedo et al. 2024, E.4; definition: datatrove fineweb_quality_filter.py"
 RULES = (
@@ -53,8 +59,6 @@ class FineWebQuality(RuleStep):
     - a text without lines or words has 0 where datatrove drops it as empty.
     """
 
-    work: ClassVar = "gristmill.tasks.rules.fineweb_quality_work"
-
     step: Literal["fineweb_quality"] = "fineweb_quality"
     exclude_zero: bool = Field(
         False,
@@ -64,3 +68,26 @@ class FineWebQuality(RuleStep):
     short_line_characters: int = Field(30, ge=0, description="most characters of a short line")
 
     signal_fields: ClassVar = ("exclude_zero", "short_line_characters")
+
+
+def line_punctuation(text: kernels.scan.Scan, settings: FineWebQuality) -> Parts:
+    where = filled(text).copy()
+    where[where] = (text.word_bits[text.line_words[1:][where] - 1] & kernels.scan.TERMINAL) != 0
+    value = ratio(text.sum(text.lines, where), filled_lines(text))
+    if settings.exclude_zero:
+        value[value == 0] = 1
+    return Parts("lines", where, value=value)
+
+
+def short_lines(text: kernels.scan.Scan, settings: FineWebQuality) -> Parts:
+    return Parts("lines", filled(text) & (text.line_chars <= settings.short_line_characters), of=filled_lines(text))
+
+
+def char_dup_lines(text: kernels.scan.Scan) -> Parts:
+    return Parts("lines", repeated_lines(text), text.line_chars, of=text.sum(text.lines, text.line_chars))
+
+
+def newlines(text: kernels.scan.Scan) -> Parts:
+    following = np.append(text.line_start[1:], text.documents[-1])[: len(text.line_start)]
+    fed = (following > text.line_stop) & (text.data[following - 1] == ord("\n"))
+    return Parts("lines", fed, of=np.diff(text.words))

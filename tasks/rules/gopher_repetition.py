@@ -1,10 +1,18 @@
 """Gopher's repetition rules: the step `gopher_repetition`."""
 
+from __future__ import annotations
+
+from functools import partial
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
-from gristmill.tasks.rules.rule import DEFINITION, Definition, RuleStep, rule, rule_set
+from gristmill.tasks import kernels
+from gristmill.tasks.rules import shared as dclm
+from gristmill.tasks.rules.rule import DEFINITION, Definition, Parts, RuleStep, Spans, Unit, ratio, rule, rule_set
+from gristmill.tasks.rules.rule import measure as measure
+from gristmill.tasks.rules.shared import filled_lines, once, repeated_lines
 
 SOURCE = "Rae et al. 2021, Table A1; definitions: datatrove gopher_repetition_filter.py, DCLM content_filters.py"
 _CHARACTERS = "fraction of characters"
@@ -100,9 +108,75 @@ class GopherRepetition(RuleStep):
     - a text without words has 0, where DCLM drops one without a line.
     """
 
-    work: ClassVar = "gristmill.tasks.rules.gopher_repetition_work"
-
     step: Literal["gopher_repetition"] = "gopher_repetition"
     definition: Definition = Field("datatrove", description=DEFINITION)
 
     signal_fields: ClassVar = ("definition",)
+
+
+def dup_paragraphs(text: kernels.scan.Scan, settings: GopherRepetition) -> Parts:
+    if settings.definition == "dclm":
+        return _copies(*dclm.paragraphs(text))
+    return Parts("paragraphs", _repeated_paragraphs(text), of=np.diff(text.paragraphs))
+
+
+def dup_paragraph_chars(text: kernels.scan.Scan, settings: GopherRepetition) -> Parts:
+    if settings.definition == "dclm":
+        return _characters_in_copies(text, *dclm.paragraphs(text))
+    return Parts("paragraphs", _repeated_paragraphs(text), text.paragraph_chars, of=text.chars)
+
+
+def dup_lines(text: kernels.scan.Scan, settings: GopherRepetition) -> Parts:
+    if settings.definition == "dclm":
+        return _copies(*dclm.lines(text))
+    return Parts("lines", repeated_lines(text), of=filled_lines(text))
+
+
+def dup_line_chars(text: kernels.scan.Scan, settings: GopherRepetition) -> Parts:
+    if settings.definition == "dclm":
+        return _characters_in_copies(text, *dclm.lines(text))
+    return Parts("lines", repeated_lines(text), text.line_chars, of=text.chars)
+
+
+def _in_grams(text: kernels.scan.Scan, settings: GopherRepetition, n: int) -> Parts:
+    if settings.definition == "dclm":
+        words, _ = dclm.words(text)
+        return _of_grams(words, _dclm_grams(text), n, of=text.sum(words.bounds, words.chars))
+    return _of_grams("words", _grams(text), n, of=text.chars)
+
+
+top_2gram, top_3gram, top_4gram = (partial(_in_grams, n=n) for n in (2, 3, 4))
+dup_5gram, dup_6gram, dup_7gram, dup_8gram, dup_9gram, dup_10gram = (partial(_in_grams, n=n) for n in range(5, 11))
+
+
+@once
+def _repeated_paragraphs(text: kernels.scan.Scan) -> np.ndarray:
+    return kernels.repetition.equal_to_earlier(text.paragraphs, text.paragraph_hash)
+
+
+@once
+def _grams(text: kernels.scan.Scan) -> tuple[np.ndarray, np.ndarray]:
+    return kernels.repetition.repeated_grams(text.words, text.word_hash, text.word_chars, False)
+
+
+@once
+def _dclm_grams(text: kernels.scan.Scan) -> tuple[np.ndarray, np.ndarray]:
+    words, hashes = dclm.words(text)
+    return kernels.repetition.repeated_grams(words.bounds, hashes, words.chars, True)
+
+
+def _copies(units: Spans, hashes: np.ndarray) -> Parts:
+    """The units that are there twice, every copy, of all."""
+    return Parts(units, kernels.repetition.equal_to_another(units.bounds, hashes), of=units.count)
+
+
+def _characters_in_copies(text: kernels.scan.Scan, units: Spans, hashes: np.ndarray) -> Parts:
+    of = text.sum(units.bounds, units.chars)
+    return Parts(units, kernels.repetition.equal_to_another(units.bounds, hashes), units.chars, of=of)
+
+
+def _of_grams(unit: Unit | Spans, grams: tuple[np.ndarray, np.ndarray], n: int, of: np.ndarray) -> Parts:
+    chars, marks = grams
+    return Parts(
+        unit, lambda: (marks & np.uint16(1 << n)) != 0, value=ratio(chars[:, n - kernels.repetition.GRAMS.start], of)
+    )

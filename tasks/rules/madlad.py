@@ -1,14 +1,20 @@
 """MADLAD-400's questionable sentences: the step `madlad`."""
 
-from importlib import import_module
+from __future__ import annotations
+
+import re
 from typing import ClassVar, Literal
 
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.lib
 from pydantic import Field, field_validator
 
-from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks import kernels
+from gristmill.tasks.rules.rule import Parts, RuleStep, ratio, rule, rule_set
+from gristmill.tasks.rules.rule import measure as measure
 
 SOURCE = "Kudugunta et al. 2023 (arXiv 2309.04662), 2.3 and dataset card; Dolma 3: datamap-rs map_fxn.rs"
-_WORK = "gristmill.tasks.rules.madlad_work"
 
 # The card's list. The last four are for texts like "A N T S P E A K" and lists of codes.
 _CURSED = (
@@ -48,8 +54,6 @@ RULES = (
 class Madlad(RuleStep):
     """MADLAD-400's questionable sentences: lists in title case, odd lengths, technical characters, known rubbish."""
 
-    work: ClassVar = _WORK
-
     step: Literal["madlad"] = "madlad"
     checks: tuple[Literal["list_case", "length", "technical", "cursed"], ...] = Field(
         ("list_case", "length", "technical", "cursed"),
@@ -66,5 +70,77 @@ class Madlad(RuleStep):
     @classmethod
     def _compiles(cls, cursed: tuple[str, ...]) -> tuple[str, ...]:
         if cursed != _CURSED:  # RE2 comes with Arrow, which is not loaded for the published expressions
-            import_module(_WORK).check_expressions(cursed)
+            check_expressions(cursed)
         return cursed
+
+
+_OPERATOR = re.compile(r"[\\.^$*+?{}()|\[\]]")
+_TECHNICAL = np.isin(np.arange(256), list(b"0123456789{}+/()>"))
+_FIRST_BYTES = np.arange(256) & 0xC0 != 0x80  # of a code point
+_MARKS = np.isin(np.arange(256), list(b".!?"))
+
+FEWEST_TOKENS = 12
+SHORTEST, LONGEST = 20, 500
+
+
+def sentences(text: kernels.scan.Scan, settings: Madlad) -> np.ndarray:
+    return np.diff(np.searchsorted(sentence_bounds(text, settings), text.words))
+
+
+def questionable(text: kernels.scan.Scan, settings: Madlad) -> Parts:
+    first = sentence_bounds(text, settings)
+    found = np.zeros(len(first) - 1, bool)
+    start, stop = text.word_start[first[:-1]], text.word_stop[first[1:] - 1]
+    if "list_case" in settings.checks:
+        tokens = text.sum(first, (text.word_bits & kernels.scan.REAL) != 0)
+        capitals = text.sum(
+            first,
+            (text.word_bits & (kernels.scan.REAL | kernels.scan.CAPITAL)) == (kernels.scan.REAL | kernels.scan.CAPITAL),
+        )
+        found |= (tokens >= FEWEST_TOKENS) & (2 * capitals > tokens)
+    if {"length", "technical"} & {*settings.checks}:
+        size = _count(text, start, stop, _FIRST_BYTES)
+    if "length" in settings.checks:
+        found |= (size < SHORTEST) | (size > LONGEST)
+    if "technical" in settings.checks:
+        found |= 5 * _count(text, start, stop, _TECHNICAL) > size
+    if "cursed" in settings.checks:
+        shown = kernels.pieces.pieces(text.data, start, stop)
+        for expression in _alternations(settings.cursed):
+            found |= pc.match_substring_regex(shown, expression).to_numpy(zero_copy_only=False)
+    at = np.searchsorted(first, text.words)
+    value = ratio(text.sum(at, found), np.diff(at))
+    return Parts("words", np.repeat(found, np.diff(first)), value=value)
+
+
+def check_expressions(expressions: tuple[str, ...]) -> None:
+    """Raises ValueError for what is no regular expression of RE2."""
+    for expression in expressions:
+        try:
+            pc.match_substring_regex("", expression)
+        except pyarrow.lib.ArrowInvalid as error:
+            raise ValueError(f"{expression!r} is no regular expression of RE2: {error}") from error
+
+
+def _alternations(cursed: tuple[str, ...]) -> list[str]:
+    """One for plain strings and one for others: an automaton of both is several times as large, and half as fast."""
+    plain = [expression for expression in cursed if not _OPERATOR.search(expression)]
+    others = [expression for expression in cursed if _OPERATOR.search(expression)]
+    return ["|".join(part) for part in (plain, others) if part]
+
+
+def sentence_bounds(scanned: kernels.scan.Scan, settings: Madlad) -> np.ndarray:
+    """The first word of each sentence, and the number of words at the end: int64."""
+    if not settings.across_lines:
+        return scanned.sentence_words
+    begins = np.zeros(len(scanned.word_bits), bool)
+    begins[1:] = _MARKS[scanned.data[scanned.word_stop[:-1] - 1]] & ((scanned.word_bits[1:] & kernels.scan.FIELD) != 0)
+    begins[scanned.words[:-1][np.diff(scanned.words) > 0]] = True
+    return np.append(np.flatnonzero(begins), len(begins))
+
+
+def _count(text: kernels.scan.Scan, start: np.ndarray, stop: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """How many bytes of each span are of those in `which`: int64. Spans are in order."""
+    begin, end = text.documents[0], text.documents[-1]
+    bounds = np.append(np.stack([start, stop], axis=1), end) - begin
+    return text.sum(bounds, which[text.data[begin:end]])[::2]

@@ -14,6 +14,7 @@ from email.parser import HeaderParser
 from functools import cache, lru_cache
 from typing import Any
 
+from identify.vendor.licenses import LICENSES
 from license_expression import ExpressionError, Licensing, get_license_index, get_spdx_licensing
 
 from gristmill.tasks.source_code.comments import comment_text
@@ -227,8 +228,6 @@ def _grams(text: str) -> frozenset[tuple[str, ...]]:
 
 @cache
 def _texts() -> list[tuple[str, frozenset[tuple[str, ...]]]]:
-    from identify.vendor.licenses import LICENSES
-
     return [(_GNU.get(name, name), _grams(text)) for name, text in LICENSES]
 
 

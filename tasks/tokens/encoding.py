@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 from gristmill.storage import files, parquet
 from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.storage.tokens.sentencepiece_model import SPACE, SentencePieceTokenizer
-from gristmill.storage.tokens.token_shards import bin_path, write_tokens
+from gristmill.storage.tokens.token_shards import SPLIT, bin_path, index_path, recorded, write_tokens
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.documents.selection import select
-from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
-from gristmill.tasks.tokens.fill_in_the_middle_work import Part, parts
-from gristmill.tasks.tokens.recorded import SPLIT, index_path, recorded
-from gristmill.tasks.tokens.tokenizer_work import load
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle, Part, parts
+from gristmill.tasks.tokens.tokenizer import load
 
 log = logging.getLogger(__name__)
 

@@ -1,12 +1,118 @@
-"""Settings of the tokenizer: trained on a sample that follows the mixture, or taken from a file."""
+"""The tokenizer: trained on a sample that follows the mixture, or read from a file."""
 
+import io
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Literal, Self
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sentencepiece as spm
+import tokenizers
 from pydantic import Field, model_validator
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from gristmill.storage import files, parquet
 from gristmill.storage.address import Address
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.text_tokens import TextTokenizer, read_tokenizer
+from gristmill.storage.tokens.tokenizer_json import prepared
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
+from gristmill.tasks.tokens.grouping import group_names, with_columns
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.strategies import sample_shares
+
+log = logging.getLogger(__name__)
+
+# Of a shard: documents, the selection, and the parts with the signals that the mixture's groups need.
+ShardParts = tuple[str, ...]
+_TEXT = pa.schema([pa.field("text", pa.large_string(), nullable=False)])
+
+
+def sample_folder(folder: str) -> str:
+    return files.join(folder, "sample")
+
+
+def _sample_file(folder: str, shard: int) -> str:
+    return files.join(sample_folder(folder), f"{shard:05d}.parquet")
+
+
+def measure_texts(folder: str, shard: int, source: str, parts: ShardParts, mixture: Mixture) -> dict:
+    """Bytes of text of each group in a shard. Holds its texts."""
+    table, names = _grouped(source, parts, mixture)
+    return {"bytes": _sums(names, pc.binary_length(table["text"]).to_numpy())}
+
+
+def group_sizes(measured: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, int]:
+    """Bytes of each group, from the source of each shard and what was measured of it. Raises ValueError if a source
+    has none."""
+    sizes: dict[str, int] = {}
+    of_source: dict[str, int] = {}
+    for source, found in measured:
+        of_source[source] = of_source.get(source, 0) + sum(found.values())
+        for name, size in found.items():
+            sizes[name] = sizes.get(name, 0) + size
+    for source in (source for source, size in of_source.items() if not size):
+        raise ValueError(
+            f"mixture.weights names {source}, but no document of it is left to train on: loosen the steps that "
+            "drop its documents, lower mixture.heldout_fraction, or take it out of mixture.weights"
+        )
+    return sizes
+
+
+def sample_rates(sizes: Mapping[str, int], mixture: Mixture, sample_bytes: int) -> dict[str, float]:
+    """What share of each group's documents is drawn; a group that has less than its share of the bytes gives all.
+
+    Raises ValueError for a weight whose group does not exist.
+    """
+    rates = {}
+    for name, share in sample_shares(mixture, dict(sizes)).items():
+        wanted = sample_bytes * share
+        if sizes[name] < wanted:
+            log.info("%s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
+        rates[name] = wanted / sizes[name]
+    return rates
+
+
+def sample_texts(
+    folder: str, shard: int, source: str, parts: ShardParts, mixture: Mixture, rates: dict[str, float], seed: int
+) -> dict:
+    """Write the texts of a shard that are drawn by a keyed hash of their ids, in the shard's order; the record has
+    their bytes by group. Holds the shard's texts."""
+    table, names = _grouped(source, parts, mixture)
+    drawn = uniform(table["id"], seed, "tokenizer") < np.array([rates.get(name, 0.0) for name in names])
+    texts = table.filter(pa.array(drawn))["text"]
+    if len(texts):
+        parquet.write_table(_sample_file(folder, shard), pa.table([texts], schema=_TEXT))
+    return {"bytes": _sums(names[drawn], pc.binary_length(texts).to_numpy())}
+
+
+def sampled_texts(folder: str, shards: Sequence[int]) -> Iterator[str]:
+    """What was drawn of some shards, in their order. Holds that of one shard."""
+    there = set(parquet.paths_in(sample_folder(folder)))
+    for path in (path for shard in shards if (path := _sample_file(folder, shard)) in there):
+        yield from parquet.read_table(path)["text"].to_pylist()
+
+
+def _sums(names: np.ndarray, lengths: np.ndarray) -> dict[str, int]:
+    found, at = np.unique(names.astype(str), return_inverse=True)
+    sums = np.bincount(at, lengths, len(found)).astype(np.int64)
+    return dict(zip(found.tolist(), sums.tolist(), strict=True))
+
+
+def _grouped(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
+    """`id` and `text` of a shard's documents, and the name of each one's group."""
+    documents, kept, *signals = parts
+    table = select(documents, kept, ["text"])
+    return table, group_names(with_columns(table, mixture.by, source, (documents, *signals), kept), mixture.by)
+
 
 LARGEST_VOCABULARY = 1 << 20
 NAMES = ("<unk>", "<s>", "</s>", "<|endoftext|>")  # special tokens of the tokenizers that are trained here
@@ -67,3 +173,176 @@ class Tokenizer(Settings):
                 f"sample_bytes of at least {2 * self.vocab_size}, better a thousand times the vocabulary"
             )
         return self
+
+
+END = "<|endoftext|>"
+
+# What no token goes beyond: words with the character before them, single digits, marks, line breaks. Of Qwen2
+# (https://huggingface.co/Qwen/Qwen2-7B/blob/main/tokenizer.json), after OpenAI's cl100k_base: its digits are by threes.
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def train_byte_bpe(texts: Iterator[str], vocab_size: int, symbols: tuple[str, ...]) -> tuple[bytes, int]:
+    """The content of tokenizer.json, and the size of its vocabulary, which is smaller where the texts have no more
+    pairs.
+
+    The same texts in the same order give the same bytes: merges are counted, and ties go to the smaller ids.
+    Held: each distinct piece of the texts with its count.
+    """
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(tokenizers.Regex(SPLIT), "isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END, *symbols],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    described = json.loads(tokenizer.to_str())
+    for token in described["added_tokens"]:
+        token["special"] = token["content"] == END
+    return prepared(
+        json.dumps(described, ensure_ascii=False).encode(), END, "tokenizer.json"
+    ), tokenizer.get_vocab_size()
+
+
+UNK, BOS, EOS = 0, 1, 2  # of SentencePiece models that are trained here
+MODEL, JSON = "tokenizer.model", "tokenizer.json"
+_SENTENCE = 4000
+THREADS = 16  # SentencePiece's default: sums of a unigram model depend on how many there are
+
+
+def train_tokenizer(folder: str, shard: int, shards: Sequence[int], settings: Tokenizer) -> dict:
+    """Train on the sample of these shards, in their order; writes `tokenizer.model`, of SentencePiece, or
+    `tokenizer.json`.
+
+    SentencePiece holds the sample in memory, `tokenizers` its distinct words. Raises ValueError if the vocabulary does
+    not fit the text.
+    """
+    texts = sampled_texts(folder, shards)
+    if settings.kind == "byte_bpe":
+        name, data = JSON, _byte_bpe(texts, settings)
+    else:
+        name, data = MODEL, _sentencepiece(texts, settings)
+    return _written(folder, name, data)
+
+
+def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text: str | None = None) -> dict:
+    """Write the files of a tokenizer that is there. `end_of_text`: the name of that token in a tokenizer.json, None for
+    a usual one.
+
+    Raises ValueError, which names the file, for one that is damaged, loses characters or ends no text.
+    """
+    data, name = given_tokenizer(tokenizer.read(), tokenizer.path, end_of_text)
+    return _written(folder, name, data)
+
+
+def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
+    """Content and name of the file as a stage keeps it. Raises ValueError as `take_tokenizer`."""
+    if data.lstrip()[:1] == b"{":
+        from gristmill.storage.tokens.tokenizer_json import prepared  # here, since most do without its library
+
+        data, name = prepared(data, end_of_text, path), JSON
+        size = read_tokenizer(data, name).vocab_size
+    else:
+        if end_of_text is not None:
+            raise ValueError(
+                f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
+            )
+        size, name = read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
+    if size > LARGEST_VOCABULARY:
+        raise ValueError(f"{path} has {size:,} tokens; give one of at most {LARGEST_VOCABULARY:,}")
+    return data, name
+
+
+def _written(folder: str, name: str, data: bytes) -> dict:
+    tokenizer = read_tokenizer(data, name)
+    files.write_bytes(files.join(folder, name), data)
+    files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(tokenizer.token_bytes()).encode())
+    return {"file": name, "vocab_size": tokenizer.vocab_size, "end_of_text": tokenizer.end_of_text}
+
+
+def _byte_bpe(texts: Iterator[str], settings: Tokenizer) -> bytes:
+    counted = _Counted(texts)
+    data, size = train_byte_bpe(counted, settings.vocab_size, settings.symbols)
+    if size < settings.vocab_size:
+        raise _too_large(settings, counted.bytes, size)
+    return data
+
+
+class _Counted(Iterator[str]):
+    """Texts, and how many bytes of them have been read."""
+
+    def __init__(self, texts: Iterator[str]) -> None:
+        self._texts, self.bytes = texts, 0
+
+    def __next__(self) -> str:
+        text = next(self._texts)
+        self.bytes += len(text.encode())
+        return text
+
+
+def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
+    model, counted = io.BytesIO(), _Counted(texts)
+    try:
+        spm.SentencePieceTrainer.train(
+            sentence_iterator=(line for text in counted for line in sentences(text)),
+            model_writer=model,
+            model_type=settings.kind,
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            user_defined_symbols=list(settings.symbols),
+            byte_fallback=True,
+            split_digits=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=False,
+            allow_whitespace_only_pieces=True,
+            max_sentence_length=1 << 20,
+            num_threads=THREADS,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            pad_id=-1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(error, settings, counted.bytes) from None
+    return model.getvalue()
+
+
+def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Exception:
+    """What SentencePiece says of a vocabulary that does not fit its text, with the recipe's keys."""
+    words = str(error)
+    if found := re.search(r"value <= (\d+)", words):
+        return _too_large(settings, sampled, int(found[1]))
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
+        return ValueError(
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {found[1]} tokens: "
+            f"raise it above that, or lower tokenizer.character_coverage ({settings.character_coverage})"
+        )
+    return error
+
+
+def _too_large(settings: Tokenizer, sampled: int, most: int) -> ValueError:
+    return ValueError(
+        f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {most} tokens "
+        "at most: lower tokenizer.vocab_size to that, or give the sources more text"
+    )
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Lines with their line break, cut where SentencePiece would refuse a longer one."""
+    for line in text.splitlines(keepends=True):
+        for start in range(0, len(line), _SENTENCE):
+            yield line[start : start + _SENTENCE]
+
+
+@cache
+def load(file: RecordedFile) -> TextTokenizer:
+    return read_tokenizer(file.read(), file.path)

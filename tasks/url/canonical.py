@@ -1,8 +1,33 @@
-"""Settings of the canonical form of a URL (`gristmill.tasks.url.canonical_work`)."""
+"""The canonical form of a URL: two URLs that surely lead to one page are one string."""
 
+import ipaddress
+import re
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
+
+import idna
+import pyarrow as pa
+import pyarrow.compute as pc
+from publicsuffixlist import PublicSuffixList
 from pydantic import Field
 
+from gristmill.storage import parquet
 from gristmill.tasks.documents.step import Settings
+
+if TYPE_CHECKING:
+    pass
+
+
+def without_www(host: str) -> str:
+    """A host without `www.`, `www2.`, ..., unless a single label were left."""
+    if host.startswith("www"):
+        first, _, rest = host.partition(".")
+        if "." in rest and (first == "www" or first[3:].isdigit()):
+            return rest
+    return host
+
 
 # Parameters by which advertisers and mailers follow a visitor; a trailing `*` stands for any rest. From the
 # documentation of each: Google (utm_*, gclid, gclsrc, gbraid, wbraid, dclid, gad_*, _ga, _gl, srsltid), Matomo
@@ -27,3 +52,230 @@ class Canonical(Settings):
     )
     fold_scheme: bool = Field(False, description="write http as https")
     fold_www: bool = Field(False, description="drop a leading `www.` if a registered domain is left")
+
+
+# Rules and their sources: RFC 3986 section 6.2.2 (case, percent-encoding, dot segments) and 6.2.3 (default port,
+# empty path); the URL standard of the WHATWG for what browsers accept and RFC 3986 does not (surrounding and inner
+# white space, backslashes, missing slashes, IPv4 numbers, UTS #46 for international names); Heritrix and the SURT
+# canonicalizer of the Internet Archive for session ids, empty queries and sorted parameters.
+
+
+DEFAULT_PORTS = {"http": "80", "https": "443", "ftp": "21"}
+
+# Names of the Internet Archive's StripSessionIDs rules; `sid` has other uses, so only with a value of 32 characters.
+_SESSION = re.compile(r"(?:jsessionid|phpsessid|cfid|cftoken|aspsessionid[a-z]*)(?:=.*)?|sid=[0-9a-z]{32}", re.I | re.S)
+_PATH_SESSION = re.compile(r";jsessionid=[^;/]*", re.I)
+
+_MAX_HOST = 253  # characters of a name in the DNS: RFC 1035, section 2.3.4
+_HOST = re.compile(r"[a-z0-9\-._~!$&'()*+,;=]+")  # reg-name of RFC 3986, section 3.2.2, without escapes
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_CONTROLS_AND_SPACE = "".join(map(chr, range(0x21)))
+_INNER_SPACE = str.maketrans("", "", "\t\n\r")
+# An escape, or a character that may stand neither in a path nor in a query (RFC 3986, sections 3.3 and 3.4).
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~!$&'()*+,;=:@/?]")
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+# What most URLs of a crawl look like, and is canonical as it stands unless a segment begins with a dot.
+_PLAIN = re.compile(r"https?://(?:[a-z0-9_-]++\.)++(?:[a-z]{2,}|xn--[a-z0-9-]+)/[A-Za-z0-9\-._~!$&'()*+,=:@/]*+")
+
+
+@cache
+def canonicalizer(options: Canonical) -> Callable[[str], str]:
+    """A function from a URL to its canonical form; "" for one that has none.
+
+    No canonical form have: other schemes than http, https and ftp; hosts that are empty, longer than a name in the
+    DNS, hold a forbidden character or an empty label, or are no IP address but end in a number; ports above 65535.
+    The function never raises, takes time linear in the URL's length but for the sorting of its parameters, and
+    leaves a canonical URL as it is.
+    """
+    names = frozenset(name.lower() for name in options.tracking if not name.endswith("*"))
+    stems = tuple(name[:-1].lower() for name in options.tracking if name.endswith("*"))
+    folds = options.fold_scheme or options.fold_www
+
+    def keeps(parameter: str) -> bool:
+        name = parameter.partition("=")[0].lower()
+        return not (name in names or name.startswith(stems) or _SESSION.fullmatch(parameter))
+
+    def kept(query: str) -> str:
+        escaped = _ESCAPE.sub(_escape, query).replace("'", "%27")  # the special-query percent-encode set of WHATWG
+        parameters = [p for p in escaped.split("&") if p and keeps(p)]
+        parameters.sort(key=lambda parameter: parameter.partition("=")[0])  # stable: repeated names keep their order
+        return f"?{'&'.join(parameters)}" if parameters else ""
+
+    def canonical(url: str) -> str:
+        if not url.isprintable() or url[:1] == " " or url[-1:] == " ":
+            url = url.strip(_CONTROLS_AND_SPACE).translate(_INNER_SPACE)
+        if not folds and (plain := _PLAIN.match(url)) and "/." not in plain[0] and plain.end() < _MAX_HOST:
+            if plain.end() == len(url):
+                return url
+            if url[plain.end()] in "?#":
+                query = url[plain.end() :].partition("#")[0]
+                return plain[0] + kept(query[1:])
+        scheme, _, rest = url.partition(":")
+        scheme = scheme.lower()
+        if scheme not in DEFAULT_PORTS:
+            return ""
+        rest, _, query = rest.partition("#")[0].partition("?")
+        authority, _, path = rest.replace("\\", "/").lstrip("/").partition("/")
+        host, port = _authority(authority)
+        if not host or port is None:
+            return ""
+        if port == DEFAULT_PORTS[scheme]:
+            port = ""
+        if options.fold_scheme and scheme == "http":
+            scheme = "https"
+            port = "" if port == DEFAULT_PORTS[scheme] else port
+        while options.fold_www and host.startswith("www.") and registered_domain(host[4:], False):
+            host = host[4:]
+        path = _without_dots(_PATH_SESSION.sub("", _ESCAPE.sub(_escape, "/" + path)))
+        return f"{scheme}://{host}{':' if port else ''}{port}{path}{kept(query)}"
+
+    return canonical
+
+
+@lru_cache(1 << 16)
+def registered_domain(host: str, private: bool) -> str:
+    """The domain that was registered under a public suffix; "" for an IP address, a suffix and a single label.
+
+    `private` takes the list's private suffixes (`github.io`) for suffixes too. The list is the one that comes inside
+    the package `publicsuffixlist`; under a top-level domain that it does not know, the second label counts.
+    """
+    if host.startswith("[") or host.rpartition(".")[2].isdigit():
+        return ""
+    return _suffixes(private).privatesuffix(host) or ""
+
+
+def host_of(authority: str) -> str:
+    """The host of a canonical URL's authority: without the port."""
+    if authority.startswith("["):
+        return authority.partition("]")[0] + "]"
+    return authority.partition(":")[0]
+
+
+@lru_cache(1 << 16)
+def canonical_host(host: str) -> str:
+    """Lower case, punycode, IP addresses in their usual notation, no trailing dot; "" for what is no host."""
+    if host.startswith("["):
+        return _ipv6(host)
+    if "%" in host:
+        try:
+            host = unquote_to_bytes(host).decode()
+        except UnicodeDecodeError:
+            return ""
+    if not host.isascii():
+        try:
+            host = idna.uts46_remap(host, std3_rules=False)
+            labels = [x if x.isascii() else "xn--" + x.encode("punycode").decode() for x in host.split(".")]
+        except (idna.IDNAError, UnicodeError):
+            return ""
+        host = ".".join(labels)
+    host = host.lower().removesuffix(".")
+    if not _HOST.fullmatch(host) or len(host) > _MAX_HOST or host[0] == "." or host[-1] == "." or ".." in host:
+        return ""
+    return _ipv4(host) if _NUMBER.fullmatch(host.rpartition(".")[2]) else host
+
+
+@cache
+def _suffixes(private: bool) -> PublicSuffixList:
+    return PublicSuffixList(only_icann=not private)
+
+
+def _authority(authority: str) -> tuple[str, str | None]:
+    """Host and port of an authority; the port is "" if there is none, and None if what is there is none."""
+    authority = authority.rpartition("@")[2]
+    host, colon, port = authority.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = authority, ""
+    port = port.lstrip("0") or port[:1]
+    if len(host) > 4 * _MAX_HOST or (port and not (port.isascii() and port.isdigit() and len(port) <= 5)):
+        return "", None
+    return canonical_host(host), port if int(port or 0) <= 65535 else None
+
+
+def _ipv4(host: str) -> str:
+    """The IPv4 parser of the URL standard: up to four numbers, each decimal, octal (0...) or hexadecimal (0x...)."""
+    parts = host.split(".")
+    if len(parts) > 4 or not all(_NUMBER.fullmatch(part) for part in parts):
+        return ""
+    try:
+        numbers = [
+            int(p[2:] or "0", 16) if p[:2] == "0x" else int(p, 8 if p[0] == "0" and len(p) > 1 else 10) for p in parts
+        ]
+    except ValueError:
+        return ""
+    last = 256 ** (5 - len(numbers))
+    if any(n > 255 for n in numbers[:-1]) or numbers[-1] >= last:
+        return ""
+    value = numbers[-1] + sum(n * 256 ** (3 - i) for i, n in enumerate(numbers[:-1]))
+    return str(ipaddress.IPv4Address(value))
+
+
+def _ipv6(host: str) -> str:
+    """As RFC 5952 writes it; zone identifiers mean nothing on another machine."""
+    try:
+        address = ipaddress.IPv6Address(host[1:-1] if host.endswith("]") and "%" not in host else "")
+    except ValueError:
+        return ""
+    # section 5 of RFC 5952; what Python writes here depends on its version
+    return f"[::ffff:{address.ipv4_mapped}]" if address.ipv4_mapped else f"[{address.compressed}]"
+
+
+def _escape(match: re.Match) -> str:
+    digits = match[1]
+    if digits is None:
+        return quote_from_bytes(match[0].encode("utf-8", "replace"), safe="")
+    byte = int(digits, 16)
+    return chr(byte) if byte in _UNRESERVED else f"%{digits.upper()}"
+
+
+def _without_dots(path: str) -> str:
+    """RFC 3986, section 5.2.4, for a path that begins with a slash."""
+    if "/." not in path:
+        return path
+    out: list[str] = []
+    segments = path[1:].split("/")
+    for segment in segments:
+        if segment == "..":
+            del out[-1:]
+        elif segment != ".":
+            out.append(segment)
+    if segments[-1] in (".", ".."):
+        out.append("")
+    return "/" + "/".join(out)
+
+
+# The host of a document: what is drawn in a sample of pages, since the documents of one site are alike.
+
+
+OWN = "host"  # the name that a source gives a column of its own that is to count in place of the URL's host
+_READ = ["url", "file"]
+
+
+def host_columns(documents: str) -> list[str]:
+    """The columns of a part with documents that `hosts` needs."""
+    return [*_READ, *([OWN] if OWN in parquet.columns(documents) else [])]
+
+
+def hosts(documents: pa.Table) -> pa.Array:
+    """The host of each document, a string that is never empty.
+
+    It is what the documents' own column `host` says, where a source has one that is no list and no mapping; else the
+    host of the URL, without `www.`; else the file that the document was read from.
+    """
+    own = pa.nulls(len(documents), pa.string())
+    if OWN in documents.column_names and not pa.types.is_nested(documents[OWN].type):
+        own = documents[OWN].cast(pa.string()).combine_chunks()
+    of_urls = pa.array(map(_of_url, documents["url"].to_pylist()), pa.string())
+    files = pc.coalesce(documents["file"].cast(pa.string()), "-").combine_chunks()
+    return pc.coalesce(*(pc.if_else(pc.equal(given, ""), None, given) for given in (own, of_urls)), files)
+
+
+def _of_url(url: str | None) -> str | None:
+    try:
+        return None if url is None else _site(urlsplit(url).hostname or "")
+    except ValueError:  # brackets without an address in them
+        return None
+
+
+@lru_cache(1 << 16)
+def _site(host: str) -> str:
+    return without_www(canonical_host(host))

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from gristmill.tasks.url.canonical_work import host_of
-from gristmill.tasks.url.list_files import ListError
-from gristmill.tasks.url.lists import Entries, hosts_are_canonical, key, without_www
+from gristmill.tasks.url.canonical import host_of, without_www
+from gristmill.tasks.url.lists import Entries, ListError, hosts_are_canonical, key
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from gristmill.storage import layout, ledger, parquet
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.archives import read_at, records
 from gristmill.tasks.reading.listing import Shard
 

@@ -26,10 +26,9 @@ import xxhash
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from gristmill.tasks.decontamination.benchmarks import Item, read_items
 from gristmill.tasks.decontamination.find import find
 from gristmill.tasks.decontamination.index import Index, build_index, items_of, load_index
-from gristmill.tasks.decontamination.step import Fields, Indexing
+from gristmill.tasks.decontamination.step import Fields, Indexing, Item, read_items
 from gristmill.tasks.documents.measure import slices
 from tests.benchmarks.test_passages_speed import pages
 from tests.planted.leaks import leaked

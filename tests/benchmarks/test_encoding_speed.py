@@ -17,8 +17,7 @@ from gristmill.storage import parquet
 from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
 from gristmill.tasks.tokens.encoding import encode_shard, encoder
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import load
+from gristmill.tasks.tokens.tokenizer import Tokenizer, load
 from gristmill.training.hub.tokenizer import tokenizer_json
 from tests.recorded import recorded
 from tests.trained_tokenizers import train

@@ -18,7 +18,7 @@ from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import DocumentStep
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.listing import Shard
 
 ENGINES = ("blocks", "trafilatura", "resiliparse", "justext", "union")

@@ -9,7 +9,7 @@ import pytest
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
-from gristmill.tasks.dedup import exact_work as exact
+from gristmill.tasks.dedup import exact
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, collect_shards
 from tests.benchmarks.near_corpus import SAME, Planted

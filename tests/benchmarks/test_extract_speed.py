@@ -31,7 +31,7 @@ import json, os, resource, sys, time
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.engine.executors import executor
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.listing import Shard
 engine, out, paths = sys.argv[1], sys.argv[2], sys.argv[4:]
 workers = int(sys.argv[3])

@@ -18,8 +18,7 @@ from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
 from gristmill.tasks.guard import parent
-from gristmill.tasks.guard.limits import Limits
-from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.guard.parent import Guard, Limits
 
 PAGES = 2000
 ROUND = 200

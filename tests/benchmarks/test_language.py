@@ -15,9 +15,8 @@ import pytest
 
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import UNKNOWN
-from gristmill.tasks.models.language.identification import model
-from gristmill.tasks.models.language.language import CODES, MIN_SCORES, UNKNOWN_BELOW, Language
-from gristmill.tasks.models.language.language_work import measure
+from gristmill.tasks.models.language.identification import MIN_SCORES, UNKNOWN_BELOW, model
+from gristmill.tasks.models.language.language import CODES, Language, measure
 from gristmill.tasks.models.language.mixed_languages import MixedLanguages
 
 MACROLANGUAGES = {

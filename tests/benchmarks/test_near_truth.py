@@ -20,7 +20,7 @@ from gristmill.tasks.dedup.near.sign import shingle_sets
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.engine.executors import executor
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.kernels import minhash
 from gristmill.tasks.reading.shard import Shard
 from tests.benchmarks.near_corpus import Planted

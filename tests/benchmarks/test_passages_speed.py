@@ -17,7 +17,7 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
 from gristmill.storage import parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
-from gristmill.tasks.dedup import passages_work as passages
+from gristmill.tasks.dedup import passages
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, collect_shards
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.tasks.search.index_work import index_shard, order_path, pieces
-from gristmill.tasks.search.occurrences import ShardIndex
+from gristmill.storage.tokens.token_shards import PHASE, SPLIT
+from gristmill.tasks.search.index import index_shard, order_path, pieces
+from gristmill.tasks.search.shards import ShardIndex
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.recorded import PHASE, SPLIT
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
 from tests import trained_tokenizers

@@ -15,8 +15,7 @@ import pytest
 
 from gristmill.storage import parquet
 from gristmill.storage.schema import SELECTION
-from gristmill.tasks.dedup import substring_cuts
-from gristmill.tasks.dedup import substrings_work as substrings
+from gristmill.tasks.dedup import substring_cuts, substrings
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, collect_shards
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from tests.benchmarks.near_corpus import Planted

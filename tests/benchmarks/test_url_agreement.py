@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from gristmill.tasks.url.step import Url
-from gristmill.tasks.url.step_work import measure
+from gristmill.tasks.url.step import Url, measure
 
 pytest.importorskip("ahocorasick", reason="pip install pyahocorasick, which datatrove's URL filter needs")
 filters = pytest.importorskip("datatrove.pipeline.filters", reason="pip install -e '.[bench]'")

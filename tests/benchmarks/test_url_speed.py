@@ -15,11 +15,9 @@ from fastwarc.warc import ArchiveIterator
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.normalize_work import rewrite
+from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.step import work_of
-from gristmill.tasks.url.step import Url
-from gristmill.tasks.url.step_work import load
+from gristmill.tasks.url.step import Url, load
 
 DOMAINS = 4_600_000  # RefinedWeb (Penedo et al. 2023), appendix G.1
 PATHS = 100_000

@@ -24,7 +24,7 @@ from gristmill.tasks.documents.step import Bound, DocumentStep
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.extraction.extract_work import BATCH
+from gristmill.tasks.extraction.shard import BATCH
 from gristmill.tasks.url.step import Url
 from tests.corpora import build_in
 

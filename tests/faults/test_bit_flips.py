@@ -22,12 +22,12 @@ from gristmill.storage.layout import ManifestError
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.perplexity import perplexity_work
+from gristmill.tasks.models.classifier.training import Classifier
+from gristmill.tasks.models.perplexity import perplexity
 from gristmill.tasks.models.perplexity.perplexity import LanguageModel
 from gristmill.tasks.models.perplexity.scores import load, score_words
-from gristmill.tasks.models.quality import quality_work
-from gristmill.tasks.models.quality.quality import Classifier
-from gristmill.tasks.tokens import tokenizer_work
+from gristmill.tasks.models.quality import quality
+from gristmill.tasks.tokens import tokenizer as tokenizers
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.training.checkpoint.commit import Progress, load_checkpoint
@@ -181,11 +181,11 @@ SENTENCE = "word0 meadow1 river2 lantern6"
 def tokenizer(folder: Path) -> Kind:
     settings = Tokenizer(vocab_size=301, sample_bytes=10_000)
     trained_tokenizers.train(str(folder), {"a": [reference(folder)]}, Mixture(weights={"a": 1}), settings, 1)
-    return model(folder, "tokenizer.model", lambda file: tokenizer_work.load.__wrapped__(file).encode(SENTENCE))
+    return model(folder, "tokenizer.model", lambda file: tokenizers.load.__wrapped__(file).encode(SENTENCE))
 
 
 def kenlm(folder: Path) -> Kind:
-    perplexity_work.train_model(str(folder), 0, [reference(folder)], [], LanguageModel(order=2), HELDOUT)
+    perplexity.train_model(str(folder), 0, [reference(folder)], [], LanguageModel(order=2), HELDOUT)
     return model(
         folder,
         "model.bin",
@@ -195,7 +195,7 @@ def kenlm(folder: Path) -> Kind:
 
 def fasttext(folder: Path) -> Kind:
     settings = Classifier(dimensions=4, buckets=100, epochs=1)
-    quality_work.train_model(str(folder), 0, [reference(folder)], [reference(folder)], settings, HELDOUT)
+    quality.train_model(str(folder), 0, [reference(folder)], [reference(folder)], settings, HELDOUT)
     return model(
         folder,
         "model-0.bin",

@@ -154,14 +154,14 @@ def test_a_signal_before_the_flow(command, long, number, when):
 @pytest.mark.parametrize(
     "when",
     [
-        "gristmill.flows.run.kernel_compilation",
+        "gristmill.flows.run.kernel_calls",
         "stages/documents-*/done/*",
         "stages/near_duplicates-*",
         "stages/model-*/metrics.jsonl",
     ],
 )
 def test_a_signal_cancels_the_flow(command, long, tmp_path, monkeypatch, number, when):
-    if when == "gristmill.flows.run.kernel_compilation":
+    if when == "gristmill.flows.run.kernel_calls":
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run = command(f"signal-{number}-{when.replace('/', '-').replace('*', '')}", long)
     run.wait_for(when)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.check.memory import PARTITION, largest_job
+from gristmill.flows.check.memory import largest_job
 from gristmill.flows.check.run import before_run, check
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
-from gristmill.tasks.dedup import exchange
 from gristmill.tasks.models.language.language import CODES
 from tests.flows.broken_recipes import BASE, BROKEN, Broken
 
@@ -202,7 +201,3 @@ def test_the_largest_job_of_a_small_recipe_is_that_of_its_shards(folder, machine
     found = check(written(folder, BASE), machine).estimate
     assert found is not None and found.largest_job is not None
     assert "documents of a shard" in found.sentence and found.largest_job.bytes < 1e9
-
-
-def test_a_partition_whose_number_is_chosen_holds_what_the_exchange_allows():
-    assert PARTITION == exchange.JOB_BYTES

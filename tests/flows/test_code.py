@@ -19,8 +19,8 @@ from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
-from gristmill.tasks.tokens.tokenizer_work import load as load_tokenizer
-from gristmill.tasks.tokens.tokenizer_work import train_byte_bpe
+from gristmill.tasks.tokens.tokenizer import load as load_tokenizer
+from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 from tests.corpora import check_balance, context
 
 STEPS = [{"step": "code_language"}, {"step": "code"}, {"step": "stack_v2"}]

@@ -12,9 +12,8 @@ from gristmill.flows.reports.contamination import contamination
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.removal import HITS, decontamination
 from gristmill.storage import layout, parquet
-from gristmill.tasks.decontamination.benchmarks import BenchmarkError
 from gristmill.tasks.decontamination.shards import items_file, split_file
-from gristmill.tasks.decontamination.step import SCORE, Decontamination
+from gristmill.tasks.decontamination.step import SCORE, BenchmarkError, Decontamination
 from gristmill.tasks.engine.executors import Threads
 from gristmill.training.evaluate.tasks import read_task
 from tests.corpora import Texts, context

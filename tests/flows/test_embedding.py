@@ -15,10 +15,10 @@ from gristmill.flows.reports.audit.drawn import draw
 from gristmill.flows.stages.embedding import embedding
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.tasks.engine.executors import Threads
-from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding import heads as head_files
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.embedding.head_file import Head
+from gristmill.tasks.models.embedding.heads import Head
 from gristmill.tasks.models.quality.bucket import QualityBucket
 from tests import embedders
 from tests.corpora import Texts, context, ledger, read
@@ -100,7 +100,7 @@ def test_shards_order_and_workers_change_no_bit(tmp_path, made):
     assert [*dropped] == sorted(i for i in WEB if scores[i] < 0.5) and dropped
     # the head separates what it was to separate, and the scores are those of its definition
     assert np.mean([(scores[i] >= 0.5) == TEXTS[i][1] for i in WEB]) > 0.95
-    head = head_file.load(recorded(made.kind))
+    head = head_files.load(recorded(made.kind))
     for i in WEB[:20]:
         exact = 1 / (1 + np.exp(-(np.array(vectors[i], np.float64) @ head.weight + head.bias)))
         assert scores[i] == pytest.approx(exact, rel=1e-12)
@@ -174,7 +174,7 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
     few.write_text("".join(line + "\n" for line in made.labels.read_text().splitlines()[20:]))
     again = str(tmp_path / "by_text.safetensors")
     heads.from_texts(again, made.model, ("jsonl", [str(few)]), ("text", "kind"), ["fine"], Embedder(), 1.0)
-    one, other = (head_file.load(recorded(path)) for path in (out, again))
+    one, other = (head_files.load(recorded(path)) for path in (out, again))
     assert np.allclose(one.weight, other.weight, rtol=1e-6) and one.embedder == other.embedder
     with pytest.raises(FileExistsError, match="is there already"):
         heads.from_texts(again, made.model, made.given, ("text", "kind"), ["fine"], Embedder())
@@ -221,8 +221,8 @@ def test_what_is_wrong_is_said_before_a_run(tmp_path, made):
     [line] = wrong(heads={"kind": str(tmp_path / "no.safetensors")})
     assert "steps.0.heads.kind" in line and "no.safetensors does not exist; correct the path" in line
     short = tmp_path / "short.safetensors"
-    known = head_file.load(recorded(made.kind))
-    head_file.write(str(short), Head("ridge", known.weight[:5], 0.0, known.embedder, {}))
+    known = head_files.load(recorded(made.kind))
+    head_files.write(str(short), Head("ridge", known.weight[:5], 0.0, known.embedder, {}))
     assert "has 5 weights for vectors of 12 numbers" in wrong(heads={"kind": str(short)})[0]
     [line] = wrong(device="cuda")
     assert "`device: cuda` needs another build" in line

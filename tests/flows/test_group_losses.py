@@ -14,11 +14,10 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.stages.group_losses import LostGroupError, deciding, group_losses, sentences
+from gristmill.flows.stages.group_losses import LostGroupError, check_losses, deciding, group_losses, sentences
 from gristmill.storage import layout, parquet
-from gristmill.tasks.documents import group_losses_work as work
-from gristmill.tasks.documents.group_losses import Limits
-from gristmill.tasks.documents.group_losses_work import KEPT, counts_folder, judge, sum_counts
+from gristmill.tasks.documents import group_losses as work
+from gristmill.tasks.documents.group_losses import KEPT, Limits, counts_folder, judge, sum_counts
 from tests.corpora import context
 
 SOURCES, DOCUMENTS = 10, 200
@@ -68,7 +67,9 @@ def made(tmp_path_factory):
 def test_a_wiped_out_source_is_named_with_its_figures(made, caplog):
     folder, at, corpus = made
     with caplog.at_level(logging.WARNING):
-        found = group_losses(at, load(recipe(folder / "raw")), corpus).result
+        losses = group_losses(at, load(recipe(folder / "raw")), corpus)
+        check_losses(load(recipe(folder / "raw")), losses)
+    found = losses.result
     fates = {source: Counter(lost(source, number) for number in range(DOCUMENTS)) for source in range(SOURCES)}
     gone = {source: DOCUMENTS - fate[""] for source, fate in fates.items()}
     others = sum(count for source, count in gone.items() if source != WIPED)
@@ -104,8 +105,9 @@ def test_the_page_of_the_run_has_them(made):
 
 def test_a_run_may_be_stopped_or_left_alone(made):
     folder, at, corpus = made
+    stopping = load(recipe(folder / "raw", group_losses={"then": "stop"}))
     with pytest.raises(LostGroupError, match="the source s3 lost 95.0%.*\n.*then: stop"):
-        group_losses(at, load(recipe(folder / "raw", group_losses={"then": "stop"})), corpus)
+        check_losses(stopping, group_losses(at, stopping, corpus))
     assert group_losses(at, load(recipe(folder / "raw", group_losses={"then": "ignore"})), corpus) is None
     hosts = load(recipe(folder / "raw", group_losses={"by": ["host"], "least": 30}))
     named = {one["group"] for one in group_losses(at, hosts, corpus).result["groups"]}

@@ -40,7 +40,7 @@ from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import HeadScoring
-from gristmill.tasks.reading.sources import Columns
+from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.tokens.mixture import Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url

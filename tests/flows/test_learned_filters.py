@@ -17,7 +17,7 @@ from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.models.classifier.training import fold
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter
-from gristmill.tasks.models.harm.harm import Harm
+from gristmill.tasks.models.harm import Harm
 from gristmill.tasks.models.language.language import Language
 from gristmill.tasks.models.quality.bucket import QualityBucket
 from gristmill.tasks.models.quality.quality import Quality

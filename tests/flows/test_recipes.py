@@ -11,9 +11,8 @@ from gristmill.tasks.dedup.near.settings import s_curve
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import DocumentStep, EditStep
-from gristmill.tasks.reading.listing import shards_of
 from gristmill.tasks.rules.rule import RuleStep
-from gristmill.tasks.url.list_files import ListError
+from gristmill.tasks.url.lists import ListError
 from tests.conftest import FRENCH
 
 SHIPPED = sorted(path.stem for path in RECIPES.glob("*.yaml"))
@@ -260,7 +259,7 @@ def test_references_that_are_not_there_are_asked_for_by_their_address(name, refe
     source = next(source for source in load(name).sources if source.name == reference)
     paths = tuple(path.replace("{home}", str(tmp_path)) for path in source.jsonl)
     with pytest.raises(FileNotFoundError, match=re.escape(f"{tmp_path}/references/")):
-        shards_of(source.model_copy(update={"jsonl": paths}))
+        source.model_copy(update={"jsonl": paths}).shards()
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if name != "code"])

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.flows.recipe.errors import RecipeError
@@ -14,9 +14,18 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.dedup.semantic_duplicates import semantic_duplicates
 from gristmill.flows.stages.embedding import embedding
 from gristmill.storage import parquet
-from gristmill.tasks.dedup.semantic import clusters
-from gristmill.tasks.dedup.semantic.clusters import SCALE, clusters_of, duplicates, k_means, nearest, rounded
-from gristmill.tasks.dedup.semantic.settings import Clustered, Diversify, SemanticDedup
+from gristmill.tasks.dedup import semantic
+from gristmill.tasks.dedup.semantic import (
+    SCALE,
+    Clustered,
+    Diversify,
+    SemanticDedup,
+    clusters_of,
+    duplicates,
+    k_means,
+    nearest,
+    rounded,
+)
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.models.embedding.embedding import Embedding
 from tests import embedders
@@ -48,16 +57,16 @@ def clouds(rng: np.random.Generator, n: int, dimension: int, centres: int, sprea
 
 
 @given(st.integers(0, 10**6), st.integers(0, 70), st.integers(1, 9), st.sampled_from([0.5, 0.8, 0.95, 0.999, 1.0]))
-@settings(deadline=None, max_examples=60)
+@semantic(deadline=None, max_examples=60)
 def test_duplicates_are_those_of_the_definition_whatever_the_blocks(seed, n, centres, similarity):
     rng = np.random.default_rng(seed)
     vectors = rounded(clouds(rng, n, 6, centres, rng.choice([0.0, 0.05, 0.3])))
-    before = clusters._BLOCK
+    before = semantic._BLOCK
     try:
-        clusters._BLOCK = int(rng.integers(1, 20))
+        semantic._BLOCK = int(rng.integers(1, 20))
         of, cosine = duplicates(vectors, similarity)
     finally:
-        clusters._BLOCK = before
+        semantic._BLOCK = before
     assert of.tolist() == by_definition(vectors, similarity)
     for at in np.flatnonzero(of >= 0):
         assert cosine[at] == exact_dot(vectors[at], vectors[of[at]]) / SCALE**2
@@ -195,17 +204,17 @@ def test_of_a_cluster_at_most_so_many_are_kept(tmp_path, planted, most, keep):
     vectors = stored(arriving)
     table = parquet.read_table(f"{left.kept.folder}/centroids.parquet")
     centroids = np.array(table["vector"].to_pylist())
-    clusters: dict[int, list[str]] = {}
+    semantic: dict[int, list[str]] = {}
     for i in sorted(vectors, key=lambda i: (-len(planted.texts[i]) if keep else 0, i)):
         products = [exact_dot(vectors[i], centroid) for centroid in centroids]
-        clusters.setdefault(products.index(max(products)), []).append(i)
+        semantic.setdefault(products.index(max(products)), []).append(i)
     cap = math.ceil(most * len(vectors) / len(centroids))
     found = losses(left)
-    assert {*found} == {i for members in clusters.values() for i in members[cap:]}
-    for number, members in clusters.items():
+    assert {*found} == {i for members in semantic.values() for i in members[cap:]}
+    for number, members in semantic.items():
         said = f"cluster {number} has {len(members)} documents, of which {cap} stay"
         assert {found[i] for i in members[cap:]} <= {(None, said)}
-    assert bool(found) == (most < max(map(len, clusters.values())) * len(centroids) / len(vectors))
+    assert bool(found) == (most < max(map(len, semantic.values())) * len(centroids) / len(vectors))
     kept = read(left.kept, list(left.places.shards()))["id"].to_pylist()
     assert sorted(kept) == sorted({*planted.texts} - {*found})
 

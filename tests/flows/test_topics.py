@@ -20,7 +20,6 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.models import classifier
 from gristmill.flows.recipe.errors import RecipeError
-from gristmill.flows.recipe.own_steps import StepError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
@@ -29,11 +28,12 @@ from gristmill.flows.tracking.artifacts import copy_description
 from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.step import StepError
 from gristmill.tasks.models.classifier.measures import label_measures
-from gristmill.tasks.models.harm.harm import Toxicity
-from gristmill.tasks.models.quality.quality import Classifier
-from gristmill.tasks.models.topic.topic import Topic
-from gristmill.tasks.tokens.grouping_work import group_names, with_columns
+from gristmill.tasks.models.classifier.training import Classifier
+from gristmill.tasks.models.harm import Toxicity
+from gristmill.tasks.models.topic import Topic
+from gristmill.tasks.tokens.grouping import group_names, with_columns
 from tests.corpora import context
 from tests.flows.test_learned_filters import by_id
 

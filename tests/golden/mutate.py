@@ -68,7 +68,7 @@ def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _kernels(folder: Path) -> Path:
     """Where the copy keeps compiled kernels: another folder for other sources."""
-    done = _python(folder, "-c", "from gristmill.tasks.kernels import FOLDER; print(FOLDER)")
+    done = _python(folder, "-c", "from gristmill.tasks.kernels.compiled import FOLDER; print(FOLDER)")
     return Path(done.stdout.strip() or folder / "none")
 
 

@@ -11,7 +11,7 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.tokens.token_shards import index_bytes
 from gristmill.storage.tokens.tokenizer_json import prepared
 from gristmill.storage.tokens.training_manifest import write_rows
-from gristmill.tasks.tokens.packing_work import packed
+from gristmill.tasks.tokens.packing import packed
 
 SEQ_LEN, BATCH, SEED, STEPS = 32, 8, 5, 60
 VOCABULARY, END = 500, 2

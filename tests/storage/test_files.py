@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import checked_json, files, parquet
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from tests.crawl_server import Fault
@@ -116,12 +116,12 @@ def test_a_store_that_refuses_is_not_a_file_that_is_missing(s3, crawl_server):
 
 @contextmanager
 def patience_of(seconds: float):
-    before = retry.configured()
-    retry.configure(RemoteIOConfig(budget_seconds=seconds, backoff_seconds=0.002, backoff_cap_seconds=0.01))
+    before = config.configured()
+    config.configure(RemoteIOConfig(budget_seconds=seconds, backoff_seconds=0.002, backoff_cap_seconds=0.01))
     try:
         yield
     finally:
-        retry.configure(before)
+        config.configure(before)
 
 
 def test_what_is_written_below_a_folder_is_recorded(tmp_path):

@@ -14,6 +14,8 @@ OUTSIDE = {
     "lm_head.norm.weight": "norm.weight",
     "lm_head.w_out.weight": "lm_head.weight",
 }
+
+
 INSIDE = {
     "attention_norm.weight": "input_layernorm.weight",
     "attention.w_q.weight": "self_attn.q_proj.weight",
@@ -27,7 +29,11 @@ INSIDE = {
     "feed_forward.w2.weight": "mlp.down_proj.weight",
     "feed_forward.w3.weight": "mlp.up_proj.weight",
 }
+
+
 _WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.")  # of recomputation and of compilation, within a name
+
+
 _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
 

@@ -21,7 +21,7 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.checkpoint.commit import Progress, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.saving import Saver
@@ -35,11 +35,17 @@ from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
 from gristmill.training.model.collectives import all_gather
-from gristmill.training.model.decoder import flops_per_token, parameter_count
-from gristmill.training.model.parallel import World, compute_dtype, micro_batch, whole_weights
-from gristmill.training.run.engine import empty_model, joined
-from gristmill.training.run.profiling import Profile
-from gristmill.training.run.record import Record, TakenStep
+from gristmill.training.model.decoder import Decoder, flops_per_token, parameter_count
+from gristmill.training.model.parallel import (
+    World,
+    compute_dtype,
+    empty_sharded_model,
+    micro_batch,
+    processes,
+    whole_weights,
+    world_of,
+)
+from gristmill.training.run.record import Profile, Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
 from gristmill.training.run.tracking import TrackedNames, Tracker
 from gristmill.training.step.events import windows_left_out
@@ -47,6 +53,31 @@ from gristmill.training.step.monitor import Machine, Monitor
 from gristmill.training.step.optimizer import learning_rate
 from gristmill.training.step.state import TrainState, state_of
 from gristmill.training.step.update import StepPlan, train_step
+
+
+@contextmanager
+def joined(run: RunConfig) -> Iterator[World]:
+    """The processes of a run, as its engine lays them out. Raises ValueError where they cannot be divided so."""
+    training = run.training
+    if training.engine == "olmo_core":
+        logging.getLogger("olmo_core").setLevel(logging.WARNING)  # it describes a model in hundreds of lines
+        from gristmill.training.olmo_core.layout import olmo_world  # of an environment with OLMo-core
+
+        world = partial(olmo_world, training=training)
+    else:
+        world = partial(world_of, parallel=training.parallel)
+    with processes(run.timeout_seconds, world) as found:
+        yield found
+
+
+def empty_model(run: RunConfig, manifest: TrainingManifest, world: World) -> Decoder:
+    """The model of a run, sharded, whose weights are still to be set or loaded; a collective."""
+    if run.training.engine == "olmo_core":
+        from gristmill.training.olmo_core.model import olmo_model
+
+        return olmo_model(run.model, run.training, manifest.vocab_size, world)
+    return empty_sharded_model(run.model, run.training, manifest.vocab_size, manifest.end_of_text, world)
+
 
 log = logging.getLogger(__name__)
 

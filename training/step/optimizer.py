@@ -1,17 +1,171 @@
-"""The optimizers of a run and their learning rate, by the tokens learned from; the update as one of tensors alone."""
+"""The optimizers of a run: which one takes a parameter, Muon over sharded matrices, and the learning rate."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
 
-from gristmill.training.config import TrainingConfig
+from gristmill.training.config import ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.step.groups import parameter_groups
-from gristmill.training.step.muon import Muon
+from gristmill.training.model.parallel import local
+from gristmill.training.model.parametrization import multipliers
+
+MOMENTUM = 0.95  # of Nesterov's kind; this and the next three as in torch.optim.Muon, after Jordan et al.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+ITERATIONS = 5
+EPS = 1e-7
+
+
+class Muon:
+    """Of groups {"params": matrices, "lr_multiplier": of the learning rate, "decay": what an update takes away of the
+    weights, over its learning rate}.
+
+    Its updates are scaled to the size of AdamW's (0.2 sqrt of the longer side: Moonshot, arXiv 2502.16982). `state`: by
+    matrix its momentum_buffer, sharded like it.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        self.param_groups = groups
+        self.state = {
+            parameter: {"momentum_buffer": torch.zeros_like(parameter)}
+            for group in groups
+            for parameter in group["params"]
+        }
+
+    @torch.no_grad()
+    def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
+        """Update with the gradients divided by `divisor`, and drop them; a collective. See `Optimizers.step`."""
+        for group in self.param_groups:
+            alike: dict[torch.Size, list[torch.Tensor]] = {}
+            for parameter in group["params"]:
+                alike.setdefault(parameter.shape, []).append(parameter)
+            for matrices in alike.values():
+                self._step(matrices, learning_rate * group["lr_multiplier"], group["decay"], divisor, skip)
+
+    def _step(
+        self, matrices: list[torch.Tensor], rate: float, decay: float, divisor: torch.Tensor, skip: torch.Tensor
+    ) -> None:
+        updates = []
+        for matrix in matrices:
+            gradient, momentum = local(matrix.grad), local(self.state[matrix]["momentum_buffer"])
+            # without momentum and gradient the update is zero: a skipped one does nothing
+            gradient.div_(divisor).masked_fill_(skip, 0)
+            momentum.masked_fill_(skip, 0).lerp_(gradient, 1 - MOMENTUM)
+            updates.append(gradient.lerp(momentum, MOMENTUM).to(torch.bfloat16 if gradient.is_cuda else torch.float32))
+            matrix.grad = None
+        scale = rate * (0.2 * math.sqrt(max(matrices[0].shape)))
+        kept = torch.where(skip, 1.0, 1 - rate * decay)
+        for matrix, update in zip(matrices, orthogonalized(updates, matrices[0]), strict=True):
+            local(matrix).mul_(kept).add_(update, alpha=-scale)
+
+
+def orthogonalized(updates: list[torch.Tensor], like: torch.Tensor) -> list[torch.Tensor]:
+    """This rank's rows of the orthogonalized updates, from its rows of the updates; a collective of the
+    ranks that shard `like`, a parameter of the updates' shape when whole."""
+    mesh = like.device_mesh if isinstance(like, DTensor) else None
+    ranks = mesh.size(mesh.ndim - 1) if mesh else 1
+    if mesh is None or ranks == 1:
+        return [orthogonal(update) for update in updates]
+    group = mesh.get_group(mesh.ndim - 1)
+    rows, columns = like.shape
+    held = -(-rows // ranks)  # rows of a rank, as fully_shard cuts: the last ones have fewer, or none
+    owned = -(-len(updates) // ranks)
+    sent = updates[0].new_zeros(ranks * owned, held, columns)
+    for piece, update in zip(sent, updates, strict=False):
+        piece[: len(update)] = update
+    received = torch.empty_like(sent)
+    dist.all_to_all_single(received, sent, group=group)
+    pieces = received.view(ranks, owned, held, columns)
+    mine = range(owned)[: max(0, len(updates) - dist.get_rank(group) * owned)]
+    for index in mine:
+        whole = pieces[:, index].reshape(ranks * held, columns)
+        whole[:rows] = orthogonal(whole[:rows])
+        pieces[:, index] = whole.view(ranks, held, columns)
+    dist.all_to_all_single(sent, received, group=group)
+    return [piece[: len(update)] for piece, update in zip(sent, updates, strict=False)]
+
+
+def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
+    """Five Newton-Schulz iterations towards the nearest orthogonal matrix: the singular values of a matrix
+    become some .7 to 1.2, zero stays zero."""
+    a, b, c = COEFFICIENTS
+    tall = matrix.size(0) > matrix.size(1)
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp(min=EPS)
+    for _ in range(ITERATIONS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
+Group = Literal["embedding", "head", "matrices", "vectors"]
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """How a parameter is updated. lr_multiplier: its learning rate over that of the schedule; weight_decay: the share
+    of it that an update takes away is this times its learning rate; eps: of AdamW."""
+
+    group: Group
+    optimizer: Literal["adamw", "muon"]
+    lr_multiplier: float
+    weight_decay: float
+    eps: float
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters of equal treatment, by name, in the order of the model."""
+
+    treatment: Treatment
+    parameters: dict[str, nn.Parameter]
+
+
+def group_of(name: str, parameter: torch.Tensor) -> Group:
+    """The group of a parameter of a Decoder."""
+    if parameter.ndim < 2:
+        return "vectors"
+    if name.startswith("embed_tokens"):
+        return "embedding"
+    return "head" if name.startswith("lm_head") else "matrices"
+
+
+def treatment(name: str, parameter: torch.Tensor, model: ModelConfig, training: TrainingConfig) -> Treatment:
+    """How a run updates a parameter of a Decoder.
+
+    Weight decay is for the matrices of linear layers: not for norms, and not for the embedding. Decay shrinks the rows
+    of rare tokens, and small embeddings make large gradients behind a norm, which is why OLMo 2 leaves them out (arXiv
+    2501.00656). A tied matrix counts as the embedding; lm_head decays.
+    """
+    group, by_size = group_of(name, parameter), multipliers(name, model, training)
+    ratios = {
+        "embedding": training.embedding_factor,
+        "head": training.head_rate,
+        "matrices": 1.0,
+        "vectors": training.vector_rate,
+    }
+    return Treatment(
+        group,
+        "muon" if training.optimizer == "muon" and group == "matrices" else "adamw",
+        ratios[group] * by_size.learning_rate,
+        training.weight_decay * by_size.weight_decay if group in ("head", "matrices") else 0.0,
+        training.eps * by_size.eps,
+    )
+
+
+def parameter_groups(model: Decoder, training: TrainingConfig) -> list[ParameterGroup]:
+    """All parameters of a model, sharded or not, each in one group; groups in the order of their first parameters."""
+    found: dict[Treatment, ParameterGroup] = {}
+    for name, parameter in model.named_parameters():
+        its = treatment(name, parameter, model.config, training)
+        found.setdefault(its, ParameterGroup(its, {})).parameters[name] = parameter
+    return list(found.values())
 
 
 def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: float | None = None) -> float:

@@ -1,14 +1,18 @@
-"""Documents for a reader: kept, dropped and cut ones, their lineage, and near-duplicates beside each other."""
+"""Documents for a reader: kept, dropped and cut ones, their lineage, near-duplicates beside each other, and columns."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import wrapt
 from rich.table import Table
 from rich.text import Text
 
-from gristmill.storage.printable import one_line
+from gristmill.storage.printable import one_line, printable
+from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
+    from gristmill.flows.reports import marking
+    from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.contamination import Contamination
     from gristmill.flows.reports.dropped import Dropped, Edit
     from gristmill.flows.reports.lineage import Decision, Lineage
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.similar import LookUp, Match
     from gristmill.flows.reports.status import KeptDocuments
     from gristmill.flows.reports.token_lineage import TokenLineage
+else:
+    marking = wrapt.lazy_import("gristmill.flows.reports.marking")
 
 CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"
@@ -133,7 +139,6 @@ def token_lineage(found: "TokenLineage", characters: int) -> Iterator[str]:
 
 def look_up(found: "LookUp") -> Iterator[Text]:
     """What was looked up and how, then each near-duplicate with the first passage in which it differs."""
-    from gristmill.tasks.dedup.near.settings import s_curve
 
     settings, least = found.settings, found.threshold
     caught = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (least, 0.8)]
@@ -152,7 +157,6 @@ def look_up(found: "LookUp") -> Iterator[Text]:
 
 def match(text: str, found: "Match") -> Text:
     """A near-duplicate of a text, and where the two first differ."""
-    from gristmill.flows.reports.marking import first_difference
 
     lines = [
         f"{found.jaccard:.4f}  {found.id}  {found.source}",
@@ -160,7 +164,7 @@ def match(text: str, found: "Match") -> Text:
         *map(duplicate_decision, found.decisions),
     ]
     shown = Text("\n".join(one_line(line) for line in lines if line) + "\n")
-    return shown.append(difference(first_difference(text, found.text)))
+    return shown.append(difference(marking.first_difference(text, found.text)))
 
 
 def duplicate_decision(made: "Decision") -> str:
@@ -216,3 +220,37 @@ def remarks(found: "Contamination") -> Iterator[Text]:
         yield Text(f"{one.benchmark}:{one.item} in {one.document}, score {one.score:.2f}: {shown[:_SHOWN]}{cut}")
     yield Text(f"items, clean and dirty ones apart: {found.split}")
     yield Text(f"every item with its documents and score: {found.items}")
+
+
+_VALUE_CHARACTERS = 40  # of a text among the values of a column
+
+
+def column_lines(found: "Columns") -> Iterator[str]:
+    """What stands in the terminal: a head, then the columns in their order."""
+    where = f"in the place of `{found.at}`" if found.at else "behind all steps"
+    of = "no run of it is finished, so no values" if found.documents is None else f"{found.documents:,} documents"
+    yield f"{found.recipe}, {where}: {len(found.columns):,} columns; {of}"
+    widths = [max(len(cell) for cell in column) for column in zip(*map(_column_cells, found.columns), strict=True)]
+    for one in found.columns:
+        head = "  ".join(cell.ljust(width) for cell, width in zip(_column_cells(one), widths, strict=True))
+        yield f"{head}  {one.meaning}"
+        if values := _column_values(one):
+            yield f"    {values}"
+    if found.documents is None and found.remark:
+        yield printable(found.remark)
+
+
+def _column_cells(one: "DescribedColumn") -> tuple[str, str, str]:
+    return one.name, one.kind or "?", one.step or "-"
+
+
+def _column_values(one: "DescribedColumn") -> str:
+    if one.nulls is None:
+        return ""
+    parts = [f"{one.nulls:.1%} missing"]
+    if one.quantiles:
+        parts.append(", ".join(f"{share:.0%} {value:.4g}" for share, value in one.quantiles.items()))
+    if one.common:
+        shown = [f"{one_line(text[:_VALUE_CHARACTERS])!r} {share:.1%}" for text, share in one.common]
+        parts.append(", ".join(shown) + (f" (each up to {one.error:.1%} more)" if one.error else ""))
+    return "; ".join(parts)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import wrapt
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -16,26 +17,32 @@ if TYPE_CHECKING:
 
     from gristmill.flows.decisions.report import ArmFigures, DecisionReport
     from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.planning import sentences
     from gristmill.flows.planning.plan import TrainingPlan
     from gristmill.flows.reports.capacity import Capacity
+    from gristmill.flows.run import prefect_env
+    from gristmill.flows.scaling import transfer
     from gristmill.flows.scaling.ladder import AgreementReport
     from gristmill.flows.scaling.law import Interval
     from gristmill.flows.scaling.report import ScalingReport
     from gristmill.flows.scaling.transfer import Coordinates, Sweep
+else:
+    sentences = wrapt.lazy_import("gristmill.flows.planning.sentences")
+    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
+    transfer = wrapt.lazy_import("gristmill.flows.scaling.transfer")
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 
 
 def print_decision(report: "DecisionReport", settings: "MachineSettings", console: Console) -> None:
     """Print the verdicts, the table beside them, what each step is worth, and how to look at the runs."""
-    from gristmill.flows.run.prefect_env import user_interface
 
     for sentence in [*report.sentences, *([report.tasks_note] if report.tasks_note else [])]:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     for table in tables(report):
         print_fitting(table, console)
     console.print("\n[bold]Look at it[/bold]")
-    looked_at = [prefect_line(*user_interface()), mlflow_line(settings)]
+    looked_at = [prefect_line(*prefect_env.user_interface()), mlflow_line(settings)]
     looked_at.append(report.page)
     looked_at.append(f"in MLflow: experiment {report.base}, run `{report.headline}`")
     console.print("\n".join(looked_at), markup=False, highlight=False, soft_wrap=True)
@@ -210,10 +217,9 @@ def sweep_lines(found: "Sweep") -> Iterator[str]:
 
 def coordinate_lines(found: "Coordinates") -> Iterator[str]:
     """How far things move at each size, and the slopes."""
-    from gristmill.flows.scaling.transfer import PLACES
 
     yield f"{found.rule}: change by a few updates (root mean square), mean over seeds: {found.check.seeds}"
-    yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in PLACES)
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in transfer.PLACES)
     for size, row in zip(found.check.sizes, found.changes, strict=True):
         yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
     yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in found.slopes)[2:]
@@ -297,7 +303,6 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
 
 def plan_tables(plan: "TrainingPlan") -> list[Table]:
     """The layouts that fit, and the split of as much compute by each law."""
-    from gristmill.flows.planning import sentences
 
     layouts = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     rows = sentences.layouts(plan)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import wrapt
 from rich.console import Console, Group
 
 from gristmill.flows.cli.render.tables import funnel_table
@@ -13,12 +14,14 @@ from gristmill.storage.remote.redact import redact_url
 if TYPE_CHECKING:
     from gristmill.flows.machine.settings import MachineSettings
     from gristmill.flows.reports.run import Report
+    from gristmill.flows.run import prefect_env
     from gristmill.tasks.engine.make import StageResult
+else:
+    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
 
 
 def print_report(report: "Report", console: Console) -> None:
     """Print the funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
-    from gristmill.flows.run.prefect_env import user_interface
 
     title = f"Funnel of {report.recipe.name}"
     console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens, console.width))
@@ -29,7 +32,7 @@ def print_report(report: "Report", console: Console) -> None:
     if report.mixture:
         console.print(mixture_line(report), highlight=False)
     sections = {"Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages]}
-    looked_at = [prefect_line(*user_interface())]
+    looked_at = [prefect_line(*prefect_env.user_interface())]
     if report.trained:
         console.print(Group(*training_lines(report)), highlight=False)
         if report.result["sample"] is not None:

@@ -3,16 +3,22 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import wrapt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.audit.drawn import DROPPED, KEPT
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, Home
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = wrapt.lazy_import("scipy.stats")
 
 LEVEL = 0.95
 
@@ -111,9 +117,8 @@ def share(agreeing: int, votes: int) -> Share:
     """A share of votes with the interval of Wilson (1927)."""
     if not votes:
         return Share(0, 0, 0.0, 1.0)
-    from scipy.stats import binomtest  # here, as it takes a second
 
-    found = binomtest(agreeing, votes).proportion_ci(LEVEL, "wilson")
+    found = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "wilson")
     return Share(agreeing, votes, float(found.low), float(found.high))
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, StageFolder
-from gristmill.tasks.documents.where.matching import matching
+from gristmill.tasks.documents.where.evaluate import matching
 from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 
 _HASHES = "signatures"  # hashes, of which no expression is of use

@@ -13,7 +13,7 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import parquet
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.models.classifier.measures import calibration
-from gristmill.tasks.models.quality.quality_work import CROSS_FITTED
+from gristmill.tasks.models.quality.quality import CROSS_FITTED
 
 _POINTS = 500  # drawn of a curve
 

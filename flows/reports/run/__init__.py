@@ -7,19 +7,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.dropped import dropped_by
 from gristmill.flows.reports.funnel import FunnelRow, frame, funnel, ranked
-from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.group_losses import group_losses_spec
 from gristmill.storage.home import Home
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.engine.make import StageResult
@@ -28,8 +28,15 @@ from gristmill.training.run.tracking import METRICS
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from gristmill.flows.reports import lineage as lineage_report
+    from gristmill.flows.reports import similar as similar_report
+    from gristmill.flows.reports import whatif as whatif_report
     from gristmill.flows.reports.lineage import Lineage
     from gristmill.flows.stages.model import Trained
+else:
+    lineage_report = wrapt.lazy_import("gristmill.flows.reports.lineage")
+    similar_report = wrapt.lazy_import("gristmill.flows.reports.similar")
+    whatif_report = wrapt.lazy_import("gristmill.flows.reports.whatif")
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,13 @@ class Report:
     data: Data | None = None
     trained: "Trained | None" = None
     exported: StageResult | None = None
+    group_losses: StageResult | None = None
+
+    @classmethod
+    def of(cls, outputs: Outputs) -> "Report":
+        """The report of what is built of a run's outputs."""
+        values = map(outputs.built, ("data", "training", "export", "group_losses"))
+        return cls(outputs.recipe, outputs.context.settings, outputs.corpus, *values)
 
     def __repr__(self) -> str:
         return f"<Report of {self.recipe.name}: {'; '.join(self.summary)}>"
@@ -112,12 +126,6 @@ class Report:
         for source in self.corpus.extracted.result["sources"].values():
             counts.update(source[what])
         return ranked(counts)
-
-    @cached_property
-    def group_losses(self) -> "StageResult | None":
-        """The stage that looked for groups which lost far more than their like; None where none did."""
-        spec = group_losses_spec(self.recipe, self.corpus)
-        return None if spec is None else open_run(self.settings, self.recipe)[0].find(spec)
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:
@@ -232,10 +240,9 @@ class Report:
         >>> found.columns["url"], len(found.raw.split())
         ('https://a.example/0/0', 20)
         """
-        from gristmill.flows.reports.lineage import trace
-
         labels = self._labelled("")
-        found = [*trace(self.settings.home, document, self.settings.remote_io, self._labelled("documents")[0])]
+        home, remote_io = self.settings.home, self.settings.remote_io
+        found = [*lineage_report.trace(home, document, remote_io, self._labelled("documents")[0])]
         if len(found) > 1:
             raise LookupError(f"{len(found)} documents have an id that begins with {document}: give more of it")
         [one] = found
@@ -275,14 +282,12 @@ class Report:
            kept  jaccard
         0  True      0.9
         """
-        from gristmill.flows.reports.similar import look_up
-
         made = [stage for stage in self.corpus.stages if stage.name == "signatures"]
         if not made:
             raise LookupError(f"the recipe {self.recipe.name} has no step `minhash`: it has no signatures to compare")
         redis = self.settings.redis.get_secret_value()
         labels = set(self._labelled(""))
-        [found] = look_up(
+        [found] = similar_report.look_up(
             self.settings.home, document, redis, None, None, threshold, n, lambda *done: None, _label(made[-1])
         )
         return frame(
@@ -313,9 +318,7 @@ class Report:
         1  gopher_quality              8      10
         2         minhash              7    <NA>
         """
-        from gristmill.flows.reports import whatif
-
-        compared = whatif.funnel(whatif.whatif(self.recipe, changes, self.settings))
+        compared = whatif_report.funnel(whatif_report.whatif(self.recipe, changes, self.settings))
         found = frame(
             {
                 "step": row.step,

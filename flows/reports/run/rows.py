@@ -20,7 +20,7 @@ from gristmill.storage import layout, parquet
 from gristmill.storage.home import open_stage
 from gristmill.storage.schema import DOCUMENTS, LEDGER
 from gristmill.tasks.dedup.near.verify import DECIDED, decided_files
-from gristmill.tasks.documents.export_work import Column, curated, curated_schema
+from gristmill.tasks.documents.export import Column, curated, curated_schema
 from gristmill.tasks.engine.make import StageResult
 
 if TYPE_CHECKING:

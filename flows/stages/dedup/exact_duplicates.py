@@ -13,11 +13,11 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.dedup.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
-from gristmill.tasks.dedup import exact_work, passages, passages_work, substring_cuts, substrings_work
+from gristmill.tasks.dedup import exact, passages, substring_cuts, substrings
 from gristmill.tasks.dedup.exact import DOCUMENT_BYTES, Exact, UrlDedup
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, partitions_of, unless_merged
 from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
-from gristmill.tasks.documents.shards import count_characters
+from gristmill.tasks.documents.decisions import count_characters
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -65,19 +65,19 @@ def _deduplicate(phases: PhaseRunner, record: ExactDeduplication, places: Corpus
     numbers = places.source_numbers()
     hashing = given | {"ranges": unless_merged(n_shards, digests)}
     jobs = {i: places.shard(i) | hashing | {"signals": signals[i], "source": numbers[i]} for i in places.shards()}
-    hashed = phases.map("hash", exact_work.hash_shard, jobs)
+    hashed = phases.map("hash", exact.hash_shard, jobs)
 
     compared = sum(counts["compared"] for counts in hashed.values())
-    shards = KeyRanges(min(n_shards, partitions_of(compared, exact_work.DROPPED_BYTES)), n_shards)
-    written = exact_work.hashes_files(phases.folder, n_shards)
+    shards = KeyRanges(min(n_shards, partitions_of(compared, exact.DROPPED_BYTES)), n_shards)
+    written = exact.hashes_files(phases.folder, n_shards)
     hashes = merged(phases, "hashes", written, digests)
     among = given | {"ranges": digests, "hashes": hashes, "shards": unless_merged(partitions, shards)}
-    phases.map("choose", exact_work.choose, dict.fromkeys(range(partitions), among))
+    phases.map("choose", exact.choose, dict.fromkeys(range(partitions), among))
     remove_merged(hashes, written)
 
-    verdicts = collected(phases, "verdicts", exact_work.dropped_files(phases.folder, partitions), shards, "shard")
+    verdicts = collected(phases, "verdicts", exact.dropped_files(phases.folder, partitions), shards, "shard")
     splitting = given | {"verdicts": verdicts}
-    phases.map("split", exact_work.split_shard, {i: places.shard(i) | splitting for i in places.shards()})
+    phases.map("split", exact.split_shard, {i: places.shard(i) | splitting for i in places.shards()})
     files.remove(verdicts.folder)
     return {}
 
@@ -107,22 +107,22 @@ def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages
 def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
     """Cut passages that occurred before."""
     given, n_shards = {"step": record.step}, len(places.sources)
-    partitions = record.step.partitions or passages_work.partitions(_characters(phases, places))
+    partitions = record.step.partitions or passages.partitions(_characters(phases, places))
     keys = KeyRanges(partitions)
     hashing = given | {"ranges": unless_merged(n_shards, keys)}
-    hashed = phases.map("hash", passages_work.hash_shard, {i: places.shard(i) | hashing for i in places.shards()})
+    hashed = phases.map("hash", passages.hash_shard, {i: places.shard(i) | hashing for i in places.shards()})
 
     n_passages = sum(counts["passages"] for counts in hashed.values())
-    shards = KeyRanges(min(n_shards, partitions_of(n_passages, passages_work.REPEATED_BYTES)), n_shards)
-    written = passages_work.passages_files(phases.folder, n_shards)
+    shards = KeyRanges(min(n_shards, partitions_of(n_passages, passages.REPEATED_BYTES)), n_shards)
+    written = passages.passages_files(phases.folder, n_shards)
     every = merged(phases, "passages", written, keys)
     among = {"ranges": keys, "among": every, "shards": unless_merged(partitions, shards)}
-    found = phases.map("find", passages_work.find_partition, dict.fromkeys(range(partitions), among))
+    found = phases.map("find", passages.find_partition, dict.fromkeys(range(partitions), among))
     remove_merged(every, written)
 
-    cuts = collected(phases, "cuts", passages_work.repeated_files(phases.folder, partitions), shards, "shard")
+    cuts = collected(phases, "cuts", passages.repeated_files(phases.folder, partitions), shards, "shard")
     cutting = given | {"cuts": cuts}
-    phases.map("cut", passages_work.cut_shard, {i: places.shard(i) | cutting for i in places.shards()})
+    phases.map("cut", passages.cut_shard, {i: places.shard(i) | cutting for i in places.shards()})
     files.remove(cuts.folder)
     return {"passages": n_passages, "repeated": sum(counts["repeated"] for counts in found.values())}
 
@@ -144,7 +144,7 @@ class SubstringDedupPlaces:
 def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: SubstringDedup) -> Corpus:
     """The corpus without duplicated spans, or without the documents of which they are too large a part."""
     spans = substring_spans(context, corpus, step)
-    shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings_work.NODES)
+    shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings.NODES)
     spec = StageSpec(
         name=step.step,
         version=1,
@@ -184,29 +184,29 @@ def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict
     """Find duplicated spans."""
     n_shards, folder = len(places.sources), phases.folder
     given = {i: places.shard(i) | {"settings": record} for i in places.shards()}
-    partitions = substrings_work.partitions(_characters(phases, places), record)
+    partitions = substrings.partitions(_characters(phases, places), record)
     minimizers = KeyRanges(partitions)
     dividing = {"ranges": unless_merged(n_shards, minimizers)}
-    keyed = phases.map("key", substrings_work.key_shard, {i: job | dividing for i, job in given.items()}, True)
+    keyed = phases.map("key", substrings.key_shard, {i: job | dividing for i, job in given.items()}, True)
     n_runs = sum(counts["runs"] for counts in keyed.values())
 
-    keys = merged_away(phases, "keys", substrings_work.exchanged(folder, "keys", n_shards), minimizers)
-    shards = substrings_work.by_shard(n_shards, n_runs, substrings_work.HOT_BYTES)
+    keys = merged_away(phases, "keys", substrings.exchanged(folder, "keys", n_shards), minimizers)
+    shards = substrings.by_shard(n_shards, n_runs, substrings.HOT_BYTES)
     among = {"ranges": minimizers, "keys": keys, "shards": unless_merged(partitions, shards)}
-    hot = phases.map("match", substrings_work.match_partition, dict.fromkeys(range(partitions), among), True)
+    hot = phases.map("match", substrings.match_partition, dict.fromkeys(range(partitions), among), True)
     files.remove(keys.folder)
-    runs = collected(phases, "runs", substrings_work.exchanged(folder, "hot", partitions), shards, "node")
+    runs = collected(phases, "runs", substrings.exchanged(folder, "hot", partitions), shards, "node")
 
-    blocks = substrings_work.blocks(sum(counts["bytes"] for counts in hot.values()), record)
+    blocks = substrings.blocks(sum(counts["bytes"] for counts in hot.values()), record)
     divided = KeyRanges(blocks)
     gathering = {"runs": runs, "ranges": unless_merged(n_shards, divided)}
-    phases.map("gather", substrings_work.gather_shard, {i: job | gathering for i, job in given.items()}, True)
-    texts = merged_away(phases, "texts", substrings_work.exchanged(folder, "texts", n_shards), divided)
+    phases.map("gather", substrings.gather_shard, {i: job | gathering for i, job in given.items()}, True)
+    texts = merged_away(phases, "texts", substrings.exchanged(folder, "texts", n_shards), divided)
     compared = sum(counts["runs"] for counts in hot.values())
-    shards = substrings_work.by_shard(n_shards, compared, substrings_work.SPAN_BYTES)
+    shards = substrings.by_shard(n_shards, compared, substrings.SPAN_BYTES)
     among = {"settings": record, "ranges": divided, "texts": texts, "shards": unless_merged(blocks, shards)}
-    found = phases.map("find", substrings_work.find_block, dict.fromkeys(range(blocks), among), True)
-    written = substrings_work.exchanged(folder, "found", blocks)
+    found = phases.map("find", substrings.find_block, dict.fromkeys(range(blocks), among), True)
+    written = substrings.exchanged(folder, "found", blocks)
     collected(phases, "spans", written, shards, "node", temporary=False)
     for each in (texts.folder, written.folder, runs.folder, files.join(folder, "hot")):
         files.remove(each)

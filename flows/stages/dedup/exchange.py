@@ -2,8 +2,7 @@
 shards, first. Their files go before the stage ends, but for those of `collected` that it keeps."""
 
 from gristmill.storage import files
-from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles, collect_shards, fan_ins
-from gristmill.tasks.dedup.merging import merge_files
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles, collect_shards, fan_ins, merge_files
 from gristmill.tasks.engine.phases import PhaseRunner
 
 

@@ -23,10 +23,15 @@ from gristmill.flows.stages.dedup.earlier_crawls import BANDING, ORDERING, SIGNI
 from gristmill.flows.stages.dedup.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, partitions_of, unless_merged
-from gristmill.tasks.dedup.near.components import MEMBER_BYTES, choose_partition, gather_members
 from gristmill.tasks.dedup.near.documents import ROWS, EarlierShard, OwnShard, shard_range
 from gristmill.tasks.dedup.near.gather import gather_shard, gathered_files
-from gristmill.tasks.dedup.near.label import label_documents, labels_file
+from gristmill.tasks.dedup.near.label import (
+    MEMBER_BYTES,
+    choose_partition,
+    gather_members,
+    label_documents,
+    labels_file,
+)
 from gristmill.tasks.dedup.near.match import edges_files, match_partition
 from gristmill.tasks.dedup.near.settings import HASH_BYTES, Banding, MinHash, Shingling, Verifying, curve_message
 from gristmill.tasks.dedup.near.sign import bands_files, sign_shard

@@ -18,10 +18,9 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusAndStage, work_of_steps
 from gristmill.flows.stages.dedup.exchange import collected, merged, remove_merged
 from gristmill.storage import files, layout
+from gristmill.tasks.dedup import semantic as work
 from gristmill.tasks.dedup.exchange import KeyRanges, partitions_of, unless_merged
-from gristmill.tasks.dedup.semantic import semantic_work as work
-from gristmill.tasks.dedup.semantic.clusters import SAMPLED, clusters_of
-from gristmill.tasks.dedup.semantic.settings import Clustered, Diversify
+from gristmill.tasks.dedup.semantic import SAMPLED, Clustered, Diversify, clusters_of
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec

@@ -10,7 +10,7 @@ names.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from gristmill.flows.machine.context import RunContext
@@ -291,14 +291,19 @@ class Data:
     tokenizer: StageResult
     tokens: StageResult
     evaluation_tokens: StageResult
+    grouped: StageResult | None
     mixture: StageResult
-    grouped: StageResult | None = None
+
+    @property
+    def training_stages(self) -> tuple[StageResult, ...]:
+        """The stages that training reads: tokenizer, tokens and mixture, in the order of the fields."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return tuple(value for value in values if isinstance(value, StageResult))
 
     @property
     def stages(self) -> tuple[StageResult, ...]:
-        """In their order, the corpus's first."""
-        tokens = (self.tokens, self.evaluation_tokens, *(() if self.grouped is None else (self.grouped,)))
-        return (*self.split.train.stages, *self.evaluation, self.tokenizer, *tokens, self.mixture)
+        """All stages in their order, the corpus's first."""
+        return (*self.split.train.stages, *self.evaluation, *self.training_stages)
 
     @property
     def evaluated(self) -> dict[str, dict]:

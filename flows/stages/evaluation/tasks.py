@@ -24,8 +24,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import FinishedInput, StageSpec, Work
-from gristmill.tasks.evaluation.contained import find_contained, index_examples, index_folder
-from gristmill.tasks.evaluation.similar import THRESHOLD
+from gristmill.tasks.evaluation.similar import THRESHOLD, find_contained, index_examples, index_folder
 from gristmill.training.evaluate.tasks import Task, lettered, read_tasks
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 

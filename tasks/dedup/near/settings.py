@@ -4,17 +4,24 @@ Each phase reads a part of them, a class of its own: `Shingling` and `Banding` t
 `Verifying` the decisions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from gristmill.storage import layout
 from gristmill.storage.address import Address
+from gristmill.tasks.dedup.exchange import partition_bytes
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
-from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
+from gristmill.tasks.documents.file_problems import file_problems, own_sentence
+from gristmill.tasks.documents.step import CorpusStep, Problem, Settings, Signal
+from gristmill.tasks.url.lists import list_problems
 
 # What a job that matches holds for a band hash of its partition, at most: 75 were measured.
 HASH_BYTES = 90
+# Of all documents, those that share a band with another one: 1 of 2.5 billion (gristmill.tasks.dedup.near.label).
+CANDIDATES = 0.4
 
 
 class Powers(Protocol):
@@ -166,6 +173,26 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
                 f"there are {self.permutations}: raise permutations or lower bands or rows"
             )
         return self
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        for at, address in enumerate(self.takedowns):
+            yield from list_problems(address, ("takedowns", at), deep)
+        for at, folder in enumerate(self.earlier):
+            yield from file_problems(folder, ("earlier", at), deep, partial(_check_earlier, folder), own_sentence)
+
+    def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
+        hashes = documents * self.bands * HASH_BYTES
+        yield partition_bytes(hashes, self.partitions), "band hashes of a partition"
+        # 2 bits for each document and 4 bytes for each candidate
+        yield round(documents * (1 / 4 + 4 * CANDIDATES)), "labels of all documents"
+
+
+def _check_earlier(folder: str) -> None:
+    manifest = layout.manifest(folder)
+    if manifest is None or "inputs_layout" not in manifest["result"]:
+        raise ValueError(
+            f"{folder} is no finished stage `near_duplicates`; give its folder in the home of an earlier crawl"
+        )
 
 
 def curve_message(settings: Banding) -> str:

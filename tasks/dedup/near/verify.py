@@ -20,8 +20,7 @@ from gristmill.tasks.dedup.near.documents import crawl_of
 from gristmill.tasks.dedup.near.gather import distinct
 from gristmill.tasks.dedup.near.settings import Banding, Verifying
 from gristmill.tasks.dedup.near.sign import unpacked
-from gristmill.tasks.dedup.order import KeepOrder
-from gristmill.tasks.dedup.order_work import order_names
+from gristmill.tasks.dedup.order import KeepOrder, order_names
 from gristmill.tasks.kernels.duplicates.contained import REASONS, contained, gram_sets
 from gristmill.tasks.kernels.duplicates.representatives import representatives
 

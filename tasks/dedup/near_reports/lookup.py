@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import wrapt
 import xxhash
 
 from gristmill.storage import parquet
@@ -28,9 +29,12 @@ from gristmill.tasks.dedup.near.sign import shingle_sets, signed, unpacked
 from gristmill.tasks.documents.selection import read_rows
 
 if TYPE_CHECKING:
+    import datasketch
     from datasketch import LeanMinHash, MinHashLSH
     from redis import Redis
     from redis.lock import Lock
+else:
+    datasketch = wrapt.lazy_import("datasketch")
 
 Progress = Callable[[int, int], None]  # documents that are in the index, and how many there will be
 
@@ -181,10 +185,9 @@ def _similarities(
 
 def _index(settings: MinHash, storage: dict[str, Any]) -> "MinHashLSH":
     # imported here: it takes a second
-    from datasketch import MinHashLSH
 
     # a hash of eight bytes in place of a band's values: a fourth of a Redis's memory, and half of the time
-    return MinHashLSH(
+    return datasketch.MinHashLSH(
         params=(settings.bands, settings.rows),
         num_perm=settings.permutations,
         hashfunc=xxhash.xxh3_64_digest,
@@ -194,9 +197,7 @@ def _index(settings: MinHash, storage: dict[str, Any]) -> "MinHashLSH":
 
 
 def _lean(signature: np.ndarray, settings: MinHash) -> "LeanMinHash":
-    from datasketch import LeanMinHash
-
-    return LeanMinHash(seed=settings.seed, hashvalues=signature, scheme="affine32")
+    return datasketch.LeanMinHash(seed=settings.seed, hashvalues=signature, scheme="affine32")
 
 
 def _fill(index: "MinHashLSH", among: Signed, shard: int) -> Iterator[int]:

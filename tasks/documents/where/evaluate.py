@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gristmill.storage import parquet
 from gristmill.tasks.documents.instants import instant
-from gristmill.tasks.documents.where.syntax import DERIVED, FUNCTIONS, ExpressionError, spelled
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.where.syntax import DERIVED, FUNCTIONS, ExpressionError, columns, parsed, spelled, stored
 
 _TIME = pa.timestamp("us", "UTC")
 _HOST = r"^[A-Za-z][A-Za-z0-9+.\-]*://(?:[^/?#@]*@)?(?P<found>\[[^\]]*\]|[^/?#:]+)"
@@ -352,3 +354,16 @@ _DERIVED: dict[str, Callable[[pa.Array], pa.Array]] = {
     "mime": lambda kinds: pc.utf8_lower(_found(kinds, _MIME)),
 }
 assert {*_FUNCTIONS, *_PATTERNS, "coalesce"} == {*FUNCTIONS}
+
+
+def matching(parts: tuple[str, ...], kept: str, expression: str) -> pa.Table:
+    """`id` and the stored columns that an expression names, of the documents of the selection `kept` for which it is
+    true, in their order.
+
+    Holds these columns of one shard. Raises ExpressionError for an expression that has no meaning on them, LookupError
+    for a column that is in no part, or a document that is not in one.
+    """
+    there = list(dict.fromkeys(name for part in parts for name in parquet.columns(part)))
+    tree = parsed(expression)
+    table = gather(parts, kept, list(dict.fromkeys(stored(name, there) for name in columns(tree))))
+    return table.filter(truth(tree, table))

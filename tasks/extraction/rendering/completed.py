@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from gristmill.tasks.extraction.enclosing import Enclosing
+from gristmill.tasks.extraction.nesting import Enclosing
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import Units, indexes

@@ -1,6 +1,6 @@
 """Tables of data as rows that read like Markdown's; tables that only lay a page out are told apart."""
 
-from gristmill.tasks.extraction.enclosing import Tables
+from gristmill.tasks.extraction.nesting import Tables
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.scanned import ENDS

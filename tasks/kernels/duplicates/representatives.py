@@ -5,8 +5,9 @@ Pairs are verified by the exact Jaccard similarity of sorted sets of 64-bit hash
 
 import math
 
-import numba as nb
 import numpy as np
+
+from gristmill.tasks.kernels.compiled import nb
 
 
 @nb.njit(nogil=True, cache=True)

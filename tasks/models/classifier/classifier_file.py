@@ -3,17 +3,31 @@
 A classifier that a run trained has a description beside it. A classifier of somebody else has none.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import wrapt
+from pydantic import Field
+
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case
-from gristmill.tasks.models.quality.quality import Texts
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import Problem, Settings
+from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case, label_of
 
 if TYPE_CHECKING:
     import fasttext
+else:
+    fasttext = wrapt.lazy_import("fasttext")
+
+
+class Texts(Settings):
+    """What a model reads of a document."""
+
+    characters: int = Field(20_000, gt=0, description="of each document are read")
+    lowercase: bool = Field(True, description="whether the model reads texts in lower case; DCLM's own model: false")
+
 
 _HELD = 4  # models; large ones take gigabytes
 
@@ -33,8 +47,6 @@ def recorded(path: str, checksum: str) -> RecordedFile:
 def load(model: RecordedFile) -> "fasttext.FastText._FastText":
     """Raises FileNotFoundError, DamagedFileError for a file that has changed since the run began, and
     ModelFileError."""
-    import fasttext  # here: it takes a quarter of a second
-
     local = model.local()
     check_fasttext(local)
     return fasttext.load_model(local)
@@ -80,3 +92,14 @@ def check(path: str, given: Settings) -> None:
                 f"{path} was trained with {name} {wanted}, and the step has {getattr(given, name)}; write "
                 f"`{name}: {str(wanted).lower()}`"
             )
+
+
+def problems(path: str, given: Settings, label: str | None, deep: bool) -> Iterator[Problem]:
+    """Problems with the classifier that a step has in `model`: it is missing or damaged, lacks the label, or fails
+    `check`."""
+
+    def check_file() -> None:
+        label_of(check_fasttext(files.local_copy(path)), label)
+        check(path, given)
+
+    return file_problems(path, ("model",), deep, check_file)

@@ -1,15 +1,15 @@
 """How well probabilities separate labels, and how far they are from the shares that they claim."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.metrics import (
-    average_precision_score,
-    confusion_matrix,
-    precision_recall_fscore_support,
-    roc_auc_score,
-)
+from wrapt import lazy_import
+
+if TYPE_CHECKING:
+    from sklearn import metrics
+else:
+    metrics = lazy_import("sklearn.metrics")
 
 # Guo et al. 2017, On Calibration of Modern Neural Networks: 15 bins of equal width
 BINS = 15
@@ -20,8 +20,8 @@ def measures(good: np.ndarray, scores: np.ndarray) -> dict[str, float | int]:
     float64 (n,) in [0, 1], of documents that are good examples or not, bool (n,) with both of them."""
     return {
         "tested": len(good),
-        "roc_auc": float(roc_auc_score(good, scores)),
-        "average_precision": float(average_precision_score(good, scores)),
+        "roc_auc": float(metrics.roc_auc_score(good, scores)),
+        "average_precision": float(metrics.average_precision_score(good, scores)),
         "accuracy": float(np.mean((scores >= 0.5) == good)),
         "calibration_error": calibration_error(good, scores),
     }
@@ -34,7 +34,7 @@ def label_measures(labels: np.ndarray, scores: np.ndarray, names: Sequence[str])
     `by_label`, how many were given each. Of equal probabilities the first in `names` is the most probable."""
     found = scores.argmax(axis=1)
     right = found == labels
-    of_labels = precision_recall_fscore_support(labels, found, labels=range(len(names)), zero_division=0)
+    of_labels = metrics.precision_recall_fscore_support(labels, found, labels=range(len(names)), zero_division=0)
     by_label = {
         name: {"examples": int(count), "precision": float(precision), "recall": float(recall), "f1": float(f1)}
         for name, precision, recall, f1, count in zip(names, *of_labels, strict=True)
@@ -45,7 +45,7 @@ def label_measures(labels: np.ndarray, scores: np.ndarray, names: Sequence[str])
         "macro_f1": float(np.mean([each["f1"] for each in by_label.values()])),
         "calibration_error": calibration_error(right, scores.max(axis=1)),
         "by_label": by_label,
-        "confusion": confusion_matrix(labels, found, labels=range(len(names))).tolist(),
+        "confusion": metrics.confusion_matrix(labels, found, labels=range(len(names))).tolist(),
     }
 
 

@@ -18,14 +18,35 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import wrapt
+from pydantic import Field
 
 from gristmill.storage import files, leftovers
 from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.models.classifier.classifier_file import Texts
 from gristmill.tasks.models.model_files import LABEL
-from gristmill.tasks.models.quality.quality import Classifier
 
 if TYPE_CHECKING:
     import fasttext
+else:
+    fasttext = wrapt.lazy_import("fasttext")
+
+
+class Classifier(Texts):
+    """What decides the models, besides the documents."""
+
+    documents: int = Field(
+        200_000,
+        gt=1,
+        description="each of two models learns from about so many of either kind, or all (DCLM: 200k)",
+    )
+    word_ngrams: int = Field(2, ge=1, le=5, description="longest n-gram that is a feature, in words")
+    epochs: int = Field(5, ge=1, description="passes over the documents")
+    learning_rate: float = Field(0.1, gt=0, description="of the first update; it falls to 0")
+    dimensions: int = Field(100, ge=1, description="of the vectors of words and n-grams")
+    buckets: int = Field(2_000_000, ge=1, description="of the n-gram hash; a model takes 4 * dimensions bytes each")
+    seed: int = Field(1, description="of the first vectors, of the sample of documents and of its two folds")
+
 
 FOLDS = 2
 GOOD, BAD = f"{LABEL}hq", f"{LABEL}raw"
@@ -136,8 +157,6 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
     more. Raises OSError where there is no space.
     """
-    import fasttext  # here: it takes a tenth of a second
-
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, model_path = Path(scratch) / "trained", Path(scratch) / "model.bin"
         with open(trained, "wb") as file:
@@ -176,8 +195,6 @@ def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wante
 
     Raises ValueError where a fold lacks examples of a label, one of `wanted` among them.
     """
-    import fasttext
-
     found = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
         seen = np.flatnonzero(examples.folds != number)

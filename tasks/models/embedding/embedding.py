@@ -6,14 +6,29 @@ embedder.
 """
 
 import re
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import pyarrow as pa
 from pydantic import Field, model_validator
+from wrapt import lazy_import
 
+from gristmill.storage import files, layout, parquet
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
-from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
+from gristmill.tasks.models.embedding import heads as head_files
+from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
 from gristmill.tasks.models.filter import LearnedFilter
+from gristmill.tasks.models.percentiles import percentiles
+
+if TYPE_CHECKING:
+    from gristmill.tasks.models.embedding import onnx_model, sentence_embedder
+else:
+    onnx_model = lazy_import("gristmill.tasks.models.embedding.onnx_model")
+    sentence_embedder = lazy_import("gristmill.tasks.models.embedding.sentence_embedder")
 
 _NAME = r"[a-z][a-z0-9_]*"
 
@@ -56,8 +71,8 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
     Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
     """
 
-    work: ClassVar = "gristmill.tasks.models.embedding.embedding_work"
     decision_fields: ClassVar = ("min_score", "keep_top")
+    has_unknown_speed: ClassVar = True
 
     step: Literal["embedding"] = "embedding"
     model: Address = Field(
@@ -102,3 +117,67 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
 
     def decision_settings(self) -> HeadCuts:
         return self.part(HeadCuts)
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        try:
+            if self.kind == "onnx":
+                onnx_model.runtime(self.device)
+        except ImportError as error:
+            yield ("step",), str(error)
+            return
+        names: dict[str, Any] | None = None
+        width = 0
+
+        def check_embedder() -> None:
+            nonlocal names, width
+            settings = self.part(Embedder)
+            embedder = sentence_embedder.embedder_files(self.model, self.kind)
+            width = sentence_embedder.load(embedder, settings).dimension
+            names = described(embedder.model.digest, embedder.tokenizer.digest, settings)
+
+        def check_head(path: str) -> None:
+            head = head_files.load(RecordedFile(path, files.checksum(path)))
+            if names is not None:
+                head_files.check_fits(path, head, names, width)
+
+        yield from file_problems(self.model, ("model",), deep, check_embedder)
+        for name, path in self.heads.items():
+            yield from file_problems(path, ("heads", name), deep, partial(check_head, path))
+
+
+def described(model: str, tokenizer: str, settings: Embedder) -> dict[str, Any]:
+    """An embedder as heads name it: the digests of its files, and its settings but for the device, and the kind, which
+    the file shows."""
+    return {"model": model, "tokenizer": tokenizer, **settings.model_dump(mode="json", exclude={"device", "kind"})}
+
+
+def score_shard(
+    folder: str, shard: int, vectors: str, heads: Mapping[str, RecordedFile], settings: HeadScoring
+) -> dict:
+    """Write `id` and the column of each head. `vectors`: the part with the vectors of the shard's documents.
+
+    Raises ModelFileError for a head that does not fit the vectors.
+    """
+    table = parquet.read_table(vectors)
+    found = vectors_of(table)
+    embedder = described(settings.model, settings.tokenizer, settings.embedder)
+    columns: dict[str, Any] = {"id": table["id"]}
+    for name in settings.heads:
+        head = head_files.load(heads[name])
+        head_files.check_fits(heads[name].path, head, embedder, found.shape[1])
+        columns[column_of(name)] = head_files.scores(head, found)
+    parquet.write_table(layout.part(folder, shard), pa.table(columns))
+    return {"rows": len(table)}
+
+
+def bounds(settings: HeadCuts, scores: Sequence[str]) -> list[Bound]:
+    """For each head with a cut, in the order of their names, at least `min_score`; or at least the score that
+    `keep_top` percent of all documents with a score have. `scores`: the parts with scores."""
+    made = []
+    for name in sorted((*settings.min_score, *settings.keep_top)):
+        if name in settings.min_score:
+            made.append(Bound(f"{name}_min_score", column_of(name), low=settings.min_score[name]))
+            continue
+        found = percentiles(scores, column_of(name), [100 - settings.keep_top[name]])
+        made += [Bound(f"{name}_keep_top", column_of(name), low=low) for [low] in found.values()]
+    return made

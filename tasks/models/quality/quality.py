@@ -3,14 +3,37 @@
 DCLM trains on unigrams and bigrams and keeps documents by their probability of the label `hq`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Literal, Self
 
+import numpy as np
+import pyarrow as pa
 from pydantic import Field, model_validator
 
+from gristmill.storage import files, layout, parquet
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.sampling import Heldout, uniform
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
+from gristmill.tasks.models.classifier import classifier_file
+from gristmill.tasks.models.classifier.classifier_file import Texts
+from gristmill.tasks.models.classifier.measures import measures
+from gristmill.tasks.models.classifier.training import (
+    BAD,
+    FOLDS,
+    GOOD,
+    Classifier,
+    Examples,
+    cross_fit,
+    fold,
+    line,
+    ordered,
+    probabilities,
+)
 from gristmill.tasks.models.filter import LearnedFilter
+from gristmill.tasks.models.model_files import label_of
+from gristmill.tasks.models.percentiles import percentiles
 
 # Li et al. 2024: baselines/baselines_configs/fasttext_filter.yaml
 MIN_SCORE = 0.018112
@@ -46,29 +69,6 @@ class Threshold(Settings):
         return self
 
 
-class Texts(Settings):
-    """What a model reads of a document."""
-
-    characters: int = Field(20_000, gt=0, description="of each document are read")
-    lowercase: bool = Field(True, description="whether the model reads texts in lower case; DCLM's own model: false")
-
-
-class Classifier(Texts):
-    """What decides the models, besides the documents."""
-
-    documents: int = Field(
-        200_000,
-        gt=1,
-        description="each of two models learns from about so many of either kind, or all (DCLM: 200k)",
-    )
-    word_ngrams: int = Field(2, ge=1, le=5, description="longest n-gram that is a feature, in words")
-    epochs: int = Field(5, ge=1, description="passes over the documents")
-    learning_rate: float = Field(0.1, gt=0, description="of the first update; it falls to 0")
-    dimensions: int = Field(100, ge=1, description="of the vectors of words and n-grams")
-    buckets: int = Field(2_000_000, ge=1, description="of the n-gram hash; a model takes 4 * dimensions bytes each")
-    seed: int = Field(1, description="of the first vectors, of the sample of documents and of its two folds")
-
-
 class Quality(Classifier, Threshold, LearnedFilter):
     """Keep documents by the probability that a classifier gives them of being a good example.
 
@@ -76,7 +76,6 @@ class Quality(Classifier, Threshold, LearnedFilter):
     seen it; or `model` names a fastText file. Reference documents are kept unscored.
     """
 
-    work: ClassVar = "gristmill.tasks.models.quality.quality_work"
     libraries: ClassVar = ("fasttext-ng",)
     signals: ClassVar = (
         Signal(
@@ -118,6 +117,34 @@ class Quality(Classifier, Threshold, LearnedFilter):
     def named_models(self) -> tuple[str, ...]:
         return () if self.model is None else (self.model,)
 
+    @property
+    def fasttext_classifier(self) -> str | None:
+        return self.model
+
+    @property
+    def disk_bytes(self) -> int:
+        # fastText's matrices of two models; a model that is named is not stored again
+        return 0 if self.model is not None else 2 * 4 * self.dimensions * self.buckets
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if self.model is not None:
+            yield from classifier_file.problems(self.model, self, self.label, deep)
+
+    def remarks(self) -> Iterator[str]:
+        if self.min_score is None and self.keep_top is None and self._is_trained_here():
+            yield (
+                f"steps.quality has no cut of its own: at DCLM's {MIN_SCORE}, found for DCLM's own model, a classifier "
+                "that learns here from as many good as bad examples drops next to nothing; give `keep_top: 10`, the "
+                "percentage that is kept, or `min_score: 0` where nothing is to be dropped"
+            )
+
+    def _is_trained_here(self) -> bool:
+        """Whether the classifier is trained in the run, or with `gristmill train classifier`, which describes it."""
+        if self.model is None:
+            return True
+        description = classifier_file.description(self.model)
+        return files.is_local(description) and files.exists(description)
+
     def raw(self, sources: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted(self.against)) or super().raw(sources)
 
@@ -129,3 +156,93 @@ class Quality(Classifier, Threshold, LearnedFilter):
 
     def decision_settings(self) -> Threshold:
         return self.part(Threshold)
+
+
+MODELS = tuple(f"model-{number}.bin" for number in range(FOLDS))
+CROSS_FITTED = "cross_fitted.parquet"
+
+
+def train_model(
+    folder: str,
+    shard: int,
+    reference: Sequence[tuple[str, ...]],
+    raw: Sequence[tuple[str, ...]],
+    settings: Classifier,
+    heldout: Heldout,
+) -> dict:
+    """Train two models on (documents, selection) parts of reference and of raw documents; writes `model-0.bin`,
+    `model-1.bin`, and `cross_fitted.parquet`: of each example whether it is `good`, and its `score` by the model that
+    has not seen it. Returns the counts, and how good these scores are (`classifier_measures.measures`).
+
+    As many of either kind, drawn by a keyed hash. Holds one shard's texts and a model.
+    """
+    with ordered(settings, sample(reference, raw, settings, heldout)) as examples:
+        by_label = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS], (GOOD, BAD))
+        scores = by_label[:, examples.names.index(GOOD)]
+        found = pa.table({"good": examples.good, "score": scores})
+        parquet.write_table(files.join(folder, CROSS_FITTED), found)
+        trained = [int((examples.folds != number).sum()) for number in range(FOLDS)]
+        return {"files": list(MODELS), "trained": trained, **measures(examples.good, scores)}
+
+
+def sample(
+    reference: Sequence[tuple[str, ...]], raw: Sequence[tuple[str, ...]], settings: Classifier, heldout: Heldout
+) -> Callable[[Examples], None]:
+    """What adds the examples that are learned from, given as to `train_model`. Raises ValueError for too few."""
+    good_rows, raw_rows = _rows(reference), _rows(raw)
+    wanted = min(FOLDS * settings.documents, good_rows, raw_rows)
+    if wanted < 2:
+        raise ValueError(
+            f"the step `quality` learns from two documents of its `reference` and two of other sources at least, but "
+            f"{good_rows} and {raw_rows} are left: name other sources in `reference`, or loosen the steps before it"
+        )
+
+    def fill(examples: Examples) -> None:
+        for good, inputs, rows in ((True, reference, good_rows), (False, raw, raw_rows)):
+            for documents, kept in inputs:
+                table = heldout.without(select(documents, kept, ["source", "text"]))
+                table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < wanted / rows))
+                examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD)
+
+    return fill
+
+
+def score_shard(
+    folder: str, shard: int, documents: str, kept: str, models: Sequence[RecordedFile], settings: Scoring
+) -> dict:
+    """Write `id`, `quality` (probability of being a reference document) and `quality_model` (the model that has scored
+    it, as its file is called: `model-0`; `model` for the only one) of a selection's documents.
+
+    `models`: one for each fold, or one for all. A score is a function of the id, the text and the models alone. Every
+    document is scored by the model of its fold, also where it is in no training sample: the mean of both for these
+    would be spread less than the scores of the others, and a share that is kept would prefer one kind.
+    """
+    table = select(documents, kept, ["text"])
+    texts = [line(text, settings.characters, settings.lowercase) for text in table["text"].to_pylist()]
+    folds = fold(table["id"], settings.seed, len(models))
+    names = np.array([name.removesuffix(".bin") for name in MODELS] if len(models) > 1 else ["model"])
+    scores = np.empty(len(table))
+    for number, file in enumerate(models):
+        rows = np.flatnonzero(folds == number)
+        model = classifier_file.load(file)
+        scores[rows] = probabilities(model, [texts[row] for row in rows], label_of(model.labels, settings.label))
+    columns = {"id": table["id"], "quality": scores, SCORED_BY: names[folds]}
+    parquet.write_table(layout.part(folder, shard), pa.table(columns))
+    return {"rows": len(table)}
+
+
+def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
+    """At least `min_score`, whatever the scores are; or at least the score that `keep_top` percent of all documents
+    that the same model has scored have, so that documents with equal scores stay together. Two models of other halves
+    of the examples need not be as sure as each other: one cut for both would keep more of one fold than of the other,
+    which says nothing about documents. `scores`: the parts with scores."""
+    if settings.keep_top is None:
+        return [Bound("min_score", "quality", low=MIN_SCORE if settings.min_score is None else settings.min_score)]
+    lows = {name: low for name, [low] in percentiles(scores, "quality", [100 - settings.keep_top], SCORED_BY).items()}
+    if len(lows) == 1:
+        return [Bound("keep_top", "quality", low=low) for low in lows.values()]
+    return [Bound("keep_top", "quality", languages={name: (low, None) for name, low in lows.items()}, by=SCORED_BY)]
+
+
+def _rows(inputs: Sequence[tuple[str, ...]]) -> int:
+    return sum(parquet.rows(kept) for _, kept in inputs)

@@ -12,7 +12,7 @@ from gristmill.flows.browse.opened import Opened
 from gristmill.flows.browse.pages import Pages
 from gristmill.flows.browse.topics import components, topic_map, vectors
 from gristmill.storage import parquet
-from gristmill.tasks.models.embedding.vectors import vectors_of
+from gristmill.tasks.models.embedding.embedder import vectors_of
 from tests.flows.browse.hostile import HOSTILE, finish
 from tests.tasks.models.embedding.test_static_model import write
 

@@ -18,6 +18,15 @@ try:
 finally:
     print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 """
+OURS = {
+    "gristmill",
+    "gristmill.flows",
+    "gristmill.flows.cli",
+    "gristmill.flows.cli.app",
+    "gristmill.storage",
+    "gristmill.storage.remote",
+    "gristmill.storage.remote.redact",
+}
 
 
 def run(*arguments: str, home: str = "nowhere", cwd: str | None = None) -> tuple[str, set[str]]:
@@ -50,6 +59,16 @@ def test_help_and_version_import_neither_work_nor_settings():
     shown, packages = run("--version")
     assert shown.startswith("gristmill 0.")
     assert packages & HELP == set()
+
+
+def test_help_imports_no_module_of_a_command():
+    program = (
+        "import sys\nfrom gristmill.flows.cli import app\n"
+        "try:\n    app(['--help'])\n"
+        "except SystemExit:\n    print(*(name for name in sys.modules if name.partition('.')[0] == 'gristmill'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {*done.stdout.splitlines()[-1].split()} == OURS
 
 
 def test_status_reads_manifests_without_the_libraries_of_the_work(home):

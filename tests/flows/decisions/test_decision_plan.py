@@ -12,8 +12,8 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
 from gristmill.training.config import TrainingConfig
+from gristmill.training.hardware import RateRequest
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.rate_request import RateRequest
 from gristmill.training.run import rate
 from tests.decisions import RATES, TOKENS, evaluation, simulator
 

@@ -19,7 +19,7 @@ from gristmill.flows.stages.evaluation.judge import judged_sets
 from gristmill.storage import checked_json, parquet
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.evaluation.contained import find_contained, index_examples
+from gristmill.tasks.evaluation.similar import find_contained, index_examples
 from tests.corpora import fresh
 from tests.planted.text import phrase, prose
 

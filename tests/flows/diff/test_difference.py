@@ -28,9 +28,9 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage import parquet
+from gristmill.storage.tokens.token_shards import index_path
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.tasks.rules.gopher_quality import GopherQuality
-from gristmill.tasks.tokens.recorded import index_path
 from tests.corpora import Texts, context
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
 

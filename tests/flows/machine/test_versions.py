@@ -16,7 +16,7 @@ import yaml
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.dedup import near_duplicates
-from gristmill.tasks.rules import gopher_quality_work
+from gristmill.tasks.rules import gopher_quality
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from tests.corpora import context
 
@@ -71,10 +71,10 @@ def rename(checkout: Checkout) -> None:
     """A module of the storage and one of a step's work have other names."""
     (checkout.folder / "storage/contents.py").rename(checkout.folder / "storage/held.py")
     assert checkout.replace("gristmill.storage.contents", "gristmill.storage.held")
-    work = checkout.folder / "tasks/models/quality/quality_work.py"
+    work = checkout.folder / "tasks/models/quality/quality.py"
     work.rename(work.with_name("training_and_scores.py"))
     room = "gristmill.tasks.models.quality"
-    assert checkout.replace(f"{room}.quality_work", f"{room}.training_and_scores")
+    assert checkout.replace(f"{room}.quality", f"{room}.training_and_scores")
 
 
 def move(checkout: Checkout) -> None:
@@ -84,13 +84,11 @@ def move(checkout: Checkout) -> None:
 
 
 def join(checkout: Checkout) -> None:
-    """Settings and work are one module."""
-    settings, work = (checkout.folder / f"tasks/rules/{name}.py" for name in ("textbook", "textbook_work"))
-    lines = work.read_text().splitlines(keepends=True)
-    own = "".join(line for line in lines if "rules.textbook import" not in line)
-    settings.write_text(f"{settings.read_text()}\n\n{own}")
-    work.unlink()
-    assert checkout.replace("gristmill.tasks.rules.textbook_work", "gristmill.tasks.rules.textbook")
+    """Two modules are one."""
+    order, cutting = (checkout.folder / f"tasks/dedup/{name}.py" for name in ("order", "cutting"))
+    order.write_text(f"{order.read_text()}\n\n{cutting.read_text()}")
+    cutting.unlink()
+    assert checkout.replace("gristmill.tasks.dedup.cutting", "gristmill.tasks.dedup.order")
 
 
 def split(checkout: Checkout) -> None:
@@ -108,7 +106,7 @@ def split(checkout: Checkout) -> None:
 
 def remark(checkout: Checkout) -> None:
     """A comment, and functions that nobody uses."""
-    for name in ("storage/files.py", "storage/parquet.py", "tasks/engine/spec.py", "tasks/documents/shards.py"):
+    for name in ("storage/files.py", "storage/parquet.py", "tasks/engine/spec.py", "tasks/documents/decisions.py"):
         path = checkout.folder / name
         path.write_text(path.read_text() + "\n\n# a remark\ndef never_used() -> int:\n    return 1\n")
 
@@ -180,8 +178,8 @@ def test_a_raised_version_makes_its_stage_and_those_whose_inputs_differ(recipe, 
         found = measure(step, batch)
         return found | {"gopher_quality_words": pc.add(found["gopher_quality_words"], 1)}
 
-    measure = gopher_quality_work.measure
-    monkeypatch.setattr(gopher_quality_work, "measure", one_more)
+    measure = gopher_quality.measure
+    monkeypatch.setattr(gopher_quality, "measure", one_more)
     assert made() == []
     monkeypatch.setattr(GopherQuality, "work_version", 3)
     assert made() == ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]

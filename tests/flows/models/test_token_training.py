@@ -14,8 +14,8 @@ from gristmill.flows.models.token_training import load, train_tokens, write_mani
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.tasks.tokens.tokenizer_work import load as load_tokenizer
-from gristmill.tasks.tokens.tokenizer_work import train_byte_bpe
+from gristmill.tasks.tokens.tokenizer import load as load_tokenizer
+from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 from tests.planted.text import pydoc_paragraphs
 from tests.recorded import recorded
 

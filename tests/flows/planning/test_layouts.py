@@ -11,7 +11,7 @@ from gristmill.flows.planning import checkpoints, layouts, memory
 from gristmill.flows.planning.layouts import Devices, Work
 from gristmill.flows.planning.memory import Kept, Layout, bytes_kept
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.data_sheets import DataSheet, data_sheet
+from gristmill.training.hardware import DataSheet, data_sheet
 from tests.flows.planning import published
 
 

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from gristmill.flows.cli import app
 from gristmill.flows.recipe.first_recipe import first_recipe
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.tasks.reading.listing import shards_of
 from tests.conftest import FRENCH, page, write_warc
 from tests.tasks.pdf.writing import lines as placed
 from tests.tasks.pdf.writing import pdf
@@ -33,7 +32,7 @@ def sources(text: str) -> list[dict]:
     recipe = load(yaml.safe_load(text))
     assert isinstance(recipe, Recipe)
     for source in recipe.sources:
-        shards_of(source)  # which raises for what is not there
+        source.shards()  # which raises for what is not there
     return yaml.safe_load(text)["sources"]
 
 

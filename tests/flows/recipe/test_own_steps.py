@@ -14,13 +14,13 @@ import yaml
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import new_step, own_steps
 from gristmill.flows.recipe.errors import RecipeError
-from gristmill.flows.recipe.own_steps import StepError
 from gristmill.flows.recipe.recipe import Recipe, dump, load
 from gristmill.flows.recipe.steps import BUILT_IN, TABLE, builder_of, document_steps, modules_of, thresholds_of
 from gristmill.flows.reports.rules import Book, Row, Threshold, books
 from gristmill.flows.reports.whatif import whatif
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import StepError
 from gristmill.tasks.models.perplexity.perplexity import Perplexity
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,8 +35,8 @@ import pyarrow as pa
 
 from gristmill.tasks.documents.edits import Edits
 from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Signal
-from gristmill.tasks.rules import rule_work
 from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import measure as measure_rules
 
 
 class Profanity(DocumentStep):
@@ -77,7 +77,7 @@ def measure(step, documents):
 
 @measure.register
 def _(step: RuleStep, documents):
-    return rule_work.measure(step, documents)
+    return measure_rules(step, documents)
 
 
 def exclamations(text):

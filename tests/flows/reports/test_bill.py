@@ -3,7 +3,7 @@
 import pytest
 
 from gristmill.flows.reports.bill import training_bill
-from gristmill.training.step import power
+from gristmill.training.step import monitor
 
 
 def lines(**more):
@@ -50,11 +50,11 @@ def test_watts_of_all_packages_also_where_a_counter_begins_again(tmp_path, monke
     import torch
 
     now = iter([0.0, 10.0, 30.0])
-    monkeypatch.setattr(power.time, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(monitor.time, "perf_counter", lambda: next(now))
     counter(tmp_path / "intel-rapl:0", "package-0", 5_000_000)
     counter(tmp_path / "intel-rapl:1", "package-1", 999_000_000)
     counter(tmp_path / "intel-rapl:0:0", "core", 7)  # a part of the first, and in it
-    found = power.Power(torch.device("cpu"), tmp_path)
+    found = monitor.Power(torch.device("cpu"), tmp_path)
     counter(tmp_path / "intel-rapl:0", "package-0", 105_000_000)
     counter(tmp_path / "intel-rapl:1", "package-1", 49_000_000)  # 50 J later, from its range on
     assert found() == {"system/package_watts": pytest.approx((100 + 50) / 10)}
@@ -65,4 +65,4 @@ def test_watts_of_all_packages_also_where_a_counter_begins_again(tmp_path, monke
 def test_without_counters_nothing_is_said(tmp_path):
     import torch
 
-    assert power.Power(torch.device("cpu"), tmp_path / "none")() == {}
+    assert monitor.Power(torch.device("cpu"), tmp_path / "none")() == {}

@@ -24,7 +24,7 @@ from gristmill.flows.reports.whatif import whatif
 from gristmill.storage import layout, parquet
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.tasks.extraction import extract_work
+from gristmill.tasks.extraction import shard as extraction
 from tests.conftest import Runs
 from tests.corpora import build_in, context
 from tests.planted.text import prose
@@ -191,13 +191,13 @@ def command(runs: Runs, folder: Path, *given: str) -> int:
 def test_a_source_that_is_written_while_it_is_read_ends_the_run(tmp_path, monkeypatch):
     path = project(tmp_path / "project")
     crawl = tmp_path / "project/crawl"
-    inner, [first, *_] = extract_work._records, sorted(crawl.iterdir())
+    inner, [first, *_] = extraction._records, sorted(crawl.iterdir())
 
     def records(*given):
         yield from inner(*given)
         first.write_text(first.read_text().replace("the", "THE", 1))
 
-    monkeypatch.setattr(extract_work, "_records", records)
+    monkeypatch.setattr(extraction, "_records", records)
     with pytest.raises(RuntimeError, match="was written while it was read, .*: run the same command again"):
         for _ in curate(context(str(tmp_path / "home")), load(path)):
             pass

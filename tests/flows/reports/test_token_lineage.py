@@ -22,7 +22,7 @@ from gristmill.storage import parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.tasks.tokens.tokenizer_work import load
+from gristmill.tasks.tokens.tokenizer import load
 from tests.conftest import page, write_warc
 from tests.corpora import context
 

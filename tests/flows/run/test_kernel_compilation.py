@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gristmill.flows.run.kernel_calls import CALLS
 from gristmill.flows.run.kernel_compilation import PARTS, kernels
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,17 +51,21 @@ for value in list(vars(import_module(sys.argv[1])).values()):
         print(value.stats.cache_path)
 """
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    for module in ("gristmill.tasks.extraction.forest", "gristmill.tasks.extraction.nesting"):
+    for module in ("gristmill.tasks.extraction.second_stage", "gristmill.tasks.extraction.nesting"):
         command = [sys.executable, "-P", "-c", read, module]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         paths = done.stdout.splitlines()
         assert paths and all(path.startswith(f"{tmp_path}/gristmill/kernels-") for path in paths)
 
 
+def test_each_part_has_its_calls():
+    assert tuple(CALLS) == PARTS
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_runs_to_its_end(part):
     """Where kernels are there already a run does not call it, and a new step that it cannot call would not be seen."""
-    PARTS[part]()
+    CALLS[part]()
 
 
 @pytest.mark.slow
@@ -90,6 +95,11 @@ def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
             (above / "__init__.py").touch()
         shutil.copyfile(ROOT / "tasks" / "kernels" / "__init__.py", package / "__init__.py")
         environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / place)}
-        command = [sys.executable, "-P", "-c", "import gristmill.tasks.kernels; print(gristmill.tasks.kernels.FOLDER)"]
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            "import gristmill.tasks.kernels.compiled; print(gristmill.tasks.kernels.compiled.FOLDER)",
+        ]
         folders.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(folders) == 2

@@ -23,7 +23,7 @@ def caches(tmp_path, monkeypatch) -> Path:
     """A cache of kernels that is the test's own."""
     folder = tmp_path / "cache"
     folder.mkdir()
-    monkeypatch.setattr("gristmill.tasks.kernels.FOLDER", folder / "kernels-now")
+    monkeypatch.setattr("gristmill.tasks.kernels.compiled.FOLDER", folder / "kernels-now")
     return folder
 
 

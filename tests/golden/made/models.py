@@ -40,8 +40,8 @@ def _classifiers(folder: Path) -> None:
 
 def _embedder(folder: Path) -> None:
     from gristmill.storage import files
-    from gristmill.tasks.models.embedding import head_file
-    from gristmill.tasks.models.embedding.head_file import Head
+    from gristmill.tasks.models.embedding import heads
+    from gristmill.tasks.models.embedding.heads import Head
 
     embedders.write(folder / "embedder")
     model = folder / "embedder"
@@ -53,7 +53,7 @@ def _embedder(folder: Path) -> None:
     for name, kind in (("grade", "ridge"), ("kind", "logistic")):
         weight = np.round(rng.standard_normal(embedders.DIMENSION), 3)
         head = Head(kind, weight, 0.25, known, {})
-        head_file.write(str(folder / f"{name}.safetensors"), head)
+        heads.write(str(folder / f"{name}.safetensors"), head)
 
 
 def _language_models(folder: Path) -> None:

@@ -10,11 +10,10 @@ import threading
 import pytest
 
 from gristmill.storage.files import read_bytes
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.redirects import checked_client
 from gristmill.storage.remote.retry import BadResponse, RemoteIOError
-from gristmill.tasks.reading.listing import shards_of
 from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 
@@ -22,7 +21,7 @@ from tests.crawl_server import Fault
 @pytest.fixture(autouse=True)
 def _default():
     yield
-    retry.configure(RemoteIOConfig())
+    config.configure(RemoteIOConfig())
 
 
 def redirected(server, target) -> str:
@@ -44,7 +43,7 @@ def test_a_redirect_to_another_private_host_is_refused(crawl_server, host):
 def test_a_redirect_within_a_host_and_one_that_is_allowed_are_followed(crawl_server):
     assert read_bytes(redirected(crawl_server, "/there")) == b"content"
     assert read_bytes(f"{crawl_server.url.replace('127.0.0.1', 'localhost')}/there") == b"content"
-    retry.configure(RemoteIOConfig(private_redirects=True))
+    config.configure(RemoteIOConfig(private_redirects=True))
     port = crawl_server.url.rpartition(":")[2]
     assert read_bytes(redirected(crawl_server, f"http://localhost:{port}/there")) == b"content"
 
@@ -53,7 +52,7 @@ def test_a_glob_follows_no_redirect_to_a_private_host(crawl_server):
     port = crawl_server.url.rpartition(":")[2]
     crawl_server.plan = lambda path, start, nth: Fault("status", 302, (("Location", f"http://localhost:{port}/x/"),))
     with pytest.raises(RemoteIOError, match="redirects to localhost"):
-        shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a/*.warc",)))
+        Archives(name="web", warc=(f"{crawl_server.url}/a/*.warc",)).shards()
 
 
 def test_https_is_not_left(tmp_path, crawl_server):
@@ -114,20 +113,20 @@ def serve_tls(folder, redirect) -> str:
 def test_a_remote_list_names_no_file_of_this_machine_and_no_other_store(crawl_server, line):
     (crawl_server.folder / "a.paths").write_text(f"good.warc\n{line}\n")
     with pytest.raises(ValueError, match="a.paths names .*a list that is read from http://"):
-        shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))
+        Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 
 def test_a_remote_list_names_no_private_host_but_its_own(crawl_server):
     own = f"{crawl_server.url}/a.warc"
     (crawl_server.folder / "a.paths").write_text(own)
-    assert [shard.path for shard in shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))] == [own]
+    assert [shard.path for shard in Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()] == [own]
     (crawl_server.folder / "a.paths").write_text("http://169.254.169.254/latest/meta-data\n")
     with pytest.raises(ValueError, match=r"a.paths names 169.254.169.254, an address of this machine or of a private"):
-        shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))
+        Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 
 def test_a_list_on_this_machine_names_what_it_likes(tmp_path):
     (tmp_path / "a.paths").write_text("/crawl/a.warc\ns3://bucket/b.warc\n")
     for named in (f"{tmp_path}/a.paths", f"file://{tmp_path}/a.paths"):
-        paths = [shard.path for shard in shards_of(Archives(name="web", warc=(named,)))]
+        paths = [shard.path for shard in Archives(name="web", warc=(named,)).shards()]
         assert paths == ["/crawl/a.warc", "s3://bucket/b.warc"]

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gristmill.storage import files, fingerprint, parquet
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError, fetch, info, open_ranges, open_stream, retrying_call
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
@@ -531,17 +531,17 @@ def test_a_host_that_refuses_from_the_start_has_a_short_budget(planted, address,
 @pytest.fixture
 def configured():
     """The process's configuration is what it was, after the test."""
-    before = retry.configured()
+    before = config.configured()
     yield
-    retry.configure(before)
+    config.configure(before)
 
 
 def test_a_process_fetches_as_it_is_configured(planted, address, configured, tmp_path):
-    retry.configure(FAST)
+    config.configure(FAST)
     assert files.read_bytes(address) == CONTENT
     assert [(r.start, r.end) for r in planted.requests][:2] == [(0, 4096), (4096, 8192)]
     planted.plan = lambda path, start, nth: Fault("status", 503)
-    retry.configure(replace(FAST, budget_seconds=0.05))
+    config.configure(replace(FAST, budget_seconds=0.05))
     for call in (files.read_bytes, files.exists, lambda path: fingerprint.fingerprint(path, str(tmp_path))):
         with pytest.raises(RemoteIOError, match="budget_seconds above 0.05"):
             call(address)

@@ -8,9 +8,8 @@ import pytest
 from gristmill.flows.recipe.recipe import load
 from gristmill.storage import fingerprint
 from gristmill.storage.files import read_bytes
+from gristmill.storage.remote.addresses import SecretError, check_no_secrets, with_secrets, without_user
 from gristmill.storage.remote.redact import redact_url
-from gristmill.storage.remote.url_secrets import SecretError, check_no_secrets, with_secrets, without_user
-from gristmill.tasks.reading.listing import shards_of
 from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 
@@ -81,7 +80,7 @@ def test_globs_and_lists_behind_a_password_keep_its_name(crawl_server):
     index = b'<a href="a.warc">a</a> <a href="b.paths.gz">b</a>'
     crawl_server.plan = lambda path, start, nth: Fault("status", 200, (), index) if path == "crawl/" else None
     for pattern in ("crawl/*.warc", "crawl/b.paths.gz"):
-        (shard,) = shards_of(Archives(name="web", warc=(f"{place}/{pattern}",)))
+        (shard,) = Archives(name="web", warc=(f"{place}/{pattern}",)).shards()
         assert (shard.path, shard.name) == (f"{place}/crawl/a.warc", "a.warc")
 
 
@@ -89,7 +88,7 @@ def test_globs_and_lists_behind_a_password_keep_its_name(crawl_server):
 def test_a_list_cannot_ask_for_secrets(crawl_server, line):
     (crawl_server.folder / "a.paths").write_text(line)
     with pytest.raises(SecretError, match="a.paths names an address"):
-        shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))
+        Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 
 def test_user_and_password_come_apart_from_an_address():

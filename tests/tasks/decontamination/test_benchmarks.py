@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gristmill.tasks.decontamination.benchmarks import BenchmarkError, read_items
-from gristmill.tasks.decontamination.step import Decontamination, Fields
+from gristmill.tasks.decontamination.step import BenchmarkError, Decontamination, Fields, read_items
 
 ROWS = [
     {"key": "a", "stem": "Who grinds?", "more": ["Rye", "or oats?"], "choices": {"text": ["he", "she"]}, "about": "M"},

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.tasks.decontamination.find import Hits, find
+from gristmill.tasks.decontamination.find import Found, Hits, different_words, find
 from gristmill.tasks.decontamination.index import Index, build_index, load_index
-from gristmill.tasks.decontamination.score import Found, different_words
 from gristmill.tasks.decontamination.shards import word_places
 from gristmill.tasks.decontamination.step import Fields, Indexing
 from gristmill.tasks.kernels.buffers import utf8

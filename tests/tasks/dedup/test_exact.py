@@ -16,13 +16,12 @@ from pydantic import ValidationError
 from gristmill.flows.stages.dedup.exact_duplicates import content_duplicates, url_duplicates
 from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.storage import layout, parquet, sorted_files
-from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
-from gristmill.tasks.dedup.exact_work import choose
+from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup, choose
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.characters import CODE_POINTS, lowercase
-from gristmill.tasks.kernels.words import words_only
+from gristmill.tasks.kernels.folding import words_only
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.step import Url

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gristmill.flows.stages.dedup.exchange import collected, merged
 from gristmill.storage import checked_parquet, sorted_files
-from gristmill.tasks.dedup import exchange, merging
+from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, fan_ins, partitions_of
 from gristmill.tasks.engine import options
 from tests.corpora import Direct
@@ -37,8 +37,8 @@ def test_a_merged_file_has_the_rows_of_all_in_their_order(tmp_path_factory, keys
     written, expected = planted(f"{folder}/given", keys)
     ends = KeyRanges(ranges).ends()
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(merging, "_SLAB_BYTES", slab)
-        assert merging.merge(written.paths(), f"{folder}/one.parquet", ends) == len(expected)
+        changed.setattr(exchange, "_SLAB_BYTES", slab)
+        assert exchange.merge(written.paths(), f"{folder}/one.parquet", ends) == len(expected)
     assert sorted_files.read(f"{folder}/one.parquet", 0, 1 << 64).to_pylist() == expected.to_pylist()
     with checked_parquet.open_checked(f"{folder}/one.parquet") as file:
         groups = list(sorted_files.ends_of_groups(file, "one"))
@@ -49,10 +49,10 @@ def test_a_merged_file_has_the_rows_of_all_in_their_order(tmp_path_factory, keys
 def test_a_key_of_many_rows_is_merged_file_by_file(tmp_path, monkeypatch):
     """So that what is held does not grow with it."""
     written, expected = planted(str(tmp_path / "given"), [[3] * 5 + [7] * 900 + [9], [7] * 800, [1, 7, 8]])
-    monkeypatch.setattr(merging, "_SLAB_BYTES", 4_000)
+    monkeypatch.setattr(exchange, "_SLAB_BYTES", 4_000)
     sorting, most = sorted_files.sorted_by, []
     monkeypatch.setattr(sorted_files, "sorted_by", lambda table, key: most.append(len(table)) or sorting(table, key))
-    merging.merge(written.paths(), str(tmp_path / "one.parquet"))
+    exchange.merge(written.paths(), str(tmp_path / "one.parquet"))
     assert sorted_files.read(str(tmp_path / "one.parquet"), 0, 1 << 64).to_pylist() == expected.to_pylist()
     assert max(most) < 30
 

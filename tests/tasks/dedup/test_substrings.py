@@ -12,8 +12,7 @@ from gristmill.flows.stages.corpus import CorpusPlaces
 from gristmill.flows.stages.dedup.exact_duplicates import _find
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
-from gristmill.tasks.dedup import exchange, substring_cuts
-from gristmill.tasks.dedup import substrings_work as substrings
+from gristmill.tasks.dedup import exchange, substring_cuts, substrings
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges
 from gristmill.tasks.dedup.substrings import SpanSearch, SubstringDedup
 from gristmill.tasks.documents.by_shard import Names

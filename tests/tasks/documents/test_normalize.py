@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gristmill.tasks.documents import normalize_work
+from gristmill.tasks.documents import normalize
 from gristmill.tasks.documents.normalize import Normalize
 
 UNSPACED = [(0xE00, 0xFFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1950, 0x19DF), (0x1A20, 0x1AAF), (0xA9E0, 0xA9FF)]
@@ -16,7 +16,7 @@ BIDI = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
 def rewrite(texts: list[str | None], **options) -> list[str | None]:
-    return normalize_work.rewrite(Normalize(**options), pa.array(texts, pa.large_string())).to_pylist()
+    return normalize.rewrite(Normalize(**options), pa.array(texts, pa.large_string())).to_pylist()
 
 
 def invisible(c: str) -> bool:
@@ -126,10 +126,10 @@ def test_only_wrongly_decoded_text_is_repaired():
 def test_columns_of_any_layout(kind):
     chunks = pa.chunked_array([["a  b"], [], [None, "c"], ["\xa0d\xa0 "]], kind)
     expected = pa.array(["a b", None, "c", " d"], pa.large_string())
-    assert normalize_work.rewrite(Normalize(), chunks).equals(expected)
-    assert normalize_work.rewrite(Normalize(), chunks.slice(1)).equals(expected[1:])
-    assert normalize_work.rewrite(Normalize(), chunks.combine_chunks()).equals(expected)
-    assert normalize_work.rewrite(Normalize(), pa.chunked_array([], kind)).equals(pa.array([], pa.large_string()))
+    assert normalize.rewrite(Normalize(), chunks).equals(expected)
+    assert normalize.rewrite(Normalize(), chunks.slice(1)).equals(expected[1:])
+    assert normalize.rewrite(Normalize(), chunks.combine_chunks()).equals(expected)
+    assert normalize.rewrite(Normalize(), pa.chunked_array([], kind)).equals(pa.array([], pa.large_string()))
 
 
 @pytest.mark.timeout(60)
@@ -144,6 +144,6 @@ def test_code_of_an_engine_that_spaces_texts_itself_is_left_alone():
     code = "  x    = 1\n\n\n\ty  = 'a  b'"
     given_texts = pa.array([code + "  \n", f"{code}\u200b", "a  b\n\n\n\nc", "\na \nb", None], pa.large_string())
     spaced = pa.array([True, True, False, True, True])
-    found = normalize_work.rewrite(Normalize(), given_texts, spaced).to_pylist()
+    found = normalize.rewrite(Normalize(), given_texts, spaced).to_pylist()
     assert found == [code, code, "a b\n\nc", "a\nb", None]
-    assert normalize_work.rewrite(Normalize(), pa.array(found, pa.large_string()), spaced).to_pylist() == found
+    assert normalize.rewrite(Normalize(), pa.array(found, pa.large_string()), spaced).to_pylist() == found

@@ -27,6 +27,12 @@ def work(x):
     log.info("working on %s", x)
     return help_with(x) + LIMIT
 '''
+# a module that is imported when it is first used, and its twin for annotations
+LAZY = WORK.replace(
+    "from planted{n}.helper import help_with\n",
+    "from typing import TYPE_CHECKING\n\nimport wrapt\n\nif TYPE_CHECKING:\n    from planted{n} import helper\nelse:\n"
+    '    helper = wrapt.lazy_import("planted{n}.helper")\n\n',
+).replace("help_with(x)", "helper.help_with(x)")
 HELPER = "def help_with(x):\n    return x\n"
 SETTINGS = """from pydantic import Field
 from gristmill.tasks.documents.step import Signal
@@ -103,6 +109,23 @@ def test_any_other_change_counts_here_and_in_what_is_imported(version, changes):
     assert not version(**changes)
 
 
+def test_a_module_that_is_imported_lazily_counts(tmp_path):
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    sources = {"__init__": "", "work": LAZY, "helper": HELPER, "settings": SETTINGS}
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source.replace("{n}", ""))
+    program = (
+        "import sys; from gristmill.tasks.engine.code_version import code_version; import planted.work\n"
+        "print(code_version(('planted.work',)), 'planted.helper' in sys.modules, planted.work.work(2))"
+    )
+    version, is_loaded, result = _in_a_process(program, tmp_path).split()
+    assert (is_loaded, result) == ("False", "5")
+    (folder / "helper.py").write_text("def help_with(x):\n    return -x\n")
+    other, _, result = _in_a_process(program, tmp_path).split()
+    assert version != other and result == "1"
+
+
 def test_transport_and_engine_are_in_no_version():
     """A retry constant, an executor: what fetches bytes and runs jobs decides none of what comes out."""
     program = (
@@ -113,7 +136,7 @@ def test_transport_and_engine_are_in_no_version():
         "print('\\n'.join(read))"
     )
     read = _in_a_process(program, Path.cwd()).split()
-    assert "gristmill.tasks.extraction.extract_work" in read and "gristmill.storage.parquet" in read
+    assert "gristmill.tasks.extraction.shard" in read and "gristmill.storage.parquet" in read
     assert not [name for name in read if name.startswith(("gristmill.storage.remote", "gristmill.tasks.engine"))]
     assert {name.rpartition(".")[0] for name in read if name.startswith("gristmill.flows")} <= {
         "gristmill.flows",
@@ -124,7 +147,7 @@ def test_transport_and_engine_are_in_no_version():
 
 
 def test_stages_follow_the_modules_behind_them():
-    assert code_version(("gristmill.tasks.tokens.encoding",)) != code_version(("gristmill.tasks.documents.shards",))
+    assert code_version(("gristmill.tasks.tokens.encoding",)) != code_version(("gristmill.tasks.documents.decisions",))
     with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
         code_version(("nowhere_at_all",))
 

@@ -156,7 +156,7 @@ def test_the_key_is_the_hash_of_versions_record_inputs_libraries_and_data():
     assert len({one.key, *(each.key for each in others)}) == len(others) + 1
     # where the inputs are, which modules do the work and which step asks for it are in no key
     assert other(places=("elsewhere",)).key == one.key
-    for work in (Work(modules=("gristmill.tasks.kernels.words",)), Work(steps=("shout",))):
+    for work in (Work(modules=("gristmill.tasks.kernels.folding",)), Work(steps=("shout",))):
         assert other(work=work).key == one.key
     assert other(body=peeking).key == one.key and other(body=peeking).code == one.code
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.engines import blocks
-from gristmill.tasks.extraction.rendering.beside import LINKED, MOST, beside
+from gristmill.tasks.extraction.rendering.left_out import LINKED, MOST, beside
 
 TAGS = ("nav", "footer", "dialog", "aside", "div class=sidebar", "div", "blockquote", "section")
 PROSE = st.integers(1, 6).map(lambda count: " ".join(["word"] * count))

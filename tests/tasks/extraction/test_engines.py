@@ -7,12 +7,11 @@ import pytest
 from pydantic import ValidationError
 from safetensors import safe_open
 
-from gristmill.tasks.extraction import forest
+from gristmill.tasks.extraction import second_stage
 from gristmill.tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.features import FEATURES
-from gristmill.tasks.extraction.metadata import metadata
-from gristmill.tasks.extraction.page import extract_page
+from gristmill.tasks.extraction.page import extract_page, metadata
 from gristmill.tasks.extraction.second_stage import SECOND
 from tools.train_blocks.alignment import covered
 from tools.train_blocks.gold import score, word_f1
@@ -96,17 +95,17 @@ def test_the_model_is_plain_arrays_that_fit_the_features():
     with safe_open(MODEL, "np") as file:
         assert file.metadata() == {"features": f"{len(FEATURES)} {len(SECOND)}"}
     for name, width in (("first", len(FEATURES)), ("second", len(SECOND))):
-        trees = forest.load(MODEL, name)
+        trees = second_stage.load(MODEL, name)
         inner = trees.feature >= 0
         assert trees.feature.max() < width
         assert (trees.right[inner] > np.flatnonzero(inner) + 1).all()
         assert trees.right.max() < len(trees.feature)
     with pytest.raises(ValueError, match="third.feature"):
-        forest.load(MODEL, "third")
+        second_stage.load(MODEL, "third")
 
 
 def test_trees_answer_as_by_hand():
-    trees = forest.Forest(
+    trees = second_stage.Forest(
         np.array([1, -1, 0, -1, -1, -1], np.int16),
         np.array([0.5, 0, 2.0, 0, 0, 0], np.float32),
         np.array([2, 0, 4, 0, 0, 0], np.int32),
@@ -116,24 +115,24 @@ def test_trees_answer_as_by_hand():
     )
     rows = np.array([[9, 0.5], [2, 0.6], [2.1, 0.6]], np.float32)
     out = np.empty(3, np.float32)
-    forest.probability(forest.masks(trees), np.ascontiguousarray(rows.T), out)
+    second_stage.probability(second_stage.masks(trees), np.ascontiguousarray(rows.T), out)
     assert out == pytest.approx(1 / (1 + np.exp(-(np.array([1.0, -1.0, 3.0]) + 0.75))))
 
 
 def test_a_tree_of_too_many_leaves_is_refused():
-    def tree(leaves: int) -> forest.Forest:
+    def tree(leaves: int) -> second_stage.Forest:
         # each test's left child is a leaf, its right child the next test
         feature = np.array([0, -1] * (leaves - 1) + [-1], np.int16)
         right = np.where(feature < 0, 0, np.arange(len(feature)) + 2).astype(np.int32)
         limits = np.repeat(np.arange(leaves), 2)[: len(feature)].astype(np.float32)
         value = np.where(feature < 0, limits, 0).astype(np.float32)
-        return forest.Forest(feature, limits, right, value, np.zeros(1, np.int32), np.zeros(1, np.float32))
+        return second_stage.Forest(feature, limits, right, value, np.zeros(1, np.int32), np.zeros(1, np.float32))
 
     out = np.empty(40, np.float32)
-    forest.probability(forest.masks(tree(32)), np.arange(-1, 39, dtype=np.float32)[None], out)
+    second_stage.probability(second_stage.masks(tree(32)), np.arange(-1, 39, dtype=np.float32)[None], out)
     assert out == pytest.approx(1 / (1 + np.exp(-np.clip(np.arange(-1, 39), 0, 31))))
     with pytest.raises(ValueError, match="33 leaves"):
-        forest.masks(tree(33))
+        second_stage.masks(tree(33))
 
 
 def test_trees_answer_as_the_library_that_grew_them():
@@ -146,7 +145,9 @@ def test_trees_answer_as_the_library_that_grew_them():
     settings = {"objective": "cross_entropy", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 2}
     booster = lightgbm.train(settings, lightgbm.Dataset(rows, labels, params=settings), 20)
     out = np.empty(len(rows), np.float32)
-    forest.probability(forest.masks(forest.Forest(**flatten(booster))), np.ascontiguousarray(rows.T), out)
+    second_stage.probability(
+        second_stage.masks(second_stage.Forest(**flatten(booster))), np.ascontiguousarray(rows.T), out
+    )
     assert out == pytest.approx(booster.predict(rows), abs=1e-5)
 
 

@@ -6,10 +6,8 @@ import pytest
 
 from gristmill.storage import layout, ledger, parquet
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
-from gristmill.tasks.pdf.signals import SIGNALS
-from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.extraction.extract import SIGNALS, Extract
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.sources import Archives, Pages, Tables
 from tests.tasks.pdf.writing import lines, pdf
 
@@ -21,7 +19,7 @@ KINDS = {"pdf": (("Content-Type", "application/pdf"),), "octets": (("Content-Typ
 
 def extracted(folder, source, **settings):
     extract = Extract(engine="resiliparse", **settings)
-    shards = tuple(shards_of(source))
+    shards = tuple(source.shards())
     record = extract_shard(str(folder), 0, source.name, shards, None, (), extract, Normalize(), ())
     table = parquet.read_table(layout.part(str(folder), 0))
     dropped = parquet.read_table(layout.ledger_part(str(folder), 0))

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
-from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.sources import Archives
 from gristmill.tasks.url.step import Url
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
@@ -41,11 +40,11 @@ def truth(tmp_path_factory) -> Truth:
 def extracted(folder: str, addresses: list[str], remote_io: RemoteIOConfig = FAST, **given) -> list[dict]:
     source = Archives(name="web", warc=tuple(addresses))
     passed = {"before": (), "extract": EXTRACT, "normalize": Normalize(), "steps": ()} | given
-    retry.configure(remote_io)
+    config.configure(remote_io)
     try:
-        return [extract_shard(folder, i, "web", (shard,), None, **passed) for i, shard in enumerate(shards_of(source))]
+        return [extract_shard(folder, i, "web", (shard,), None, **passed) for i, shard in enumerate(source.shards())]
     finally:
-        retry.configure(RemoteIOConfig())
+        config.configure(RemoteIOConfig())
 
 
 def written(folder: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.engines import blocks
-from gristmill.tasks.extraction.rendering.repeats import EACH, LEAST, SHARE, WINDOW, repeats
+from gristmill.tasks.extraction.rendering.left_out import EACH, LEAST, SHARE, WINDOW, repeats
 
 # words of one letter, so that windows recur by chance, and a long one, so that runs of every length do
 WORDS = st.sampled_from(["a", "B", "ß", "7", "mill stone grain river wheel flour sack baker"])

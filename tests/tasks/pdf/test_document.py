@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
+from gristmill.tasks.extraction.extract import SIGNALS
 from gristmill.tasks.pdf.document import read
-from gristmill.tasks.pdf.signals import SIGNALS
 from tests.tasks.pdf.writing import lines, pdf
 
 STORY = (

@@ -3,7 +3,7 @@
 import pytest
 
 from gristmill.tasks.pdf.document import read
-from gristmill.tasks.pdf.headings import Heading, with_levels
+from gristmill.tasks.pdf.paragraphs import Heading, with_levels
 from gristmill.tasks.pdf.structure import Entry
 from tests.tasks.pdf.writing import lines, pdf
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import page_guard
-from gristmill.tasks.guard.limits import Limits
+from gristmill.tasks.extraction.shard import page_guard
+from gristmill.tasks.guard.parent import Limits
 from tests.tasks.pdf.writing import lines, pdf
 
 MEMORY = 100 << 20

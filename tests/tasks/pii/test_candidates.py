@@ -35,11 +35,10 @@ from gristmill.tasks.pii.candidates import (
     Sought,
     candidates,
 )
-from gristmill.tasks.pii.cards import lengths
 from gristmill.tasks.pii.credentials import BEGINNINGS
-from gristmill.tasks.pii.digits import TRUNK
-from gristmill.tasks.pii.plans import groupings
-from gristmill.tasks.pii.regions import BY_LANGUAGE
+from gristmill.tasks.pii.identifiers import lengths
+from gristmill.tasks.pii.plans import TRUNK, groupings
+from gristmill.tasks.pii.step import BY_LANGUAGE
 from tests.tasks.pii.examples import MIXED
 
 SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]|\xe2\x88\x92|\xef\xbc[\x88\x89\x8d]")

@@ -18,11 +18,9 @@ from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.edits import applied
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import work_of
-from gristmill.tasks.pii.digits import TRUNK
-from gristmill.tasks.pii.national_ids import COUNTRIES
-from gristmill.tasks.pii.plans import groupings, is_international, national_groups
-from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
-from gristmill.tasks.pii.step import KINDS, NATIONAL_IDS, Pii
+from gristmill.tasks.pii.identifiers import COUNTRIES
+from gristmill.tasks.pii.plans import TRUNK, groupings, is_international, national_groups
+from gristmill.tasks.pii.step import BY_LANGUAGE, KINDS, NATIONAL_IDS, REGIONS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined
 from tests.tasks.pii.examples import MIXED, NEGATIVE, POSITIVE

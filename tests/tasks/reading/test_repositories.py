@@ -18,7 +18,7 @@ from gristmill.tasks.reading.repositories.order import in_order
 from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.repositories.records import records
 from gristmill.tasks.source_code.names import by_name
-from gristmill.tasks.source_code.signals_work import measures
+from gristmill.tasks.source_code.signals import measures
 
 FILES = {
     "README.md": "# One\n",

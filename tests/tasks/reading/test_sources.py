@@ -12,14 +12,15 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from gristmill.storage import files, parquet
-from gristmill.storage.remote import retry
+from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading import archives, listing
+from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.headers import LINE
-from gristmill.tasks.reading.listing import Shard, expand, shards_of, tables_of
+from gristmill.tasks.reading.listing import Shard, expand
 from gristmill.tasks.reading.ranges.plan import Reading, corrected, ranges_of
-from gristmill.tasks.reading.sources import Columns, Source
+from gristmill.tasks.reading.sources import Source
 from tests.crawl_server import Fault, seeded
 
 FAST = RemoteIOConfig(backoff_seconds=0.002, backoff_cap_seconds=0.01, budget_seconds=5, stall_seconds=1)
@@ -28,9 +29,9 @@ SNAPSHOT = "CC-MAIN-2024-22"
 
 @pytest.fixture(autouse=True)
 def _fast():
-    retry.configure(FAST)
+    config.configure(FAST)
     yield
-    retry.configure(RemoteIOConfig())
+    config.configure(RemoteIOConfig())
 
 
 def source(**settings):
@@ -67,7 +68,7 @@ def test_a_snapshot_and_its_parts(crawl_server, listed):
     crawl_server.plan = seeded(2, 0.9, in_a_row=2)
 
     def paths(**settings) -> list[str]:
-        found = shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url, **settings))
+        found = source(snapshot=SNAPSHOT, base=crawl_server.url, **settings).shards()
         assert {shard.format for shard in found} == {"archive"}
         return [shard.path.removeprefix(crawl_server.url + "/") for shard in found]
 
@@ -86,10 +87,10 @@ def test_a_snapshot_and_its_parts(crawl_server, listed):
 
 def test_the_tables_of_an_index(crawl_server, listed, tmp_path):
     table = f"{crawl_server.url}/cc-index/table/cc-main/warc/crawl={SNAPSHOT}/subset=warc/part-0000"
-    assert tables_of(source(index=[SNAPSHOT], base=crawl_server.url)) == [f"{table}{n}.gz.parquet" for n in range(2)]
+    assert source(index=[SNAPSHOT], base=crawl_server.url).tables() == [f"{table}{n}.gz.parquet" for n in range(2)]
     (tmp_path / "own.parquet").touch()
-    assert tables_of(source(index=[f"{tmp_path}/*.parquet"])) == [f"{tmp_path}/own.parquet"]
-    assert shards_of(source(index=[SNAPSHOT], base="https://x"), ["a", "b"]) == [
+    assert source(index=[f"{tmp_path}/*.parquet"]).tables() == [f"{tmp_path}/own.parquet"]
+    assert source(index=[SNAPSHOT], base="https://x").selected_shards(["a", "b"]) == [
         Shard("selection", "a", "a", base="https://x"),
         Shard("selection", "b", "b", base="https://x"),
     ]
@@ -97,7 +98,7 @@ def test_the_tables_of_an_index(crawl_server, listed, tmp_path):
 
 def test_a_snapshot_that_there_is_not(crawl_server):
     with pytest.raises(FileNotFoundError, match="crawl-data/CC-MAIN-2024-22/warc.paths.gz"):
-        shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url))
+        source(snapshot=SNAPSHOT, base=crawl_server.url).shards()
 
 
 def test_shards_say_how_they_are_read(tmp_path):
@@ -105,7 +106,7 @@ def test_shards_say_how_they_are_read(tmp_path):
         (tmp_path / name).touch()
     named = {"text_column": "body", "url_column": "u", "id_column": "i", "date_column": "d"}
     columns = Columns("body", "u", "i", "d")
-    assert shards_of(source(jsonl=[f"{tmp_path}/*.jsonl"], **named)) == [
+    assert source(jsonl=[f"{tmp_path}/*.jsonl"], **named).shards() == [
         Shard("jsonl", f"{tmp_path}/a.jsonl", "a.jsonl", columns),
         Shard("jsonl", f"{tmp_path}/b.jsonl", "b.jsonl", columns),
     ]
@@ -115,7 +116,7 @@ def test_shards_say_how_they_are_read(tmp_path):
         ("warc", "a.txt", "archive"),
     ):
         path = f"{tmp_path}/{name}"
-        assert shards_of(source(**{key: [path]})) == [Shard(format, path, name)]
+        assert source(**{key: [path]}).shards() == [Shard(format, path, name)]
 
 
 def test_a_shards_name_is_its_path_behind_the_folder_that_is_named(tmp_path):
@@ -124,7 +125,7 @@ def test_a_shards_name_is_its_path_behind_the_folder_that_is_named(tmp_path):
         (tmp_path / path).touch()
 
     def names(*patterns):
-        return [shard.name for shard in shards_of(source(parquet=[f"{tmp_path}/{pattern}" for pattern in patterns]))]
+        return [shard.name for shard in source(parquet=[f"{tmp_path}/{pattern}" for pattern in patterns]).shards()]
 
     assert names("a/*/*.parquet") == ["de/part-0.parquet", "en/part-0.parquet", "en/part-1.parquet"]
     assert names("a/en/*") == ["part-0.parquet", "part-1.parquet"]
@@ -182,7 +183,7 @@ def test_a_server_that_refuses_is_not_a_file_that_is_missing(crawl_server):
     assert expand([address]) == [address]
     crawl_server.plan = lambda path, start, nth: Fault("status", 503)
     with pytest.raises(RemoteIOError, match="503"):
-        retry.configure(replace(FAST, budget_seconds=0.1))
+        config.configure(replace(FAST, budget_seconds=0.1))
         expand([address])
 
 
@@ -342,7 +343,7 @@ def test_a_list_from_elsewhere_leads_up_to_no_folder(crawl_server, line):
     with pytest.raises(ValueError, match=remedy):
         expand([f"{crawl_server.url}/lists/a.paths.gz"])
     with pytest.raises(ValueError, match=remedy):
-        shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url))
+        source(snapshot=SNAPSHOT, base=crawl_server.url).shards()
 
 
 def test_dots_that_lead_nowhere_are_names(crawl_server):

@@ -11,10 +11,9 @@ from pydantic import ValidationError
 from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import work_of
-from gristmill.tasks.rules.bad_words import BadWords
-from gristmill.tasks.rules.bad_words_work import entries_of
-from gristmill.tasks.rules.rule_work import counted
-from gristmill.tasks.url.list_files import ListError
+from gristmill.tasks.rules.bad_words import BadWords, entries_of
+from gristmill.tasks.rules.rule import counted
+from gristmill.tasks.url.lists import ListError
 
 
 @pytest.fixture

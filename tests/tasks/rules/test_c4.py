@@ -14,7 +14,7 @@ from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.edits import applied, merged, rows
 from gristmill.tasks.documents.step import work_of
-from gristmill.tasks.rules import c4_work
+from gristmill.tasks.rules import c4
 from gristmill.tasks.rules.c4 import C4
 from gristmill.tasks.rules.c4_sentences import sentences
 
@@ -322,12 +322,12 @@ def test_signals_do_not_depend_on_the_batch():
         assert alone[0] == [together[0][i]]
         assert {name: column[i : i + 1] for name, column in together[2].items()} == alone[2]
     sliced = pa.chunked_array([["[9] before", *texts]], pa.large_string()).slice(1)
-    edits, signals = c4_work.edit(C4(), Batch(pa.table({"id": list("abcd"), "text": sliced})))
+    edits, signals = c4.edit(C4(), Batch(pa.table({"id": list("abcd"), "text": sliced})))
     assert applied(sliced, edits).to_pylist() == together[0]
     assert {name: column.to_pylist() for name, column in signals.items()} == together[2]
     assert np.all(edits.start < edits.stop)
     empty = pa.chunked_array([["", "", "[1] behind"]], pa.large_string()).slice(0, 2)
-    edits, signals = c4_work.edit(C4(), Batch(pa.table({"id": ["a", "b"], "text": empty})))
+    edits, signals = c4.edit(C4(), Batch(pa.table({"id": ["a", "b"], "text": empty})))
     assert (len(edits), signals["c4_sentences"].to_pylist()) == (0, [0, 0])
 
 

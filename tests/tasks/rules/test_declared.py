@@ -13,10 +13,8 @@ from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.kernels import phrases
 from gristmill.tasks.rules.c4 import C4, PHRASE_BYTES
-from gristmill.tasks.rules.gopher_quality import is_surely_one_word
-from gristmill.tasks.rules.gopher_quality_work import is_one_word
-from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
-from gristmill.tasks.rules.rule_work import measure
+from gristmill.tasks.rules.gopher_quality import is_one_word, is_surely_one_word
+from gristmill.tasks.rules.rule import RuleStep, measure, rule, rule_set
 
 RULE_SETS = [kind for kind in BUILT_IN.values() if issubclass(kind, RuleStep)]
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gristmill.tasks.documents.batch import Batch
-from gristmill.tasks.rules import madlad_work
-from gristmill.tasks.rules.madlad import Madlad
-from gristmill.tasks.rules.madlad_work import sentence_bounds
-from gristmill.tasks.rules.rule_work import counted
+from gristmill.tasks.rules import madlad
+from gristmill.tasks.rules.madlad import Madlad, sentence_bounds
+from gristmill.tasks.rules.rule import counted
 
 # A sentence of 20 characters that no check finds.
 PLAIN = "It is a plain thing."
@@ -24,7 +23,7 @@ def batch(texts):
 
 
 def measured(texts, step=None):
-    signals = madlad_work.measure(step or Madlad(), batch(texts))
+    signals = madlad.measure(step or Madlad(), batch(texts))
     return signals["madlad_sentences"].to_pylist(), signals["madlad_questionable"].to_pylist()
 
 

@@ -14,7 +14,7 @@ from gristmill.tasks.rules.ccnet import CCNet
 from gristmill.tasks.rules.fineweb_quality import FineWebQuality
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
-from gristmill.tasks.rules.rule_work import Parts, counted
+from gristmill.tasks.rules.rule import Parts, counted
 from gristmill.tasks.rules.textbook import Textbook
 
 DCLM = [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]

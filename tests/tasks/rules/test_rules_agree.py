@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import applied
 from gristmill.tasks.documents.step import work_of
-from gristmill.tasks.rules import refinedweb_work
+from gristmill.tasks.rules import refinedweb
 from gristmill.tasks.rules.c4 import C4
 from gristmill.tasks.rules.ccnet import CCNet
 from gristmill.tasks.rules.fineweb_quality import FineWebQuality
@@ -128,7 +128,7 @@ def check_c4(texts: list[str]) -> None:
 
 def check_refinedweb(texts: list[str]) -> None:
     documents = batch(texts)
-    edits, signals = refinedweb_work.edit(RefinedWebLines(), documents)
+    edits, signals = refinedweb.edit(RefinedWebLines(), documents)
     left = applied(documents["text"], edits).to_pylist()
     for i, text in enumerate(texts):
         expected = reference.refinedweb(text)

@@ -9,7 +9,7 @@ import pytest
 from gristmill.storage import layout
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.shard import Shard
 
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.tasks.search import index_work
-from gristmill.tasks.search.index_work import DROPPED, index_shard, order_path, pieces
-from gristmill.tasks.search.occurrences import ShardIndex
+from gristmill.storage.tokens.token_shards import PHASE
+from gristmill.tasks.search import index
+from gristmill.tasks.search.index import DROPPED, index_shard, order_path, pieces
+from gristmill.tasks.search.shards import ShardIndex
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.recorded import PHASE
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
 from tests import trained_tokenizers
@@ -114,7 +114,7 @@ def test_every_span_is_found_where_it_is(shard, block_tokens, count):
 def test_what_was_dropped_has_its_rule_and_what_was_taken_down_is_not_there(shard):
     folder, tokenizer, every, (documents, kept, deciding, lists) = shard
     index_shard(str(folder / "index"), 0, str(folder / "tokens"), documents, kept, deciding, lists, tokenizer)
-    rows = parquet.read_table(index_work.documents_path(str(folder / "index"), DROPPED, 0)).to_pylist()
+    rows = parquet.read_table(index.documents_path(str(folder / "index"), DROPPED, 0)).to_pylist()
     numbers = [int(row["id"], 16) for row in rows]
     assert numbers == [i for i in range(1, len(every), 2) if i != 3]
     for number, row in zip(numbers, rows, strict=True):

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.tasks.search.ranking import Ranked, WordQuery, check_query
-from gristmill.tasks.search.word_index_work import PHASE, index_words
+from gristmill.tasks.search.word_index import PHASE, Ranked, WordQuery, check_query, index_words
 from gristmill.tasks.url.step import Url
 
 KNOWN = ["mill", "stone", "river", "naïve", "Straße", "flour", "2026", "x1", "water", "wheel"]

@@ -14,8 +14,7 @@ from gristmill.storage.tokens.token_shards import bin_path
 from gristmill.tasks.tokens import encoding
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import EOS, load
+from gristmill.tasks.tokens.tokenizer import EOS, Tokenizer, load
 from tests.recorded import recorded
 from tests.trained_tokenizers import train
 

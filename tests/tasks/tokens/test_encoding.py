@@ -14,8 +14,7 @@ from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
 from gristmill.tasks.tokens import encoding
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import BOS, EOS, UNK, load
+from gristmill.tasks.tokens.tokenizer import BOS, EOS, UNK, Tokenizer, load
 from tests.recorded import recorded
 from tests.trained_tokenizers import train
 

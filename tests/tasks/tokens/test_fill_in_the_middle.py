@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.files import digest
 from gristmill.tasks.tokens.encoding import encoder
-from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
-from gristmill.tasks.tokens.fill_in_the_middle_work import parts, whole
-from gristmill.tasks.tokens.tokenizer_work import train_byte_bpe
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle, parts, whole
+from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 
 ALWAYS = FillInTheMiddle(rate=1)
 
@@ -55,7 +54,7 @@ def tokenizer(tmp_path_factory):
 def test_tokens_of_a_document_come_back_as_its_text(tokenizer):
     text = "def one():\n    return 'größe' + '日本'\n" * 3
     encode = encoder(tokenizer, [text])
-    from gristmill.tasks.tokens.tokenizer_work import load
+    from gristmill.tasks.tokens.tokenizer import load
 
     known = load(tokenizer)
     for n in range(200):

@@ -18,7 +18,7 @@ from gristmill.storage import files, layout, parquet
 from gristmill.storage.tokens.token_shards import write_tokens
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.tokens.grouping_work import find_edges, group_shard, points_folder, score_points
+from gristmill.tasks.tokens.grouping import find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column
 from tests import corpora
 from tests.corpora import planted_stage

@@ -15,8 +15,7 @@ from gristmill.storage import files, parquet
 from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import load, take_tokenizer
+from gristmill.tasks.tokens.tokenizer import Tokenizer, load, take_tokenizer
 from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_json
 from tests import trained_tokenizers
 from tests.recorded import recorded

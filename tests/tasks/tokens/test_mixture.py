@@ -13,7 +13,7 @@ from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import shares, write_mixture
+from gristmill.tasks.tokens.plan import shares, write_mixture
 from tests.recorded import recorded
 
 NAMES = "abcde"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import mean_shares
+from gristmill.tasks.tokens.plan import mean_shares
 from gristmill.tasks.tokens.strategies import group_weights, stretches
 
 LANGUAGES = st.lists(st.integers(1, 10**7), min_size=1, max_size=8).map(

@@ -14,13 +14,14 @@ from gristmill.storage import files, parquet
 from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
-from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from gristmill.tasks.tokens.tokenizer_sample import sampled_texts
-from gristmill.tasks.tokens.tokenizer_work import (
+from gristmill.tasks.tokens.tokenizer import (
     BOS,
     EOS,
+    LARGEST_VOCABULARY,
     UNK,
+    Tokenizer,
     load,
+    sampled_texts,
     sentences,
     take_tokenizer,
 )

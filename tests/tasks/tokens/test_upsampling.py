@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gristmill.tasks.tokens.mixture import Mixture, Upsampling
-from gristmill.tasks.tokens.strategies import stretches
-from gristmill.tasks.tokens.upsampling import copies, most
+from gristmill.tasks.tokens.strategies import copies, most, stretches
 
 BY = ["topic", {"column": "quality", "quantiles": 20}]
 

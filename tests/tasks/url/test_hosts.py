@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import parquet
-from gristmill.tasks.url.hosts import host_columns, hosts
+from gristmill.tasks.url.canonical import host_columns, hosts
 
 URLS = {
     "https://www.Example.org:8080/a?b": "example.org",

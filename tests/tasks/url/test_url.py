@@ -17,13 +17,11 @@ from gristmill.tasks.documents.batch import schema
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url import lists
-from gristmill.tasks.url.canonical import TRACKING, Canonical
-from gristmill.tasks.url.canonical_work import canonicalizer, registered_domain
-from gristmill.tasks.url.list_files import ListError, list_files
+from gristmill.tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_domain
+from gristmill.tasks.url.lists import ListError, list_files
 from gristmill.tasks.url.matching import Words, squeezed, words_of
-from gristmill.tasks.url.step import Url
-from gristmill.tasks.url.step_work import lists as lists_of
-from gristmill.tasks.url.step_work import load
+from gristmill.tasks.url.step import Url, load
+from gristmill.tasks.url.step import lists as lists_of
 from tests.crawl_server import Fault
 
 canonical = canonicalizer(Canonical())

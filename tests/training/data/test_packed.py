@@ -12,7 +12,7 @@ from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import MissingFileError
 from gristmill.storage.tokens.training_manifest import load_training_manifest, write_rows
-from gristmill.tasks.tokens.packing_work import packed
+from gristmill.tasks.tokens.packing import packed
 from gristmill.training.data.digests import check_digests, fingerprint
 from gristmill.training.model.decoder import document_mask, rotate
 from gristmill.training.model.loss import IGNORE, inputs_and_targets

@@ -12,7 +12,7 @@ from scipy import stats
 from gristmill.samples import order
 from gristmill.storage import checked_json, files
 from gristmill.storage.tokens.tokenizer_json import JsonTokenizer
-from gristmill.tasks.tokens.tokenizer_work import train_byte_bpe
+from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 from gristmill.training.config import GuardConfig, ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.run.loop import train
 from tests.planted.text import pydoc_paragraphs

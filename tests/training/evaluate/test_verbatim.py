@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from gristmill.training.config import ModelConfig
-from gristmill.training.evaluate.sample import generate
-from gristmill.training.evaluate.verbatim import verbatim
+from gristmill.training.evaluate.sample import generate, verbatim
 from gristmill.training.model.decoder import Decoder
 
 VOCABULARY, PROMPT, CONTINUATION = 40, 5, 8

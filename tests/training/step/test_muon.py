@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gristmill.training.step.muon import Muon, orthogonal
+from gristmill.training.step.optimizer import Muon, orthogonal
 
 # ranks are forked from a process without threads, which has imported this
 multiprocessing.set_forkserver_preload(["gristmill.training.step.update"])

@@ -17,7 +17,7 @@ from gristmill.tasks.dedup.near.settings import MinHash, Shingling, s_curve
 from gristmill.tasks.kernels import minhash, shingles
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.characters import CODE_POINTS, INVISIBLE, UNSPACED, among
-from gristmill.tasks.kernels.words import words_only
+from gristmill.tasks.kernels.folding import words_only
 
 WRAP = (1 << 64) - 1
 # Letters with and without a one-letter lower case, marks, digits of other scripts, separators of 1 to 4

@@ -5,9 +5,8 @@ import pyarrow as pa
 import pytest
 from safetensors.numpy import save
 
-from gristmill.tasks.models.embedding import head_file
-from gristmill.tasks.models.embedding.head_file import Head, check_fits, load, scores, write
-from gristmill.tasks.models.embedding.head_training import PENALTIES, train
+from gristmill.tasks.models.embedding import heads
+from gristmill.tasks.models.embedding.heads import PENALTIES, Head, check_fits, load, scores, train, write
 from gristmill.tasks.models.model_files import ModelFileError
 from tests.recorded import recorded
 
@@ -156,4 +155,4 @@ SAID = {"gristmill_head": '{"kind": "ridge", "embedder": {}}'}
 def test_a_file_that_is_no_head_is_refused(tmp_path, data, why):
     (tmp_path / "head").write_bytes(data)
     with pytest.raises(ModelFileError, match=f"head .*{why}|head {why}"):
-        head_file.load(recorded(tmp_path / "head"))
+        heads.load(recorded(tmp_path / "head"))

@@ -12,9 +12,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE, WordLevel
 
 from gristmill.storage import parquet
-from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.embedder import Embedder, vector_table, vectors_of
 from gristmill.tasks.models.embedding.sentence_embedder import SentenceEmbedder, embed_shard, embedder_files
-from gristmill.tasks.models.embedding.vectors import vector_table, vectors_of
 from gristmill.tasks.models.model_files import ModelFileError
 from tests import embedders
 from tests.embedders import DIMENSION, hidden

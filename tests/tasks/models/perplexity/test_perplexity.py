@@ -12,8 +12,14 @@ from pydantic import ValidationError
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import Bound
-from gristmill.tasks.models.perplexity.perplexity import LanguageModel, Perplexity, Scoring
-from gristmill.tasks.models.perplexity.perplexity_work import bounds, score_shard, train_model
+from gristmill.tasks.models.perplexity.perplexity import (
+    LanguageModel,
+    Perplexity,
+    Scoring,
+    bounds,
+    score_shard,
+    train_model,
+)
 from gristmill.tasks.models.perplexity.scores import score_words, sentences
 from tests.recorded import recorded
 

@@ -19,8 +19,8 @@ from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.models.model_files import ModelFileError
 from gristmill.tasks.models.perplexity import models_by_language
 from gristmill.tasks.models.perplexity.cuts import CutoffsError, bounds, bucket_ends, bucket_shard
-from gristmill.tasks.models.perplexity.perplexity import Perplexity, pieces_of
-from gristmill.tasks.models.perplexity.perplexity_work import pinned, score_shard
+from gristmill.tasks.models.perplexity.models_by_language import pieces_of
+from gristmill.tasks.models.perplexity.perplexity import Perplexity, pinned, score_shard
 from gristmill.tasks.models.perplexity.scores import fold, score_pieces
 from gristmill.tasks.models.perplexity.training import Training, train
 from tests.planted.text import prose

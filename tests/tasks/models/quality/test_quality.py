@@ -16,10 +16,25 @@ from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.training import fold, line
 from gristmill.tasks.models.model_files import ModelFileError
-from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
-from gristmill.tasks.models.quality.bucket_work import bucket_shard, find_edges, gather_shard, gathered_folder
-from gristmill.tasks.models.quality.quality import MIN_SCORE, SCORED_BY, Quality, Scoring
-from gristmill.tasks.models.quality.quality_work import CROSS_FITTED, MODELS, bounds, score_shard, train_model
+from gristmill.tasks.models.quality.bucket import (
+    QualityBucket,
+    Scorers,
+    bucket_shard,
+    find_edges,
+    gather_shard,
+    gathered_folder,
+)
+from gristmill.tasks.models.quality.quality import (
+    CROSS_FITTED,
+    MIN_SCORE,
+    MODELS,
+    SCORED_BY,
+    Quality,
+    Scoring,
+    bounds,
+    score_shard,
+    train_model,
+)
 from tests.limits import largest_file
 from tests.recorded import recorded
 

@@ -14,11 +14,10 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.models.classifier.training import line
-from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
-from gristmill.tasks.models.harm.harm_work import bounds, score_shard
+from gristmill.tasks.models.harm import AdultContent, Toxicity, bounds, score_shard
 from gristmill.tasks.models.model_files import ModelFileError
-from gristmill.tasks.models.topic.topic import OTHER, Topic
-from gristmill.tasks.models.topic.topic_work import measure as measure_topics
+from gristmill.tasks.models.topic import OTHER, Topic
+from gristmill.tasks.models.topic import measure as measure_topics
 from tests.recorded import recorded
 
 WORDS = {"mills": "grain flour wheel stone sack", "ships": "sail mast anchor harbour deck", "bread": "dough oven crust"}

@@ -1,0 +1,85 @@
+"""A run whose stages are all finished: its report without Prefect, workers, MLflow and torch."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from gristmill.flows.machine import mlflow_notes
+from gristmill.flows.machine.context import RunContext, job_options
+from gristmill.flows.machine.remaking import Remaking
+from gristmill.flows.machine.run_log import HeldLines
+from gristmill.flows.machine.runs import RunRecorder, Seen
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.outputs import Outputs
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.finished import check_run
+from gristmill.flows.reports.run import Report
+from gristmill.flows.run.progress import ended
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.group_losses import check_losses
+from gristmill.tasks.engine import log_fields, options, remakes
+from gristmill.tasks.engine.make import NotFinishedError, StageResult, find
+from gristmill.tasks.engine.spec import StageSpec
+
+if TYPE_CHECKING:
+    from gristmill.flows.stages.model import Trained
+
+log = logging.getLogger(__name__)
+
+
+def reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> tuple[Report, list[str]] | None:
+    """The report and the log of a flow that has nothing to make, which is recorded in the home as the flow records it.
+
+    None if the flow has something to make, restore or record in MLflow, or would raise: then nothing is recorded.
+    """
+    with HeldLines(settings.log_format) as held, log_fields.bound(recipe=recipe.name):
+        try:
+            return _reuse(flow, recipe, settings), held.lines
+        except (LookupError, OSError, RuntimeError, ValueError):
+            return None
+
+
+def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
+    """Raises NotFinishedError, or what the flow raises."""
+    seen = None
+    if not check_run(recipe, settings):
+        seen = Seen(settings.home, recipe.name)
+        log.warning("files that the recipe names are gone: they count as its last run saw them")
+    options.configure(job_options(settings))
+    recorder = RunRecorder(settings.home, recipe.name, seen, flow, recipe.model_dump(mode="json"))
+    remaking = Remaking(settings.home, [step.step for step in recipe.steps])
+    remakes.forget(settings.home)
+    labels: list[str] = []
+
+    def build(spec: StageSpec) -> StageResult:
+        if (stage := find(settings.home, spec)) is None:
+            raise NotFinishedError(spec.name)
+        labels.append(stage.label)
+        remaking.reused(stage)
+        with log_fields.bound(stage=stage.label):
+            log.info("%s", ended(stage, 0.0))
+        return stage
+
+    def check(corpus: Corpus, losses: StageResult) -> None:
+        check_losses(recipe, losses)
+
+    def train(outputs: Outputs) -> "Trained":
+        from gristmill.flows.stages.model import Trained  # here, since a corpus needs no libraries of training
+
+        model = build(outputs.model_spec)
+        if not (run := mlflow_notes.run_of(settings, recipe.name, model.key)):
+            raise NotFinishedError(f"{model.label} in MLflow")
+        return Trained(model, model.result["result"], run)
+
+    outputs = Outputs(RunContext(settings, build, outside=recorder.outside, restore=_check_files), recipe, check, train)
+    outputs.make(flow)
+    recorder.add(*labels)
+    recorder.finished()
+    remaking.report(log)
+    return Report.of(outputs)
+
+
+def _check_files(stage: StageResult) -> StageResult:
+    """The stage. Raises NotFinishedError if its files were removed."""
+    if stage.is_collected:
+        raise NotFinishedError(stage.label)
+    return stage

@@ -1,0 +1,388 @@
+"""From records to documents: the main text of each page, with where it came from.
+
+This is where the fused pass over a shard happens: records are read, their URLs judged, their pages extracted under
+guard and normalised, every document step that follows in the recipe measures or edits them, and a batch is written. A
+shard is read once and written once.
+"""
+
+import logging
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from operator import itemgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage.contents import ADDRESSES
+from gristmill.storage.fingerprint import states_of
+from gristmill.storage.printable import one_line
+from gristmill.storage.remote.config import configured
+from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
+from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import EditCounts, measured
+from gristmill.tasks.documents.normalize import Normalize, rewrite
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.engine.job_progress import ProgressReport
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
+from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type
+from gristmill.tasks.extraction.union import chosen, united
+from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
+from gristmill.tasks.reading.own_columns import fitted
+from gristmill.tasks.reading.ranges.plan import RangeRead, Reading
+from gristmill.tasks.reading.record import PAGES, Record
+from gristmill.tasks.reading.shard import read
+from gristmill.tasks.url.step import Url
+
+log = logging.getLogger(__name__)
+
+BATCH = 512
+_BATCH_CHARACTERS = 16 << 20
+_PLACE = ("nth", "url", "file", "offset", "length")
+_NAMED = 4  # files of a shard, in a line of the log
+_JUDGED = 256
+_NO_COLUMNS = pa.schema([])
+_JUDGED_BYTES = 16 << 20
+# The smallest PDF document, by which its library is loaded ahead of all pages.
+_BLANK_PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+)
+# Engines whose texts have no white space but what is meant: that of code and of aligned columns.
+SPACED = ("blocks", "text", "pdf")
+
+
+def extract_shard(
+    folder: str,
+    number: int,
+    source: str,
+    source_files: tuple[Shard, ...] | ListedFiles,
+    limit: int | None,
+    before: tuple[Url, ...],
+    extract: Extract,
+    normalize: Normalize | None,
+    steps: tuple[DocumentStep, ...],
+    drawn: Heldout | None = None,
+    own: pa.Schema = _NO_COLUMNS,
+    choosing: tuple[DocumentStep, ...] = (),
+    state: str = "",
+) -> dict:
+    """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
+
+    With a `limit`, the first so many records are read that are pages, or were meant to be one; files behind them are
+    not opened. `own`: the columns of the sources' own that documents carry; null where a source has none of the name.
+    `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept. With
+    `drawn` the held-out documents alone are looked at, as if the files had no other. Every record that is a page, or
+    was meant to be one, is a row of the shard or of its ledger; the others are counted by kind. By the rules of
+    `choosing` the engine `union` chooses a text. The record of a shard that is a range of a file says how it was read
+    (`ranges.RangeRead`). `state`: that of the files when their content entered the stage's key. Holds a batch of 512
+    documents, or 16 million characters and one document, the ledger, and an id for each record.
+
+    Raises RuntimeError for a file that was written meanwhile.
+    """
+    judging = (*before, *steps)
+    plain = pa.schema([*documents_with(own), *schema(extract)])
+    columns = pa.schema([*plain, *(field for step in judging for field in schema(step))])
+    edits = EditCounts(steps)
+    lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
+    kinds: Counter[str] = Counter()
+    characters = {"extract": 0, "normalize": 0}
+    engines: Counter[str] = Counter()
+    passed = _Passed()
+    given = given_files(source_files)
+    records = _records(given, limit, extract, passed)
+    with (
+        page_guard(extract) as guard,
+        parquet.create(layout.part(folder, number), columns) as out,
+        parquet.create(layout.edits_part(folder, number), EDITS) as cuts,
+    ):
+        pages = _pages(records, source, own, kinds, lost["extract"], drawn)
+        if before:
+            pages = _allowed(pages, before, lost)
+        rows = _documents(pages, guard, extract, lost["extract"])
+        for batch in _batches(rows):
+            if choosing:
+                tidied = partial(_normalized, normalize=normalize, lost=[]) if normalize else _as_they_are
+                batch = chosen(batch, plain, tidied, choosing)
+            engines.update(row["engine"] for row in batch)
+            table = pa.Table.from_pylist(batch, schema=plain)
+            characters["extract"] += _characters(table)
+            if normalize:
+                table = _normalized(table, normalize, lost["normalize"])
+            characters["normalize"] += _characters(table)
+            found = measured(table, judging)
+            edits.add(found)
+            out.write_table(found.table)
+            cuts.write_table(found.edits)
+    rows_in = sum(kinds[kind] for kind in PAGES)
+    counts = _counts(rows_in, before, normalize, lost, characters)
+    rows_out = counts[-1]["rows_out"]
+    counts += edits.counts(rows_out, counts[-1]["characters_out"])
+    # the guard takes pages ahead, some further than others: drops are noted in no fixed order
+    drops = [row for name in lost for row in sorted(lost[name], key=itemgetter("nth"))]
+    shards.write_ledger(folder, number, ledger.from_rows(drops))
+    read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    log.debug(
+        "%s: %s; %d documents, %d characters",
+        _named(passed.opened),
+        read_kinds or "no record",
+        rows_out,
+        characters["normalize"],
+    )
+    if state and states_of([file.path for file in given]) != state:
+        raise RuntimeError(
+            f"a file of the source {source} was written while it was read, among them {redact_url(given[0].path)}: run "
+            "the same command again"
+        )
+    return {
+        "rows_in": rows_in,
+        "rows_out": rows_out,
+        "steps": counts,
+        "records": dict(sorted(kinds.items())),
+        "types": _types(lost["extract"]),
+        "engines": dict(sorted(engines.items())),
+        ADDRESSES: [asdict(file) for file in recorded(passed.opened)],
+        **({"range": asdict(passed.range)} if passed.range else {}),
+    }
+
+
+# A type by RFC 6838, 4.2; a server may send anything.
+_TYPE = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9!#$&^_.+]{0,100}")
+_MOST_TYPES = 30  # of a shard that are told apart
+
+
+def _types(lost: list[dict]) -> dict[str, int]:
+    """How many records of each type have no text of theirs read, the most frequent types first."""
+    named = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
+    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in named)
+    most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MOST_TYPES])
+    if rest := counts.total() - sum(most.values()):
+        most["other"] = most.get("other", 0) + rest
+    return most
+
+
+def _named(opened: list[Shard]) -> str:
+    names = [one_line(file.name) for file in opened[:_NAMED]]
+    more = len(opened) - len(names)
+    return ", ".join([*names, *([f"and {more:,} more files"] if more else [])])
+
+
+@dataclass
+class _Passed:
+    """What the reading has passed so far. `opened`: files, also those that were only begun; `pages`: records that are
+    pages, or were meant to be one; `range`: how the last file's range was read, if it is one."""
+
+    opened: list[Shard] = field(default_factory=list)
+    pages: int = 0
+    range: RangeRead | None = None
+
+
+def _records(
+    source_files: tuple[Shard, ...], limit: int | None, extract: Extract, passed: _Passed
+) -> Iterator[tuple[str, Record]]:
+    """The records of files, one after the other. What they pass is noted, and reported to the flow now and then."""
+    report, before = ProgressReport(), 0
+    for file in source_files:
+        passed.opened.append(file)
+        reading = Reading()
+        for name, record in read(file, extract.max_bytes, extract.verify_digests, configured(), reading):
+            yield name, record
+            passed.pages += record.kind in PAGES
+            report.send(passed.pages, before + reading.bytes)
+            if passed.pages == limit:
+                return
+        before += reading.bytes
+        passed.range = reading.range
+
+
+def page_guard(extract: Extract) -> Guard:
+    """Guarded processes that extract pages.
+
+    The first call of an engine compiles its kernels, which takes longer than any page may."""
+    work = f"{extract_page.__module__}:{extract_page.__name__}"
+    page = (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "")
+    pages: list[tuple] = [(*page, engine, extract.format) for engine in extract.asked]
+    if "pdf" in extract.types:
+        pages.append((_BLANK_PDF, "application/pdf", None, "", extract.asked[0], extract.format, extract.types))
+    return Guard(work, extract.limits, *pages)
+
+
+def _counts(
+    rows_in: int, before: tuple[Url, ...], normalize: Normalize | None, lost: dict, characters: dict[str, int]
+) -> list[dict]:
+    counts = []
+    for step in before:
+        counts.append(ledger.count(step.step, rows_in, None, ledger.from_rows(lost[step.step]), None))
+        rows_in = counts[-1]["rows_out"]
+    counts.append(ledger.count("extract", rows_in, None, ledger.from_rows(lost["extract"]), characters["extract"]))
+    if normalize:
+        given, gone = characters["extract"], characters["extract"] - characters["normalize"]
+        emptied = ledger.from_rows(lost["normalize"])
+        counts.append(ledger.count("normalize", counts[-1]["rows_out"], given, emptied, gone))
+    return counts
+
+
+def _pages(
+    records: Iterable[tuple[str, Record]],
+    source: str,
+    own: pa.Schema,
+    kinds: Counter[str],
+    lost: list[dict],
+    drawn: Heldout | None,
+) -> Iterator[tuple[dict, Record]]:
+    """The records that are pages, each with the columns of its location."""
+    seen: set[str] = set()
+    for nth, (file, record) in enumerate(records):
+        if record.kind not in PAGES:
+            kinds[record.kind] += drawn is None
+            continue
+        # without a length, the offset counts the file's uncompressed bytes
+        identity = "\n".join((source, file, f"{record.offset} {record.length}", record.record_id))
+        key = xxhash.xxh3_128_hexdigest(identity.encode("utf-8", "surrogateescape"))
+        if drawn is not None and not drawn.mask(pa.table({"id": [key], "source": [source]}))[0]:
+            continue
+        kinds[record.kind] += 1
+        row = {
+            "nth": nth,
+            "id": key,
+            "source": source,
+            "url": record.url,
+            "date": record.date,
+            "ip": record.ip,
+            "status": record.status,
+            "truncated": record.truncated,
+            "note": record.note,
+            "file": file,
+            "offset": record.offset,
+            "length": record.length,
+            "record_id": record.record_id,
+            "digest": record.digest,
+            **{name: fitted(value, own.field(name).type) for name, value in (record.own or {}).items()},
+        }
+        if key in seen:
+            lost.append(_drop(row, "repeated_record", detail=record.record_id))
+            continue
+        seen.add(key)
+        yield row, record
+
+
+def _allowed(
+    pages: Iterator[tuple[dict, Record]], steps: tuple[Url, ...], lost: dict[str, list[dict]]
+) -> Iterator[tuple[dict, Record]]:
+    """The pages whose URLs the steps let through; holds 256 of them, or 16 MiB and one."""
+    for batch in _chunks(pages):
+        urls = pa.table({"id": [row["id"] for row, _ in batch], "url": [row["url"] for row, _ in batch]})
+        for step in steps:
+            for name, column in work_of(step).measure(step, Batch(urls)).items():
+                urls = urls.append_column(name, column)
+        rows = {row["id"]: row for row, _ in batch}
+        for name, dropped in decide(urls, [(step.step, step.decisions()) for step in steps]):
+            for drop in dropped.to_pylist():
+                row = rows.pop(drop["id"])
+                lost[name].append(drop | {name: row[name] for name in _PLACE})
+        yield from (page for page in batch if page[0]["id"] in rows)
+
+
+def _chunks(pages: Iterator[tuple[dict, Record]]) -> Iterator[list[tuple[dict, Record]]]:
+    batch, size = [], 0
+    for page in pages:
+        batch.append(page)
+        size += len(page[1].payload)
+        if len(batch) == _JUDGED or size >= _JUDGED_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _documents(
+    pages: Iterator[tuple[dict, Record]], guard: Guard, extract: Extract, lost: list[dict]
+) -> Iterator[dict]:
+    """A row of DOCUMENTS for each page that has a text, in order, with the engine `union` also the page's further
+    texts. The guard takes pages ahead of what it gives."""
+    waiting: deque[tuple[dict, int]] = deque()
+
+    def calls() -> Iterator[tuple]:
+        for row, record in pages:
+            if drop := _unfit(row, record, extract.types):
+                lost.append(drop)
+                continue
+            # a text is the same by all of them, and so is a PDF document's
+            plain = record.content_type in PLAIN
+            alike = plain or is_pdf(record.payload)
+            engines = extract.asked[:1] if alike else extract.asked
+            waiting.append((row, len(engines)))
+            for engine in engines:
+                yield (
+                    *(record.payload, record.content_type, record.charset, record.url),
+                    *(engine, extract.format, extract.types, plain and record.kind == "row"),
+                )
+
+    made = guard.map(calls())
+    for first in made:
+        row, asked = waiting.popleft()
+        found = united([first, *islice(made, asked - 1)]) if asked > 1 else first
+        if "rule" in found:
+            lost.append(_drop(row, found["rule"], detail=found["detail"]))
+        else:
+            # a text says nothing of itself: its table may
+            said = {name: value for name, value in found.items() if value is not None}
+            yield dict.fromkeys(found) | row | said | {"characters": len(found["text"])}
+
+
+def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:
+    """The ledger's row of a record that cannot have a text, whatever its payload is."""
+    if record.problem:
+        rule, detail = record.problem
+        return _drop(row, rule, detail=detail)
+    if record.status is not None and record.status != 200:
+        return _drop(row, "http_status", value=float(record.status))
+    if not is_read(record.payload, record.content_type, types):
+        said = record.content_type
+        return _drop(
+            row, "content_type", detail=(payload_type(record.payload, said) if said in OCTETS else None) or said
+        )
+    return None
+
+
+def _drop(row: dict, rule: str, value: float | None = None, detail: str | None = None, step: str = "extract") -> dict:
+    place = {name: row[name] for name in _PLACE}
+    return {"id": row["id"], "step": step, "rule": rule, "value": value, "detail": detail, **place}
+
+
+def _batches(rows: Iterator[dict]) -> Iterator[list[dict]]:
+    while batch := list(islice(rows, 1)):
+        size = batch[0]["characters"]
+        while len(batch) < BATCH and size < _BATCH_CHARACTERS and (row := next(rows, None)) is not None:
+            batch.append(row)
+            size += row["characters"]
+        yield batch
+
+
+def _normalized(table: pa.Table, normalize: Normalize, lost: list[dict]) -> pa.Table:
+    texts = rewrite(normalize, table["text"], pc.is_in(table["engine"], pa.array(SPACED)))
+    table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
+    lengths = pc.utf8_length(texts).cast(pa.int64())
+    table = table.set_column(table.schema.get_field_index("characters"), DOCUMENTS.field("characters"), lengths)
+    empty = pc.equal(lengths, 0)
+    for row in table.filter(empty).select(["id", *_PLACE[1:]]).to_pylist():
+        lost.append(_drop(row | {"nth": len(lost)}, "empty_text", step="normalize"))
+    return table.filter(pc.invert(empty))
+
+
+def _as_they_are(table: pa.Table) -> pa.Table:
+    return table
+
+
+def _characters(table: pa.Table) -> int:
+    return pc.sum(table["characters"]).as_py() or 0

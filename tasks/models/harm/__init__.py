@@ -1,1 +1,0 @@
-"""Toxicity and adult content."""

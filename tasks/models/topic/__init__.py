@@ -1,1 +1,0 @@
-"""What a document is about, and which format it has."""

@@ -1,0 +1,252 @@
+"""Sources of pages of the web: WARC, ARC and WET files, crawls of Common Crawl, and records that its index selects."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from wrapt import lazy_import
+
+from gristmill.storage import files
+from gristmill.storage.address import Address, from_folder
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.reading.formats.look import CHARACTERS, TEXTS, Beginning, Look
+from gristmill.tasks.reading.formats.source import (
+    RANGE_BYTES,
+    Files,
+    Inspection,
+    Paths,
+    RangeBytes,
+    ReadOptions,
+    SourceSettings,
+    inspect_listed,
+)
+from gristmill.tasks.reading.headers import LINE, begins_record
+from gristmill.tasks.reading.listing import Shard, expand, files_of_list, shards
+from gristmill.tasks.reading.ranges.plan import Reading
+from gristmill.tasks.reading.record import Record
+
+if TYPE_CHECKING:
+    from resiliparse.extract import html2text
+
+    from gristmill.tasks.reading import archives, charset, selected
+else:
+    html2text = lazy_import("resiliparse.extract.html2text")
+    archives = lazy_import("gristmill.tasks.reading.archives")
+    charset = lazy_import("gristmill.tasks.reading.charset")
+    selected = lazy_import("gristmill.tasks.reading.selected")
+
+COMMON_CRAWL = "https://data.commoncrawl.org"
+SNAPSHOT = r"CC-MAIN-\d{4}-\d{2}"
+# Bytes of one file of Common Crawl, packed.
+CRAWL_FILE_BYTES = 1_000_000_000
+_SEGMENT = re.compile(r"/segments/([^/]+)/")
+_LOOKED_AT = 400  # records of an archive
+_MAX_BYTES = 1 << 20  # of a page of these
+
+
+def _in_order(places: tuple[int, int]) -> tuple[int, int]:
+    if places[0] > places[1]:
+        raise ValueError(f"is {list(places)}, whose first is behind the last; exchange them")
+    return places
+
+
+Range = Annotated[
+    tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]],
+    AfterValidator(_in_order),
+    Field(description="[first, last], counted from 0; both are taken"),
+]
+
+
+class Archives(Files):
+    """WARC, ARC and WET files, known by their content.
+
+    In an address `{home}` stands for where the stages are kept and `{local}` for the machine's own folder.
+    """
+
+    key: ClassVar = "warc"
+    file_format: ClassVar = "archive"
+    wanted: ClassVar = "a WARC, ARC or WET record"
+    is_crawl: ClassVar = True
+    range_starts: ClassVar = "record"
+    examples: ClassVar = {"name": "web", "warc": ["crawl/*.warc.gz"]}
+
+    warc: Paths
+    range_bytes: RangeBytes = RANGE_BYTES
+
+    @classmethod
+    def records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[Record]:
+        how = options.max_bytes, options.remote_io, options.verify_digests
+        return archives.records(shard.path, *how, shard.part, reading)
+
+    @classmethod
+    def record_at(cls, shard: Shard, file: str, offset: int, length: int | None, options: ReadOptions) -> Record:
+        return archives.read_at(shard.path, offset, length, options.max_bytes, options.remote_io)
+
+    @classmethod
+    def recognize(cls, beginning: Beginning) -> Look | None:
+        if not begins_record(beginning.head[:LINE]):
+            return None
+        texts: list[str] = []
+        pages = 0
+        for record in islice(archives.records(beginning.path, _MAX_BYTES), _LOOKED_AT):
+            if len(texts) == TEXTS:
+                break
+            if not record.payload or record.status not in (None, 200):
+                continue
+            html = record.content_type in ("text/html", "application/xhtml+xml")
+            if html or record.content_type == "text/plain":
+                text = charset.decode(record.payload, charset.detect(record.payload, record.charset, html))
+                text = html2text.extract_plain_text(text, main_content=True) if html else text
+                if text.strip():
+                    texts.append(text[:CHARACTERS])
+                    pages += html
+        return Look(cls.key, texts=tuple(texts), pages=pages)
+
+
+class Snapshot(SourceSettings):
+    """A crawl of Common Crawl, or a part of it.
+
+    `segments` takes Common Crawl's segments (a hundred a crawl, some 900 files each) by their place in its list of
+    files, `files` takes files (of 1 GB) by their place among those that are left. Without them it is the whole crawl.
+    """
+
+    key: ClassVar = "snapshot"
+    file_format: ClassVar = Archives.file_format
+    is_crawl: ClassVar = True
+    is_immutable: ClassVar = True
+    range_starts: ClassVar = Archives.range_starts
+    examples: ClassVar = {"name": "crawl", "snapshot": "CC-MAIN-2024-51", "segments": [0, 4], "files": [0, 99]}
+
+    snapshot: str = Field(pattern=f"^{SNAPSHOT}$", description="CC-MAIN-YYYY-WW")
+    format: Literal["warc", "wet"] = Field("warc", description="`wet`: the text as Common Crawl extracts it")
+    segments: Range | None = Field(None, description="[first, last] of the crawl's segments, from 0; None: all")
+    files: Range | None = Field(None, description="[first, last] of the files that are left, from 0; None: all")
+    base: Address = Field(COMMON_CRAWL, description="or s3://commoncrawl, or a mirror")
+    range_bytes: RangeBytes = RANGE_BYTES
+
+    def shards(self) -> list[Shard]:
+        """The files in the order of the crawl's list. Raises as `SourceSettings.shards`."""
+        return shards(self.file_format, self._listed())
+
+    def inspect(self, deep: bool) -> Inspection:
+        def list_paths() -> list[str]:
+            return [shard.path for shard in self.shards()]
+
+        inspection = inspect_listed(self, list_paths, redact_url(self.snapshot), deep or files.is_local(self.base))
+        count = inspection.files if self.files is None else self.files[1] - self.files[0] + 1
+        return replace(inspection, bytes=None if count is None else count * CRAWL_FILE_BYTES)
+
+    def _listed(self) -> dict[str, str]:
+        path = files.join(self.base, "crawl-data", self.snapshot, f"{self.format}.paths.gz")
+        names = files_of_list(path)
+        listed = list(names)
+        if self.segments:
+            segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in listed]
+            wanted = set(_part(list(dict.fromkeys(segments)), self.segments, f"{redact_url(path)}: segments"))
+            listed = [file for file, segment in zip(listed, segments, strict=True) if segment in wanted]
+        if self.files:
+            listed = _part(listed, self.files, f"{redact_url(path)}: files")
+        return {file: names[file] for file in listed}
+
+
+def _part(listed: list[str], places: tuple[int, int], what: str) -> list[str]:
+    first, last = places
+    if not first <= last < len(listed):
+        raise FileNotFoundError(f"{what} {first} to {last} are asked for; there are 0 to {len(listed) - 1}")
+    return listed[first : last + 1]
+
+
+def _snapshot_or_path(value: str, info: ValidationInfo) -> str:
+    return value if re.fullmatch(SNAPSHOT, value) else from_folder(value, info)
+
+
+class _Indexed(SourceSettings):
+    index: tuple[Annotated[str, AfterValidator(_snapshot_or_path)], ...] = Field(
+        min_length=1,
+        description="snapshots (CC-MAIN-YYYY-WW), or paths, globs, addresses or lists of the index's Parquet files",
+    )
+
+
+class IndexFilters(Settings):
+    """Which records of the columnar index are taken: those that meet every filter that is not empty."""
+
+    hosts: tuple[str, ...] = Field((), description="www.example.org")
+    domains: tuple[str, ...] = Field((), description="example.org: what was registered, with all its hosts")
+    tlds: tuple[str, ...] = Field((), description="org")
+    languages: tuple[str, ...] = Field((), description="ISO 639-3, as `isl`; the page's first language counts")
+    mime: tuple[str, ...] = Field(("text/html", "application/xhtml+xml"), description="as detected from the content")
+    status: tuple[int, ...] = Field((200,), description="HTTP status codes")
+    url_prefixes: tuple[str, ...] = Field((), description="https://www.example.org/news/")
+    limit: int | None = Field(None, gt=0, description="at most so many records, an even sample of all that fit")
+    records_per_shard: int = Field(20_000, gt=0, description="most records of one job")
+
+    @field_validator("languages")
+    @classmethod
+    def _three_letters(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        if other := [code for code in languages if not re.fullmatch("[a-z]{3}", code)]:
+            raise ValueError(f"has {', '.join(other)}, which the index never names; give codes of ISO 639-3, as eng")
+        return languages
+
+
+class Selection(IndexFilters, _Indexed):
+    """Records that Common Crawl's columnar index names, fetched one by one, or neighbours together.
+
+    A record is taken if it meets every filter that is not empty (https://commoncrawl.org/columnar-index).
+    """
+
+    key: ClassVar = "index"
+    file_format: ClassVar = "selection"
+    is_crawl: ClassVar = True
+    is_immutable: ClassVar = True
+    examples: ClassVar = {
+        "name": "iceland",
+        "index": ["CC-MAIN-2024-51"],
+        "hosts": ["www.example.org"],
+        "domains": ["example.org"],
+        "tlds": ["is"],
+        "languages": ["isl"],
+        "url_prefixes": ["https://www.example.org/docs/"],
+        "limit": 10000,
+    }
+
+    base: Address = Field(COMMON_CRAWL, description="where the archives lie that the index names, and its snapshots")
+
+    def selected_shards(self, paths: Sequence[str]) -> list[Shard]:
+        """The files at `paths`, which `gristmill.tasks.reading.index.gather` wrote for this source."""
+        return [Shard(self.file_format, path, path.rsplit("/", 1)[-1], base=self.base) for path in paths]
+
+    def tables(self) -> list[str]:
+        """The Parquet files of the index that it selects from, sorted.
+
+        Of a snapshot those of its pages: the index also has redirects, errors and robots.txt, which are no pages.
+        """
+        paths = set(expand(self._other_paths()))
+        for name in self.index:
+            if re.fullmatch(SNAPSHOT, name):
+                listed = files_of_list(files.join(self.base, "crawl-data", name, "cc-index-table.paths.gz"))
+                paths.update(path for path in listed if "/subset=warc/" in path)
+        return sorted(paths)
+
+    def inspect(self, deep: bool) -> Inspection:
+        is_local = all(map(files.is_local, self._other_paths() or [self.base]))
+        inspection = inspect_listed(self, self.tables, redact_url(str(self.index)), deep or is_local)
+        return replace(
+            inspection, files=None
+        )  # those of the index: which files are read is known when records are selected
+
+    def _other_paths(self) -> list[str]:
+        """Addresses of the index, those of whole snapshots left out."""
+        return [name for name in self.index if not re.fullmatch(SNAPSHOT, name)]
+
+    @classmethod
+    def named_records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[tuple[str, Record]]:
+        how = options.max_bytes, options.remote_io, options.verify_digests
+        return selected.records(shard.path, shard.base, *how, reading)
+
+    @classmethod
+    def record_at(cls, shard: Shard, file: str, offset: int, length: int | None, options: ReadOptions) -> Record:
+        return archives.read_at(files.join(shard.base, file), offset, length, options.max_bytes, options.remote_io)

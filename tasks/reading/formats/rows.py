@@ -1,0 +1,205 @@
+"""Sources whose files are read row by row, or as one document each: lines of JSON, Parquet, texts and single pages."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+import pyarrow as pa
+from pydantic import Field, model_validator
+from wrapt import lazy_import
+
+from gristmill.tasks.reading.columns import Columns, columns_of
+from gristmill.tasks.reading.formats.look import CHARACTERS, TEXTS, Beginning, Look, table_look
+from gristmill.tasks.reading.formats.source import (
+    RANGE_BYTES,
+    Columned,
+    Files,
+    Paths,
+    RangeBytes,
+    ReadOptions,
+)
+from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.ranges.plan import Reading
+from gristmill.tasks.reading.record import Record
+
+if TYPE_CHECKING:
+    from pyarrow import parquet
+
+    from gristmill.tasks.reading import charset, own_columns, tables
+else:
+    parquet = lazy_import("pyarrow.parquet")
+    charset = lazy_import("gristmill.tasks.reading.charset")
+    own_columns = lazy_import("gristmill.tasks.reading.own_columns")
+    tables = lazy_import("gristmill.tasks.reading.tables")
+
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+class _Rows(Files):
+    """Files that `gristmill.tasks.reading.tables` reads."""
+
+    @classmethod
+    def records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[Record]:
+        how = shard.columns, options.max_bytes, options.remote_io
+        return tables.records(shard.path, cls.file_format, *how, reading, shard.part)
+
+    @classmethod
+    def record_at(cls, shard: Shard, file: str, offset: int, length: int | None, options: ReadOptions) -> Record:
+        how = shard.columns, options.max_bytes, options.remote_io
+        return tables.read_row(shard.path, cls.file_format, offset, *how)
+
+
+class Lines(_Rows, Columned):
+    """Files of JSON objects, one a line: plain, gzip or zstd, known by their content."""
+
+    key: ClassVar = "jsonl"
+    file_format: ClassVar = "jsonl"
+    wanted: ClassVar = "a JSON object with a text in `{text}` (text_column)"
+    range_starts: ClassVar = "line"
+    examples: ClassVar = {
+        "name": "forum",
+        "jsonl": ["posts/*.jsonl.zst"],
+        "url_column": "link",
+        "id_column": "post_id",
+        "date_column": "posted",
+        "columns": ["title", "license"],
+    }
+
+    jsonl: Paths
+    range_bytes: RangeBytes = RANGE_BYTES
+
+    @property
+    def needs_extraction(self) -> bool:
+        return False
+
+    @classmethod
+    def recognize(cls, beginning: Beginning) -> Look | None:
+        if beginning.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+            return None
+        lines = beginning.head.removeprefix(codecs.BOM_UTF8).split(b"\n")
+        rows: list[dict[str, Any]] = []
+        for line in lines if beginning.is_whole else lines[:-1]:
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                row = None
+            if not isinstance(row, dict):
+                if rows:  # a damaged line in a file of lines
+                    continue
+                return Look(None, trouble="JSON, but not one object a line: write each document on a line of its own")
+            rows.append(row)
+            if len(rows) == TEXTS:
+                break
+        if not rows:
+            return Look(None, trouble="its first line has more than 1 MiB")
+        names = dict.fromkeys(name for row in rows for name in row)
+        return table_look(cls.key, {name: [row.get(name) for row in rows] for name in names})
+
+
+class Tables(_Rows, Columned):
+    """Parquet files of texts, or of the bytes of pages."""
+
+    key: ClassVar = "parquet"
+    file_format: ClassVar = "parquet"
+    wanted: ClassVar = "a row with a text in `{text}` (text_column)"
+    examples: ClassVar = {
+        "name": "books",
+        "parquet": ["s3://bucket/books/*.parquet"],
+        "url_column": "link",
+        "id_column": "isbn",
+        "date_column": "published",
+        "payload_column": "content",
+        "columns": ["title", "license"],
+    }
+
+    parquet: Paths
+    payload_column: str | None = Field(
+        None, description="column of the bytes of pages (HTML, PDF), in place of texts; `extract` reads them"
+    )
+    range_bytes: RangeBytes = RANGE_BYTES
+
+    @model_validator(mode="after")
+    def _texts_or_pages(self) -> "Tables":
+        if self.payload_column is not None and "text_column" in self.model_fields_set:
+            raise ValueError("has text_column and payload_column; give one of them")
+        return self
+
+    @property
+    def read_columns(self) -> Columns:
+        if self.payload_column is None:
+            return super().read_columns
+        columns = columns_of(self.columns, self.payload_column, self.url_column, self.id_column, self.date_column)
+        return replace(columns, pages=True)
+
+    @property
+    def needs_extraction(self) -> bool:
+        return self.read_columns.pages
+
+    @classmethod
+    def column_types(cls, shard: Shard, max_bytes: int) -> Iterator[tuple["own_columns.Types", list[str]]]:
+        return own_columns.types_of_footer(shard)
+
+    @classmethod
+    def column_names(cls, path: str, columns: Columns) -> list[str]:
+        return own_columns.names_of_footer(path, columns)
+
+    @classmethod
+    def recognize(cls, beginning: Beginning) -> Look | None:
+        if not beginning.stored.startswith(b"PAR1"):
+            return None
+        try:
+            with parquet.ParquetFile(beginning.path, pre_buffer=False, buffer_size=1 << 16) as file:
+                flat = [field.name for field in file.schema_arrow if not pa.types.is_nested(field.type)]
+                batch = next(file.iter_batches(TEXTS, columns=flat), None)
+                rows = batch.to_pydict() if batch is not None else {}
+        except (OSError, pa.ArrowException) as error:
+            return Look(None, trouble=f"a damaged Parquet file: {error}".splitlines()[0])
+        return table_look(cls.key, rows) if rows else Look(None, trouble="without rows")
+
+
+class Texts(_Rows):
+    """Plain text files, one document a file: plain, gzip or zstd."""
+
+    key: ClassVar = "text"
+    file_format: ClassVar = "text"
+    wanted: ClassVar = "a text in UTF-8"
+    examples: ClassVar = {"name": "notes", "text": ["notes/**/*.txt"]}
+
+    text: Paths
+
+    @property
+    def needs_extraction(self) -> bool:
+        return False
+
+    @classmethod
+    def recognize(cls, beginning: Beginning) -> Look | None:
+        head = beginning.head
+        if _CONTROLS.search(head) and not head.startswith(codecs.BOM_UTF16):
+            return None
+        return Look(cls.key, texts=(charset.decode(head, charset.detect(head, None, False))[:CHARACTERS],))
+
+
+class Pages(_Rows):
+    """Files of pages, one document a file, known by their content: HTML, PDF or text, plain, gzip or zstd.
+
+    PDF documents are read if the step `extract` has `types: [..., pdf]`.
+    """
+
+    key: ClassVar = "pages"
+    file_format: ClassVar = "page"
+    examples: ClassVar = {"name": "papers", "pages": ["papers/**/*.pdf"]}
+
+    pages: Paths
+
+    @property
+    def read_columns(self) -> Columns:
+        return Columns(pages=True)
+
+    @classmethod
+    def recognize(cls, beginning: Beginning) -> Look | None:
+        return Look(cls.key) if beginning.head.startswith(b"%PDF-") else None

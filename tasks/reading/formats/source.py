@@ -1,0 +1,283 @@
+"""What the settings of all sources answer: the files that they name, how these are read, and what is wrong with them.
+
+A format is a class of these: its key in the recipe, its settings, and how its files are read. A row in
+`gristmill.tasks.reading.sources.FORMATS` makes it one that recipes, readers, checks and `gristmill init` know.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+from wrapt import lazy_import
+
+from gristmill.storage import files
+from gristmill.storage.address import Address
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.documents.file_problems import error_sentence
+from gristmill.tasks.documents.step import Problem, Settings
+from gristmill.tasks.engine.options import current
+from gristmill.tasks.reading.columns import NO_COLUMNS, Columns, by_name, check_own_names, columns_of
+from gristmill.tasks.reading.formats.look import Beginning, Look
+from gristmill.tasks.reading.listing import Shard, files_of, shards
+from gristmill.tasks.reading.ranges.plan import Reading
+from gristmill.tasks.reading.record import Record
+
+if TYPE_CHECKING:
+    from gristmill.tasks.reading import own_columns
+else:
+    own_columns = lazy_import("gristmill.tasks.reading.own_columns")
+
+Paths = Annotated[
+    tuple[Address, ...],
+    Field(min_length=1, description="paths, globs, https:// or s3:// addresses, or *.paths or *.paths.gz lists"),
+]
+SHARD_BYTES = 16 << 20
+RANGE_BYTES = 256 << 20
+RangeBytes = Annotated[
+    int,
+    Field(
+        gt=0,
+        description="a file of more bytes, as it is stored, is read in ranges of one size, each a shard, which are "
+        "divided where records, lines, compressed members or row groups begin; a single gzip stream, or row group, is "
+        "read whole by one job",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is known of a source's files before they are read. `files`, `bytes`: how many there are, and their bytes;
+    None if only a remote server knows. `is_packed`: whether they are compressed; `is_complete`: whether all of them
+    were looked for."""
+
+    source: "SourceSettings"
+    files: int | None
+    bytes: int | None
+    is_packed: bool
+    is_complete: bool
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """`max_bytes`: of a document; a larger one is lost. `verify_digests`: compare records with their own digests."""
+
+    max_bytes: int
+    remote_io: RemoteIOConfig
+    verify_digests: bool = False
+
+
+class SourceSettings(Settings):
+    """A source of a recipe.
+
+    `key`: the key in the recipe by which it is known. `file_format`: how shards and records of stages name the format
+    of its files. `wanted`: what a file must have to be one of this format, in errors; "" if that is not checked.
+    `is_crawl`: its files have pages of the web. `is_immutable`: its files never change at their addresses, so names
+    identify them. `range_starts`: how the first record of a range of a file is found: by counting lines, or by a
+    search; "" if files are read whole. `libraries`: distributions whose release decides what is read. `examples`: for
+    the reference, a value of each setting that has none by default.
+    """
+
+    key: ClassVar[str]
+    file_format: ClassVar[str]
+    wanted: ClassVar[str] = ""
+    is_crawl: ClassVar[bool] = False
+    is_immutable: ClassVar[bool] = False
+    range_starts: ClassVar[Literal["", "line", "record"]] = ""
+    libraries: ClassVar[tuple[str, ...]] = ()
+    examples: ClassVar[Mapping[str, Any]] = {}
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]*$",
+        description="of the source; `mixture.weights`, `reference` and the funnel name it",
+    )
+
+    @property
+    def read_columns(self) -> Columns:
+        """The columns of its files that are read."""
+        return NO_COLUMNS
+
+    @property
+    def needs_extraction(self) -> bool:
+        """Whether its documents are pages, and have no texts before the step `extract`."""
+        return True
+
+    @property
+    def max_range_bytes(self) -> int | None:
+        """Bytes of the longest range of a file that one job reads; None if files are read whole."""
+        return getattr(self, "range_bytes", None)
+
+    def shards(self) -> list[Shard]:
+        """The files by their names in order. Raises FileNotFoundError for a path that names no file, RemoteIOError, and
+        ValueError for a damaged list or two files of one name."""
+        raise NotImplementedError
+
+    def inspect(self, deep: bool) -> Inspection:
+        """Look for the files before a run. `deep`: also ask for remote files, and import the user's reader."""
+        raise NotImplementedError
+
+    @classmethod
+    def records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[Record]:
+        """Every record of a file of this format in its order. `reading` learns how far it is."""
+        raise NotImplementedError
+
+    @classmethod
+    def named_records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[tuple[str, Record]]:
+        """As `records`, each with the name of the file that it is in."""
+        for record in cls.records(shard, options, reading):
+            yield shard.name, record
+
+    @classmethod
+    def record_at(cls, shard: Shard, file: str, offset: int, length: int | None, options: ReadOptions) -> Record:
+        """The record that `named_records` gave at a place of a file; the shard is read up to it. Raises LookupError if
+        it is not there any more."""
+        for record in cls.records(shard, options, Reading()):
+            if record.offset == offset:
+                return record
+        raise LookupError(f"{shard.path} has no record {offset + 1}")
+
+    @classmethod
+    def _read(cls, shard: Shard, max_bytes: int) -> Iterator[Record]:
+        for _, record in cls.named_records(shard, ReadOptions(max_bytes, current().remote_io), Reading()):
+            yield record
+
+    @classmethod
+    def column_types(cls, shard: Shard, max_bytes: int) -> Iterator[tuple["own_columns.Types", list[str]]]:
+        """The types of the columns that documents carry, and names of columns that there are, from a part of a file
+        each."""
+        return own_columns.types_of_records(cls._read, shard, max_bytes)
+
+    @classmethod
+    def column_names(cls, path: str, columns: Columns) -> list[str]:
+        """Names of the columns of a file that are not text, URL, id or date."""
+        return own_columns.names_of_records(cls._read, path, cls.file_format, columns)
+
+    @classmethod
+    def recognize(cls, beginning: Beginning) -> Look | None:
+        """What a file is, if it has this format, by its beginning; None for another format."""
+        return None
+
+
+class Files(SourceSettings):
+    shard_bytes: int = Field(
+        SHARD_BYTES,
+        gt=0,
+        description="files go together, in the order of their names, into shards of at most so many bytes as they are "
+        "stored, and of at most a sixteenth of the source; a larger file is a shard of its own",
+    )
+
+    @property
+    def paths_key(self) -> str:
+        """The key whose value names the files."""
+        return self.key
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return getattr(self, self.paths_key)
+
+    def shards(self) -> list[Shard]:
+        return shards(self.file_format, files_of(self.paths), self.read_columns)
+
+    def inspect(self, deep: bool) -> Inspection:
+        key = self.paths_key
+        sizes: dict[str, int | None] = {}
+        problems: list[Problem] = []
+        is_complete = True
+        for at, pattern in enumerate(self.paths):
+            if not files.is_local(pattern) and not deep:
+                is_complete = False
+                continue
+            try:
+                matches = self.model_copy(update={key: (pattern,)}).shards()
+            except (OSError, ValueError, RuntimeError) as error:
+                problems.append(((key, at), error_sentence(error, pattern)))
+                continue
+            for shard in matches:
+                if shard.path in sizes:
+                    continue
+                sizes[shard.path] = None
+                if files.is_local(shard.path) or (deep and len(sizes) == 1):
+                    try:
+                        sizes[shard.path] = self.size_of(shard.path)
+                    except (OSError, RuntimeError) as error:
+                        problems.append(((key, at), error_sentence(error, shard.path)))
+        if is_complete and not problems:
+            try:
+                self.shards()  # names that two patterns give
+            except ValueError as error:
+                problems.append(((key,), str(error)))
+        if sizes and not problems:
+            problems += self.column_problems(next(iter(sizes)))
+        if sizes and all(size == 0 for size in sizes.values()):
+            listed = ", ".join(self.paths)
+            problems.append(((key,), f"is {listed}, of which every file is empty; give files with documents"))
+        known = [size for size in sizes.values() if size is not None]
+        is_packed = any(not path.endswith((".jsonl", ".json", ".txt")) for path in sizes)
+        return Inspection(
+            self,
+            len(sizes) if is_complete else None,
+            sum(known) if is_complete and len(known) == len(sizes) else None,
+            is_packed,
+            is_complete,
+            tuple(problems),
+        )
+
+    def size_of(self, path: str) -> int | None:
+        """Bytes of a file as it is stored; None if a server does not tell."""
+        return files.info(path)["size"]
+
+    def column_problems(self, path: str) -> Iterator[Problem]:
+        """Problems with the columns of a file that documents carry."""
+        yield from ()
+
+
+class Carrying(Files):
+    columns: Literal["*"] | tuple[str, ...] | dict[str, str] = Field(
+        (),
+        description='columns that documents carry to every table and export: [title, license], "*" for all, or with '
+        "names of one's own, {site_language: language}",
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _names(cls, columns: Any) -> Any:
+        if columns != "*":
+            check_own_names(by_name(columns))
+        return columns
+
+
+class Columned(Carrying):
+    text_column: str = Field("text", description="column, or key, of the texts")
+    url_column: str | None = Field(None, description="of the URLs; None: there are none")
+    id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
+    date_column: str | None = Field(None, description="of the dates; None: there are none")
+
+    @property
+    def read_columns(self) -> Columns:
+        return columns_of(self.columns, self.text_column, self.url_column, self.id_column, self.date_column)
+
+    def column_problems(self, path: str) -> Iterator[Problem]:
+        if self.columns != "*" or not files.is_local(path):
+            return
+        try:
+            own_columns.check_every(self.name, self.column_names(path, self.read_columns))
+        except (OSError, EOFError, ValueError) as error:
+            yield ("columns",), error_sentence(error, path)
+
+
+def inspect_listed(
+    source: SourceSettings, list_paths: Callable[[], list[str]], shown: str, is_asked: bool
+) -> Inspection:
+    """Look for the first of the files that lists name, if `is_asked`. `shown`: what errors call the lists."""
+    count: int | None = None
+    problems: list[Problem] = []
+    if is_asked:
+        try:
+            paths = list_paths()
+            count = len(paths)
+            for path in paths[:1]:
+                files.info(path)
+        except (OSError, ValueError, RuntimeError) as error:
+            problems.append(((source.key,), error_sentence(error, shown)))
+    return Inspection(source, count, None, True, is_asked, tuple(problems))

@@ -1,0 +1,181 @@
+"""The index of a shard: where every phrase of its texts is.
+
+    train-00000.order        the suffixes of the shard's tokens (`gristmill.tasks.kernels.suffixes`), those of one block
+                             of documents behind those of the one before it
+    dropped-00000.bin        the tokens of documents that became no part of the training data, as token shards have them
+    dropped-00000.parquet    of each of these documents `id`, `offset` and `length` in tokens, `step`, `rule`
+    dropped-00000.order
+
+The text of a token shard is nowhere but in its tokens. Documents of takedown lists are in no index. An index is four
+bytes a token, and the tokens of what was dropped.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.token_shards import INDEX, SPLIT, bin_path, index_path, recorded
+from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.search.pieces import END, Pieces
+from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.tokens.tokenizer import load
+from gristmill.tasks.url.step import Url
+
+PHASE = "index"
+DROPPED = "dropped"
+# Tokens whose suffixes are sorted together; a sort holds some twenty bytes for each.
+BLOCK_TOKENS = 32 << 20
+_GROUP = 2_000  # documents that are encoded before their tokens are written
+_GONE = pa.schema(
+    [*INDEX, pa.field("step", pa.string(), nullable=False), pa.field("rule", pa.string(), nullable=False)]
+)
+
+
+def order_path(folder: str, split: str, shard: int) -> str:
+    return files.join(folder, f"{split}-{shard:05d}.order")
+
+
+def documents_path(folder: str, split: str, shard: int) -> str:
+    """The Parquet file with the documents of a shard's tokens."""
+    return bin_path(folder, split, shard).removesuffix(".bin") + ".parquet"
+
+
+@cache
+def pieces(tokenizer: RecordedFile) -> Pieces:
+    """What the tokens of a tokenizer stand for."""
+    loaded = load(tokenizer)
+    each = loaded.pieces()
+    each[loaded.end_of_text] = END
+    return Pieces(tuple(each))
+
+
+def index_shard(
+    folder: str,
+    shard: int,
+    tokens: str,
+    documents: str,
+    kept: str,
+    deciding: Sequence[str],
+    takedowns: Url,
+    tokenizer: RecordedFile,
+    block_tokens: int = BLOCK_TOKENS,
+) -> dict:
+    """Write the index of a shard.
+
+    `tokens`: the folder of the stage with the token shards; `documents`: the part with the texts as they were
+    extracted; `kept`: the part that names those that are trained on; `deciding`: the folders of the stages that dropped
+    documents. Returns of both splits the documents, the tokens, and the numbers of the tokens with which blocks end.
+    Holds the tokens of the shard, twenty bytes for each token of a block, and of what was dropped the texts of a row
+    group.
+    """
+    why = pa.concat_tables(
+        [parquet.read_table(layout.ledger_part(stage, shard), ["id", "step", "rule"]) for stage in deciding]
+    )
+    gone = _write_dropped(folder, shard, documents, kept, why, takedowns, tokenizer)
+    train = recorded(tokens, shard)[bin_path("", SPLIT, shard).lstrip("/")]
+    found: dict[str, dict] = {}
+    for split, data, index in (
+        (SPLIT, train.read(), index_path(tokens, shard)),
+        (DROPPED, gone, documents_path(folder, DROPPED, shard)),
+    ):
+        lengths = parquet.read_table(index, ["length"])["length"].to_numpy()
+        ids = np.frombuffer(data, token_dtype(len(pieces(tokenizer).each)))
+        ends = _write_order(order_path(folder, split, shard), ids, lengths, tokenizer, block_tokens)
+        found[split] = {"documents": len(lengths), "tokens": len(ids), "blocks": ends}
+    return {"rows_in": sum(each["documents"] for each in found.values()), **found}
+
+
+def _write_order(
+    path: str, tokens: np.ndarray, lengths: np.ndarray, tokenizer: RecordedFile, block_tokens: int
+) -> list[int]:
+    """Sort the suffixes of a shard, block by block; returns where blocks end."""
+    if len(tokens) >= 1 << 32:
+        raise OverflowError(
+            f"{path}: a shard of {len(tokens):,} tokens, and an index counts 2**32: make smaller shards"
+        )
+    # big-endian, so that ranks are in the order of their bytes
+    ranks = pieces(tokenizer).ranks.astype(">u2" if token_dtype(len(pieces(tokenizer).each)) == "<u2" else ">u4")
+    ends = _blocks(np.cumsum(lengths, dtype=np.int64), block_tokens)
+    with files.create(path) as f:
+        for begin, end in zip([0, *ends], ends, strict=False):
+            order = _sorted(ranks[tokens[begin:end]])
+            order += np.uint32(begin)
+            f.write(order.astype("<u4", copy=False).tobytes())
+    return ends
+
+
+def _blocks(document_ends: np.ndarray, block_tokens: int) -> list[int]:
+    """The numbers of the tokens with which blocks of whole documents end, each of `block_tokens` or one document."""
+    ends: list[int] = []
+    begin = 0
+    for before, end in pairwise([0, *document_ends.tolist()]):
+        if before > begin and end - begin > block_tokens:
+            ends.append(before)
+            begin = before
+    return [*ends, int(document_ends[-1])] if len(document_ends) else []
+
+
+def _sorted(ranks: np.ndarray) -> np.ndarray:
+    """The numbers of tokens, given by their ranks, in the order of the suffixes that begin with them: uint32.
+
+    Suffixes are sorted as those of bytes, the highest of each rank first: those that begin within a rank are left out.
+    """
+    # imported here: it brings the libraries of OpenMP, and most processes sort nothing
+    from pydivsufsort import divsufsort
+
+    width = ranks.itemsize
+    given = ranks.view(np.uint8)
+    if width == 4:  # a vocabulary has fewer than 2**24 tokens, and the highest byte of all is 0
+        width, given = 3, np.ascontiguousarray(given.reshape(-1, 4)[:, 1:]).reshape(-1)
+    order = divsufsort(given)
+    whole = order[order & 1 == 0] >> 1 if width == 2 else order[order % width == 0] // width
+    return whole.astype(np.uint32)
+
+
+def _write_dropped(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    why: pa.Table,
+    takedowns: Url,
+    tokenizer: RecordedFile,
+) -> bytes:
+    """Write the documents of a shard that are not trained on as tokens; returns these. `why`: rows of the ledgers."""
+    rows, data, at = [_GONE.empty_table()], [], 0
+    for group in _dropped(documents, kept, takedowns):
+        texts = group["text"].to_pylist()
+        encode = encoder(tokenizer, texts)
+        encoded = [encode.document(text) for text in texts]
+        data += [ids.tobytes() for ids in encoded]
+        lengths = np.array([len(ids) for ids in encoded], np.int64)
+        offsets = at + np.cumsum(lengths) - lengths
+        at += int(lengths.sum())
+        # a document that no ledger has was there, and became nothing
+        row = pc.index_in(group["id"], why["id"].combine_chunks())
+        named = [pc.coalesce(why[name].take(row), "") for name in ("step", "rule")]
+        rows.append(pa.table([group["id"], offsets, lengths.astype(np.int32), *named], schema=_GONE))
+    tokens = b"".join(data)
+    files.write_bytes(bin_path(folder, DROPPED, shard), tokens)
+    dtype = token_dtype(len(pieces(tokenizer).each))
+    table = pa.concat_tables(rows).replace_schema_metadata({"dtype": dtype})
+    parquet.write_table(documents_path(folder, DROPPED, shard), table)
+    return tokens
+
+
+def _dropped(documents: str, kept: str, takedowns: Url) -> Iterator[pa.Table]:
+    """`id` and `text` of the documents that are not kept, and that no takedown list names."""
+    ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    for group in parquet.groups(documents, ["id", "url", "text"]):
+        group = group.filter(pc.invert(pc.is_in(group["id"], ids)))
+        if len(group):
+            group = group.filter(pc.is_null(taken_down(group, takedowns)))
+        for begin in range(0, len(group), _GROUP):
+            yield group.slice(begin, _GROUP)

@@ -1,0 +1,199 @@
+"""Token shards by group: the documents of a shard that share values of columns, in files of their own."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.tokens.token_shards import index_path, tokens_of, write_tokens
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.where.evaluate import evaluate
+from gristmill.tasks.documents.where.syntax import parsed
+from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
+
+MOST_GROUPS = 1_000  # of a shard, each with files of its own
+_POINTS = 500  # of a group's scores in a shard: a range is off by a 500th of the tokens at most
+NONE = "none"
+_POINT = pa.schema(
+    {
+        "group": pa.string(),
+        "score": pa.float64(),
+        "tie": pa.float64(),
+        "tokens": pa.int64(),
+    }
+)
+
+Edges = Mapping[str, Sequence[Sequence[float]]]  # of quantiles by group: score, and a number that parts equal scores
+
+
+def points_folder(folder: str) -> str:
+    """Where points lie while a stage is made."""
+    return files.join(folder, "points")
+
+
+def score_points(folder: str, shard: int, columns: tuple[Column, ...], tokens: str, **places: object) -> dict:
+    """For quantiles of the last column: write points (group, score, tie, tokens) that stand for the tokens of this
+    shard, of each group of the columns before it."""
+    documents = _documents(columns, index_path(tokens, shard), **places)  # type: ignore[arg-type]
+    names = group_names(documents, columns[:-1])
+    score, tie = _scores(documents, columns[-1])
+    length = documents["length"].to_numpy()
+    found = [_POINT.empty_table()]
+    for name in sorted(set(names)):
+        rows = np.flatnonzero((names == name) & ~np.isnan(score))
+        rows = rows[np.lexsort((tie[rows], score[rows]))]
+        if len(rows):
+            last, points = _thinned(length[rows])
+            columns_of = [pa.repeat(name, len(last)), score[rows][last], tie[rows][last], points]
+            found.append(pa.table(columns_of, schema=_POINT))
+    table = pa.concat_tables(found)
+    parquet.write_table(layout.part(points_folder(folder), shard), table)
+    return {"points": len(table)}
+
+
+def _thinned(length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of sorted documents at most _POINTS, each the last of a run with about equally many tokens, and these tokens."""
+    ends = np.cumsum(length)
+    last = np.unique(np.searchsorted(ends, ends[-1] * np.arange(1, _POINTS + 1) / _POINTS).clip(max=len(ends) - 1))
+    return last, np.diff(ends[last], prepend=0)
+
+
+def find_edges(folder: str, number: int, points: Sequence[str], quantiles: int) -> dict:
+    """`edges`: those between ranges of equally many tokens, by group. `points`: what `score_points` has written, which
+    is held: 24 bytes a point, of up to 500 for each group and shard."""
+    with ThreadPoolExecutor(16) as pool:
+        table = pa.concat_tables([_POINT.empty_table(), *pool.map(parquet.read_table, points)])
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name in sorted(pc.unique(table["group"]).to_pylist()):
+        of = table.filter(pc.equal(table["group"], name))
+        score, tie, tokens = (of[column].to_numpy() for column in ("score", "tie", "tokens"))
+        order = np.lexsort((tokens, tie, score))
+        ends = np.cumsum(tokens[order])
+        at = order[np.searchsorted(ends, ends[-1] * np.arange(1, quantiles) / quantiles)]
+        found[name] = [*zip(score[at].tolist(), tie[at].tolist(), strict=True)]
+    return {"edges": found}
+
+
+def group_shard(
+    folder: str,
+    shard: int,
+    columns: tuple[Column, ...],
+    rehydrate: Mapping[int, int],
+    edges: Edges,
+    tokens: str,
+    **places: object,
+) -> dict:
+    """Write a token shard for each group; `groups` of the record: name, file, tokens and documents of each.
+
+    `columns`, `rehydrate`: those of the mixture; `tokens`: the folder of the token shards. Holds those of one shard.
+    Raises ValueError for more than MOST_GROUPS groups, or a column of numbers that is not cut into ranges.
+    """
+    train = tokens_of(tokens, shard)
+    documents = _documents(columns, index_path(tokens, shard), bool(rehydrate), **places)  # type: ignore[arg-type]
+    quantiles = columns[-1].quantiles
+    names = group_names(documents, columns[:-1] if quantiles else columns)
+    labels: list[Sequence[str]] = [names.tolist()]
+    if rehydrate:
+        labels.append(_repetitions(documents, rehydrate))
+    if quantiles:
+        labels.append(_ranges(names, *_scores(documents, columns[-1]), edges))
+    whole = np.array(["/".join(row) for row in zip(*labels, strict=True)], object)
+    found = sorted(set(whole))
+    if len(found) > MOST_GROUPS:
+        raise ValueError(
+            f"mixture.by cuts the token shard {train.path} into {len(found):,} groups, {MOST_GROUPS:,} are allowed: "
+            "name columns of fewer values, or give edges or quantiles"
+        )
+    dtype = np.dtype(documents.schema.metadata[b"dtype"].decode())
+    whole_shard = np.frombuffer(train.read(), dtype)
+    ids, offsets, lengths = (documents[name].to_numpy() for name in ("id", "offset", "length"))
+    groups = []
+    for number, name in enumerate(found):
+        rows = np.flatnonzero(whole == name)
+        file = f"train-{shard:05d}-{number:03d}.bin"
+        chosen = [whole_shard[offsets[row] : offsets[row] + lengths[row]] for row in rows]
+        written = write_tokens(files.join(folder, file), ids[rows].tolist(), chosen, dtype)
+        groups.append([name, file, written.tokens, written.documents])
+    return {"groups": groups}
+
+
+def _documents(
+    columns: tuple[Column, ...],
+    index: str,
+    clusters: bool = False,
+    *,
+    source: str,
+    documents: str,
+    kept: str,
+    signals: tuple[str, ...],
+) -> pa.Table:
+    """A row for each document of a token shard: `id`, `offset`, `length`, and the columns."""
+    rows = parquet.read_table(index, ["id", "offset", "length"])
+    wanted = [*columns, *([Column(column=CLUSTER_SIZE)] if clusters else [])]
+    return with_columns(rows, wanted, source, (documents, *signals), kept)
+
+
+def with_columns(rows: pa.Table, wanted: Sequence[Column], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
+    """The rows, which have an `id`, with the columns that `group_names` reads, those of expressions computed. Raises
+    LookupError for a document that the selection `kept` does not have, or a column that no part has, ExpressionError
+    for an expression that has no meaning on the columns."""
+    there = [name for part in parts for name in parquet.columns(part)]
+    measured = dict.fromkeys(name for column in wanted for name in column.reads(there) if name != SOURCE)
+    found = pa.table({"id": rows["id"]})
+    if measured:
+        known = gather(parts, kept, [*measured])
+        at = pc.index_in(rows["id"], known["id"].combine_chunks())
+        if at.null_count:
+            raise LookupError(f"{kept} does not hold {at.null_count} documents that are to be grouped")
+        found = known.take(at)
+    found = found.append_column(SOURCE, pa.repeat(source, len(rows)))
+    for name in dict.fromkeys([*(column.column for column in wanted), SOURCE]):
+        values = found[name] if name in (*there, SOURCE) else evaluate(parsed(name), found)
+        rows = rows.append_column(f"by {name}", values)
+    return rows
+
+
+def group_names(documents: pa.Table, columns: Sequence[Column]) -> np.ndarray:
+    """The name of each document's group, objects (documents,); of documents that `with_columns` has given columns."""
+    labels = [_labels(documents[f"by {column.column}"], column) for column in columns]
+    rows = zip(*labels, strict=True) if labels else [()] * len(documents)
+    return np.array(["/".join(row) for row in rows], object)
+
+
+def _labels(values: pa.ChunkedArray, column: Column) -> list[str]:
+    if column.edges:
+        numbers = values.cast(pa.float64()).to_numpy()
+        at = np.searchsorted(column.edges, numbers, side="right")
+        edges = [f"{edge:g}" for edge in column.edges]
+        ranges = [f"<{edges[0]}", *map("-".join, zip(edges, edges[1:], strict=False)), f">={edges[-1]}"]
+        return [NONE if np.isnan(number) else ranges[i] for number, i in zip(numbers, at, strict=True)]
+    if pa.types.is_floating(values.type):
+        raise ValueError(
+            f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles, or write int()"
+        )
+    return [NONE if value is None else str(value).replace("/", "-") for value in values.to_pylist()]
+
+
+def _repetitions(documents: pa.Table, rehydrate: Mapping[int, int]) -> list[str]:
+    sizes = np.array(sorted(rehydrate))
+    at = np.searchsorted(sizes, documents[f"by {CLUSTER_SIZE}"].to_numpy(), side="right") - 1
+    return [f"x{rehydrate[int(sizes[i])]}" for i in at]
+
+
+def _scores(documents: pa.Table, column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, NaN where there is none, and a number in [0, 1) that parts equal ones."""
+    score = documents[f"by {column.column}"].cast(pa.float64()).to_numpy()
+    return score, uniform(documents["id"], 0, "quantiles")
+
+
+def _ranges(names: np.ndarray, score: np.ndarray, tie: np.ndarray, edges: Edges) -> list[str]:
+    above = np.zeros(len(names), int)
+    for name in set(names):
+        rows = names == name
+        for edge_score, edge_tie in edges.get(name, ()):
+            above[rows] += (score[rows] > edge_score) | ((score[rows] == edge_score) & (tie[rows] > edge_tie))
+    return [NONE if np.isnan(one) else f"q{count + 1:02d}" for one, count in zip(score, above, strict=True)]

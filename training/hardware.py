@@ -1,0 +1,88 @@
+"""What GPUs do at most and hold, by the data sheets of their makers. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from gristmill.training.config import ModelConfig, Settings, TrainingConfig
+
+
+class RateRequest(Settings):
+    """What `gristmill.training.run.rate` trains a few steps of."""
+
+    model: ModelConfig
+    training: TrainingConfig
+    vocab_size: int = Field(gt=0)
+    most_seconds: float = Field(default=30, gt=0, description="that measuring may take")
+
+
+class MeasuredRate(Settings):
+    """What it answers: floating-point operations a second of training in one process on `device`; `bound`: at most."""
+
+    flops: float = Field(gt=0)
+    bound: bool
+    device: str
+
+
+@dataclass(frozen=True)
+class DataSheet:
+    """`flops`: dense bf16 operations a second with sums in float32; `memory`: bytes; `link`, `host`: bytes a second in
+    one direction, to the other GPUs of a machine and to its processors."""
+
+    flops: float
+    memory: float
+    link: float
+    host: float
+
+
+_PCIE_4, _PCIE_5 = 32e9, 64e9  # sixteen lanes
+
+# A name of torch.cuda.get_device_name holds one of these, of which the first counts. NVIDIA's data sheets of A100 (80
+# GB), H100 (SXM, PCIe, NVL), H200, B200 (per GPU of an HGX, without sparsity), L40S and A10G; GeForce RTX 4090: the
+# white paper of the Ada architecture; AMD's data sheet of the Instinct MI300X. They give NVLink and Infinity Fabric in
+# both directions together: half of it is here. Where NVLink joins pairs alone, the link is PCIe.
+DATA_SHEETS = {
+    "H100 PCIe": DataSheet(756.0e12, 80e9, _PCIE_5, _PCIE_5),
+    "H100 NVL": DataSheet(835.0e12, 94e9, _PCIE_5, _PCIE_5),
+    "H100": DataSheet(989.5e12, 80e9, 450e9, _PCIE_5),
+    "H200": DataSheet(989.5e12, 141e9, 450e9, _PCIE_5),
+    "B200": DataSheet(2250.0e12, 180e9, 900e9, _PCIE_5),
+    "A100": DataSheet(312.0e12, 80e9, 300e9, _PCIE_4),
+    "L40S": DataSheet(362.0e12, 48e9, _PCIE_4, _PCIE_4),
+    "A10G": DataSheet(125.0e12, 24e9, _PCIE_4, _PCIE_4),
+    "RTX 4090": DataSheet(165.2e12, 24e9, _PCIE_4, _PCIE_4),
+    "MI300X": DataSheet(1307.4e12, 192e9, 448e9, _PCIE_5),
+}
+
+
+# Share of the data sheet's rate that training reaches: of dense models of 100 million parameters and more, compiled, on
+# an H100, .40 to .55, as docs/training.md measured.
+MFU = 0.4
+
+
+def data_sheet(device_name: str) -> DataSheet | None:
+    """That of a device; None for one not listed. The case of letters does not count."""
+    given = device_name.lower()
+    return next((sheet for name, sheet in DATA_SHEETS.items() if name.lower() in given), None)
+
+
+def data_sheet_flops(device_name: str) -> float | None:
+    """Floating-point operations a second that a device's data sheet promises in bf16; None for one not listed."""
+    sheet = data_sheet(device_name)
+    return None if sheet is None else sheet.flops
+
+
+def asked_sheet(name: str, mfu: float) -> DataSheet:
+    """The data sheet of a device that the options `--device` and `--mfu` name, which need not be here.
+
+    Raises ValueError for a name that no data sheet is known of, and for an MFU that is no share.
+    """
+    sheet = data_sheet(name)
+    if sheet is None:
+        known = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
+        raise ValueError(f"--device {name}: no data sheet is known of it; give one of {known}")
+    if not 0 < mfu <= 1:
+        raise ValueError(f"--mfu {mfu:g} is no share of the data sheet's rate; give one above 0 and at most 1, as 0.4")
+    return sheet
