@@ -9,10 +9,9 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import builder_of
 from gristmill.flows.stages.corpus import Corpus, check_left, check_sources, pinned
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.evaluation.removal import without_evaluation
-from gristmill.flows.stages.evaluation.sets import named_texts
-from gristmill.flows.stages.removal import without_taken_down
-from gristmill.flows.stages.signals import decided, measured, measuring
+from gristmill.flows.stages.evaluation.heldout import named_texts
+from gristmill.flows.stages.removal import evaluation_removal, takedowns
+from gristmill.flows.stages.signals import measuring, rules, signals
 from gristmill.tasks.documents.step import DocumentStep
 from gristmill.tasks.models.filter import LearnedFilter
 
@@ -51,7 +50,7 @@ def curate(
 
     Raises NothingLeftError, when it is asked for more, behind the part that left no document."""
     if withheld is None and (named := named_texts(context, recipe)) is not None:
-        withheld = partial(without_evaluation, context, evaluation=named)
+        withheld = partial(evaluation_removal, context, evaluation=named)
     groups = _groups(pinned(context, recipe.after))
     first = groups[0] if not extract_apart and groups and isinstance(groups[0][0], DocumentStep) else ()
     corpus = documents(context, recipe, measuring(first))
@@ -65,13 +64,13 @@ def curate(
                 more["learns_from"] = withheld(extracted, corpus)
             arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0], **more)
         else:
-            arriving = corpus if steps is first else measured(context, corpus, steps)
-            left = decided(context, arriving, steps)
+            arriving = corpus if steps is first else signals(context, corpus, steps)
+            left = rules(context, arriving, steps)
         yield Passed(steps, arriving, left)
         check_left(left, steps)
         corpus = left
     if recipe.takedowns:
-        left = without_taken_down(context, recipe, corpus)
+        left = takedowns(context, recipe, corpus)
         yield Passed((), corpus, left)
         check_left(left, ())
 

@@ -15,9 +15,8 @@ from gristmill.flows.stages import export as export_stage
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.group_losses import group_losses
+from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
-from gristmill.flows.stages.word_index import word_index
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
 
@@ -92,7 +91,7 @@ class Outputs:
 
     @property
     def word_index_spec(self) -> StageSpec:
-        return word_index(self.context, self.recipe, self.corpus)
+        return word_index_spec(self.context, self.recipe, self.corpus)
 
     @cached_property
     def export(self) -> StageResult | None:
@@ -114,7 +113,7 @@ class Outputs:
 
     @property
     def search_index_spec(self) -> StageSpec:
-        return search_index(self.context, self.recipe, self.data)
+        return search_index_spec(self.context, self.recipe, self.data)
 
     @cached_property
     def training(self) -> "Trained | None":

@@ -118,7 +118,12 @@ class Texts:
         for documents, source in zip(self.shards, self._sources(), strict=True):
             counts[source] += len(documents)
         spec = StageSpec(
-            "documents", _planted, Name(corpus=name, documents=counts), {}, places=len(self.shards), version=1
+            name="documents",
+            version=1,
+            body=_planted,
+            record=Name(corpus=name, documents=counts),
+            inputs={},
+            places=len(self.shards),
         )
         folder = spec.folder(home)
         for number, (documents, source) in enumerate(zip(self.shards, self._sources(), strict=True)):

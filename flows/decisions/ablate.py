@@ -145,7 +145,8 @@ def ablate(
         scored = DecisionTasks(context, folder, data) if folder else None
         plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge, scored), data=data)
         copies = pairs_of_copies(context, data.arms[compared.base].corpus)
-        for line in (*plan.lines(), *seldom_met(compared, data, copies)):
+        pairs_met = None if copies is None else copies.result["pairs"]
+        for line in (*plan.lines(), *seldom_met(compared, data, pairs_met)):
             log.info("%s", line)
         decided = _decided(context, plan, data, scored, clock)
         publish_decision(decided)

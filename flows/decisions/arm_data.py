@@ -19,12 +19,12 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
-from gristmill.flows.stages.evaluation.documents import evaluation_documents, extracted, sets_of
+from gristmill.flows.stages.evaluation.documents import evaluation_documents, sets_of, unfiltered_documents
 from gristmill.flows.stages.evaluation.judge import of_other_sources
-from gristmill.flows.stages.evaluation.removal import evaluation_tokens, without_evaluation
-from gristmill.flows.stages.halves import half_counts, half_tokens
-from gristmill.flows.stages.mixture import planned
-from gristmill.flows.stages.tokenizer import taken, trained_on
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.removal import evaluation_removal
+from gristmill.flows.stages.tokenizer import file_tokenizer, sources_tokenizer
+from gristmill.flows.stages.tokens import evaluation_tokens, half_counts, half_tokens
 from gristmill.flows.stages.tokens import tokens as token_shards
 from gristmill.tasks.documents.by_shard import PartsOfSeveral
 from gristmill.tasks.engine.make import StageResult
@@ -124,7 +124,7 @@ def arm_data(
         settings = Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes)
         model = _tokenizer(context, [*arms.values()], evaluation, settings)
     else:
-        model = taken(context, tokenizer)
+        model = file_tokenizer(context, tokenizer)
     shards = evaluation_tokens(context, (evaluation,), model)
     made: dict[str, _Encoded] = {
         name: apart(name, partial(_curated, context, name, recipe, evaluation, model)) for name, recipe in arms.items()
@@ -139,7 +139,7 @@ def arm_data(
             arm.corpus,
             arm.source_tokens,
             arm.tokens,
-            planned(context, arm.settings, budget, arm.corpus.sources, model, arm.tokens, sets, shards),
+            mixture(context, arm.settings, budget, arm.corpus.sources, model, arm.tokens, sets, shards),
         )
         for name, arm in made.items()
     }
@@ -148,7 +148,7 @@ def arm_data(
     def half(name: str, pair: int) -> StageResult:
         arm = made[name]
         cut = half_tokens(context, arm.corpus, arm.tokens, pair)
-        return planned(context, halves[name][pair].settings, budget, arm.corpus.sources, model, cut, sets, shards)
+        return mixture(context, halves[name][pair].settings, budget, arm.corpus.sources, model, cut, sets, shards)
 
     return ComparisonData(evaluation, model, found, budget, half if pairs else None)
 
@@ -156,7 +156,9 @@ def arm_data(
 def _halves(context: RunContext, name: str, arm: _Encoded, pairs: range) -> dict[int, _Encoded]:
     """By pair the arm with the tokens of the pair's half. Raises ValueError for a half without a token of a source."""
     halves = {}
-    for pair, counted in half_counts(context, arm.corpus, arm.tokens, pairs).items():
+    counts = half_counts(context, arm.corpus, arm.tokens, pairs).result["tokens"]
+    for pair in pairs:
+        counted = counts[f"{pair}"]
         if empty := [source for source in arm.settings.weights if not counted[source]]:
             raise ValueError(
                 f"{name}: the half of the hosts that pair {pair} reads has nothing of the source "
@@ -178,8 +180,8 @@ def _tokenizer(
     weights: dict[str, float] = {}
     inputs: dict[str, FinishedInput | str] = {}
     for number, recipe in enumerate(distinct, 1):
-        whole = extracted(context, recipe)
-        left = without_evaluation(context, whole, whole, evaluation)
+        whole = unfiltered_documents(context, recipe)
+        left = evaluation_removal(context, whole, whole, evaluation)
         characters = Counter[str]()
         for source, record in zip(left.sources, left.kept.records("remove"), strict=True):
             characters[source] += record["steps"][-1]["characters_out"]
@@ -194,14 +196,14 @@ def _tokenizer(
                 weights[f"{apart}{source}"] = count / characters.total()
                 parts[f"{apart}{source}"] = left.places.parts((source,))
         inputs |= {f"{apart}{name}": stage for name, stage in left.inputs().items()}
-    return trained_on(context, parts, inputs, settings, Mixture(weights=weights), _SEED)
+    return sources_tokenizer(context, parts, inputs, settings, Mixture(weights=weights), _SEED)
 
 
 def _curated(
     context: RunContext, name: str, recipe: Recipe, evaluation: StageResult, tokenizer: StageResult
 ) -> _Encoded:
     def without(extracted: Corpus, corpus: Corpus) -> Corpus:
-        return without_evaluation(context, extracted, corpus, evaluation)
+        return evaluation_removal(context, extracted, corpus, evaluation)
 
     try:
         first, *others = curate(context, recipe, extract_apart=True, withheld=without)

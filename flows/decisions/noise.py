@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from gristmill.flows.comparison.components import Components, fitted
 from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.recipe.proxy import ProxyConfig, proxy_file
-from gristmill.flows.stages.proxy import Record, run_record
+from gristmill.flows.stages.proxy import ProxyTraining, run_record
 from gristmill.storage import files, parquet
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import Settings
@@ -139,7 +139,7 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
     for stage in Home(home).stages("proxy"):
         if stage.version != TRAINING_VERSION:
             continue
-        record, tokens = Record.model_validate(stage.settings), stage.result["tokens"]
+        record, tokens = ProxyTraining.model_validate(stage.settings), stage.result["tokens"]
         given = record.training
         salt = _salt(record, proxy, tokens)
         if salt is None or given.peak_rate not in proxy.learning_rates:
@@ -171,7 +171,7 @@ def _hosts(home: str, losses: pa.Table) -> np.ndarray:
     return np.arange(len(losses))
 
 
-def _salt(record: Record, proxy: ProxyConfig, tokens: int) -> int | None:
+def _salt(record: ProxyTraining, proxy: ProxyConfig, tokens: int) -> int | None:
     """The salt of a run; None for a run of another proxy."""
     given = record.training
     salts = range(MOST_SALTS)

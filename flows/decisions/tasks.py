@@ -15,9 +15,14 @@ from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import task_digests, tasks_at
-from gristmill.flows.stages.evaluation.contained import contained_examples, task_examples
 from gristmill.flows.stages.evaluation.judge import TASK
-from gristmill.flows.stages.evaluation.task_losses import both_ways, task_losses
+from gristmill.flows.stages.evaluation.tasks import (
+    both_ways,
+    contained_examples,
+    read_losses,
+    task_examples,
+    task_losses,
+)
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import digest
 from gristmill.training.evaluate.tasks import LETTERS, PREFIX, write_lm_eval_tasks
@@ -48,8 +53,8 @@ class DecisionTasks:
     def contained(self) -> frozenset[str]:
         """`<task>:<number>` of the examples that stand in what one of the recipes trains on."""
         examples = task_examples(self._context, self._folder)
-        found = [contained_examples(self._context, arm.corpus, examples) for arm in self._data.arms.values()]
-        return frozenset().union(*found)
+        stages = [contained_examples(self._context, arm.corpus, examples) for arm in self._data.arms.values()]
+        return frozenset(name for stage in stages for name in stage.result["examples"])
 
     @cached_property
     def counted(self) -> np.ndarray:
@@ -97,7 +102,8 @@ class DecisionTasks:
 
     def scored(self, model: StageResult) -> pa.Table:
         """What a finished run makes of the examples that count, in their order: the columns of `task_losses`."""
-        return task_losses(self._context, self._folder, model, self._data.tokenizer).filter(pa.array(self.counted))
+        losses = task_losses(self._context, self._folder, model, self._data.tokenizer)
+        return read_losses(losses).filter(pa.array(self.counted))
 
     @property
     def digest(self) -> str:

@@ -96,4 +96,4 @@ class Remaking:
 
 
 def _names(spec: StageSpec) -> list[str]:
-    return [*dict.fromkeys((*spec.steps, *spec.versions, spec.name))]
+    return [*dict.fromkeys((*spec.work.steps, *spec.work.versions, spec.name))]

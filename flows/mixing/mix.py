@@ -24,9 +24,9 @@ from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.doremi import DoReMi, doremi
 from gristmill.flows.stages.evaluation.documents import sets_of
 from gristmill.flows.stages.evaluation.judge import check_judges, judged_sets
-from gristmill.flows.stages.evaluation.removal import evaluation_tokens
-from gristmill.flows.stages.mixture import planned
+from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
+from gristmill.flows.stages.tokens import evaluation_tokens
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 
@@ -102,7 +102,7 @@ def by_doremi(
         DoReMi(proxy, arm.mixture, reference, pair, rate, budget, eta, smoothing)
         for pair, reference in zip(pairs, references, strict=True)
     ]
-    each = doremi(context, asked)
+    each = [stage.result["weights"] for stage in doremi(context, asked)]
     weights = {
         name: (float(np.mean(values)), min(values), max(values))
         for name, values in ((name, [one[name] for one in each]) for name in arm.shares)
@@ -236,7 +236,7 @@ def _plan(context: RunContext, recipe: Recipe, data: ComparisonData, weights: di
     most = {} if recipe.mixture is None else {"max_epochs": recipe.mixture.max_epochs}
     settings = Mixture(weights={name: float(weight) for name, weight in weights.items() if weight}, **most)
     shards = evaluation_tokens(context, (data.evaluation,), data.tokenizer)
-    return planned(context, settings, data.budget_tokens, arm.corpus.sources, data.tokenizer, arm.tokens, sets, shards)
+    return mixture(context, settings, data.budget_tokens, arm.corpus.sources, data.tokenizer, arm.tokens, sets, shards)
 
 
 def _share(plan: StageResult, name: str) -> float:

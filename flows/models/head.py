@@ -13,7 +13,7 @@ from gristmill.flows.models.classifier import arriving, labelled
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.plots.classifier_curves import curves
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.stages.embedding import embedded
+from gristmill.flows.stages.embedding import embedding_vectors
 from gristmill.storage import files, parquet
 from gristmill.tasks.engine import options
 from gristmill.tasks.models.embedding import heads, sentence_embedder
@@ -70,7 +70,7 @@ def from_recipe(
     given = embedder_files(context.placed(step).model, step.kind)
     wanted = {id_: _number(label, good) for id_, label in labelled(*labels, *columns)}
     corpus = arriving(recipe, step, machine)
-    stage = embedded(context, corpus, step, given)
+    stage = embedding_vectors(context, corpus, step, given)
     parts = [stage.part(i) for i in corpus.places.shards(without=step.reference)]
     ids, vectors = _vectors(parts, wanted)
     rows = [(id_, wanted[id_]) for id_ in ids]

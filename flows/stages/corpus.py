@@ -6,7 +6,7 @@ Where none is left the run ends with one sentence, ahead of the stages that woul
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2
-from typing import TypedDict, TypeVar
+from typing import TypeVar
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe import own_steps
@@ -16,7 +16,7 @@ from gristmill.tasks.documents.by_shard import Names, Parts, PartsOfSeveral, Sha
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Step
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.spec import FinishedInput
+from gristmill.tasks.engine.spec import FinishedInput, Work
 
 S = TypeVar("S", bound=Step)
 
@@ -47,6 +47,14 @@ class CorpusPlaces:
         """Of each shard of some sources the parts (documents, kept), with `signals` those with signals behind them."""
         more = self.signals.folders if signals else ()
         return PartsOfSeveral((self.documents.folder, self.kept.folder, *more), self.sources.shards(names))
+
+
+@dataclass(frozen=True)
+class CorpusAndStage:
+    """The shards of a corpus, and `stage`: the folder of one more stage, whose files the jobs read."""
+
+    corpus: CorpusPlaces
+    stage: str
 
 
 @dataclass(frozen=True)
@@ -139,18 +147,9 @@ def pinned(context: RunContext, steps: tuple[S, ...]) -> tuple[S, ...]:
     return tuple(pin(step) for step in steps)
 
 
-class Work(TypedDict):
-    """What a stage's declaration says of the steps whose work it does, as `StageSpec` takes it."""
-
-    versions: dict[str, int | str]
-    modules: tuple[str, ...]
-    libraries: tuple[str, ...]
-    data: tuple[str, ...]
-
-
 def work_of_steps(steps: Iterable[Step], functions: Iterable[str] = ()) -> Work:
-    """The versions of steps, their modules, and the libraries and data that decide. `functions`: readers of users, as
-    `module:function`, which the stage calls, too."""
+    """The versions of steps, their modules, libraries and package data, for a stage that does their work. `functions`:
+    readers of users that the stage calls, as `module:function`."""
     steps = tuple(steps)
     versions = {name: version for step in steps for name, version in own_steps.versions_of(step).items()}
     versions |= {address: own_steps.version_at(address) for address in functions}

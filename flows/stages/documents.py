@@ -2,12 +2,11 @@
 
 A shard is a file, a range of a large one, or small ones together; with a limit it is all that is read of a source. The
 files of a shard are read one after the other. Ranges that were not read as their whole file would be are read again.
-Records that a source selects by Common Crawl's columnar index are put into shards by `selection`, a stage of its own.
+The files of a shard are found by `gristmill.flows.stages.source_shards`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, groupby
@@ -18,22 +17,18 @@ from pydantic import SerializeAsAny, TypeAdapter
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, Work, pinned, work_of_steps
-from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
+from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
+from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards, selection
 from gristmill.storage import files, layout
-from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings, Step, function_at
-from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec, digest
+from gristmill.tasks.engine.spec import StageSpec, Work, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import extract_shard
-from gristmill.tasks.reading import index
 from gristmill.tasks.reading.columns import Columns
-from gristmill.tasks.reading.formats.crawls import IndexFilters
 from gristmill.tasks.reading.listing import Shard, listed
 from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
 from gristmill.tasks.reading.ranges.lines import LineCount, count_lines, divide
@@ -44,29 +39,7 @@ from gristmill.tasks.reading.sources import Selection, format_of
 _RANGE_READ = TypeAdapter(RangeRead)
 
 
-def selected(context: RunContext, source: Selection) -> StageResult:
-    """Filter the index's files, one a job, and put the records that fit into shards."""
-    notes = f"{context.settings.local_folder}/fingerprints"
-
-    def look() -> str:
-        with ThreadPoolExecutor(8) as pool:
-            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
-
-    tables = context.outside({"index": source.model_dump(mode="json")}, look)
-    filters = source.part(IndexFilters)
-    return context.build(
-        StageSpec("selection", _select, filters, {"files": tables}, lambda: tuple(source.tables()), version=1)
-    )
-
-
-def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...]) -> dict:
-    """Select records by the index and put them into shards."""
-    jobs = {i: {"path": path, "filters": filters} for i, path in enumerate(places)}
-    phases.map("match", index.match, jobs)
-    return phases.once("gather", index.gather, {"matched": len(places), "filters": filters}, grows="documents")
-
-
-class Record(Settings):
+class Extraction(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
     it, the latter with all thresholds at their defaults; `limit`: how many documents of each source are read; `drawn`:
     of these only the held-out documents; `choosing`: the steps right after the extraction, with their thresholds, by
@@ -88,7 +61,7 @@ def documents(
     """Extract every shard of the sources and measure `steps` in the same pass. `drawn`: the held-out documents alone,
     in a stage of another name."""
     sources = [context.placed(source) for source in recipe.sources]
-    selections = {each.name: selected(context, each) for each in sources if isinstance(each, Selection)}
+    selections = {each.name: selection(context, each) for each in sources if isinstance(each, Selection)}
 
     @cache
     def found(at: int) -> list[FoundShard]:
@@ -103,8 +76,8 @@ def documents(
     seen: dict[str, dict[str, Any]] = {}
     for at, source in enumerate(sources):
         given = {"source": source.model_dump(mode="json"), "limit": recipe.limit}
-        selection = selections.get(source.name)
-        given |= {"selection": None if selection is None else selection.contents}
+        selected = selections.get(source.name)
+        given |= {"selection": None if selected is None else selected.contents}
         seen[source.name] = context.outside(given, partial(look, at))
     formats = {name: SourceFormat.model_validate(of["format"]) for name, of in seen.items() if of["shards"]}
     before = pinned(context, recipe.before)
@@ -112,7 +85,7 @@ def documents(
     for address in [*own_functions, *(engine for engine in recipe.extract.asked if ":" in engine)]:
         function_at(address)  # whose error comes before any work
     choosing = pinned(context, recipe.choosing)
-    record = Record(
+    record = Extraction(
         formats=formats,
         before=before,
         extract=recipe.extract,
@@ -124,13 +97,13 @@ def documents(
     )
     all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps, *choosing)
     spec = StageSpec(
-        "documents" if drawn is None else "drawn_documents",
-        _extract,
-        record,
-        {"files": digest([of["files"] for of in seen.values()])},
-        lambda: tuple(shard.files for at in range(len(sources)) for shard in found(at)),
+        name="documents" if drawn is None else "drawn_documents",
         version=1,
-        **_work(all_steps, formats, own_functions),
+        body=_extract,
+        record=record,
+        inputs={"files": digest([of["files"] for of in seen.values()])},
+        places=lambda: tuple(shard.files for at in range(len(sources)) for shard in found(at)),
+        work=_work(all_steps, formats, own_functions),
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)
@@ -138,15 +111,7 @@ def documents(
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
 
 
-def _work(steps: Iterable[Step], formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> Work:
-    """What decides of the steps, of users' readers, and of formats whose libraries decide what is read."""
-    work = work_of_steps(steps, readers)
-    for kind in dict.fromkeys(format_of(known.format) for known in formats.values()):
-        work["libraries"] = (*work["libraries"], *kind.libraries)
-    return work
-
-
-def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]) -> dict:
+def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, ...]) -> dict:
     """Read, extract and measure every shard of the sources."""
     common = {
         "limit": record.limit,
@@ -196,7 +161,14 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
     return {"sources": counts, "own": own.names}
 
 
-def _divided(phases: PhaseRunner, record: Record, places: Sequence[ShardFiles]) -> dict[int, Range]:
+def _work(steps: Iterable[Step], formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> Work:
+    """The work of the steps, of users' readers, and of formats whose libraries decide what is read."""
+    work = work_of_steps(steps, readers)
+    kinds = dict.fromkeys(format_of(known.format) for known in formats.values())
+    return replace(work, libraries=(*work.libraries, *(name for kind in kinds for name in kind.libraries)))
+
+
+def _divided(phases: PhaseRunner, record: Extraction, places: Sequence[ShardFiles]) -> dict[int, Range]:
     """By the numbers of their shards the ranges of files of lines as they are read, whose first lines are known. Holds
     the counts of one file's ranges."""
     files_there = [*_ranged(record, places, "line")]
@@ -216,7 +188,7 @@ def _bytes(places: Sequence[ShardFiles], number: int) -> int:
     return places[number].bytes or 0
 
 
-def _ranged(record: Record, places: Sequence[ShardFiles], starts: str) -> Iterator[list[int]]:
+def _ranged(record: Extraction, places: Sequence[ShardFiles], starts: str) -> Iterator[list[int]]:
     """The numbers of the ranges of each file that is read in ranges, of formats whose ranges start like that."""
     ranged = (number for number, shard in enumerate(places) if shard.part is not None)
     for (source, _), of in groupby(ranged, lambda number: (places[number].source, places[number].files)):
@@ -224,7 +196,7 @@ def _ranged(record: Record, places: Sequence[ShardFiles], starts: str) -> Iterat
             yield [*of]
 
 
-def _misread(record: Record, places: Sequence[ShardFiles], made: Mapping[int, dict]) -> dict[int, Range]:
+def _misread(record: Extraction, places: Sequence[ShardFiles], made: Mapping[int, dict]) -> dict[int, Range]:
     """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
     archive would be. Holds the records of one file's ranges."""
     found: dict[int, Range] = {}
@@ -247,7 +219,7 @@ def _lists(folder: str) -> str:
 
 def _reading(
     folder: str,
-    record: Record,
+    record: Extraction,
     places: Sequence[ShardFiles],
     columns: Mapping[str, Columns],
     divided: Mapping[int, Range],
@@ -267,7 +239,7 @@ def _reading(
 
 def _own_columns(
     phases: PhaseRunner,
-    record: Record,
+    record: Extraction,
     places: Sequence[ShardFiles],
     sources: Names,
     divided: Mapping[int, Range],

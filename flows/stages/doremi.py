@@ -15,7 +15,7 @@ from gristmill.storage import checked_json, files, shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import FinishedInput, StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.training.config import TRAINING_VERSION, ModelConfig, TrainingConfig
 from gristmill.training.run import launch
 
@@ -39,7 +39,7 @@ class DoReMi:
     smoothing: float
 
 
-class Record(Settings):
+class DoReMiTraining(Settings):
     model: ModelConfig
     training: TrainingConfig
     eta: float
@@ -58,19 +58,17 @@ class DoReMiPlaces:
     device: str
 
 
-def doremi(context: RunContext, runs: Sequence[DoReMi]) -> list[dict[str, float]]:
-    """The mean weights by source of each run, in their order; several are trained at once."""
+def doremi(context: RunContext, runs: Sequence[DoReMi]) -> list[StageResult]:
+    """The stages of runs, in their order; several are trained at once. The `weights` of a result are the mean weights
+    by source."""
     settings = context.settings
     specs = [partial(doremi_spec, settings, run) for run in runs]
-    stages = context.build_all(specs, partial(at_once, settings, 1))
-    return [stage.result["weights"] for stage in stages]
+    return context.build_all(specs, partial(at_once, settings, 1))
 
 
 def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
     """The stage of a run. `slot`: its number among those that are trained at once."""
     training = run.proxy.run_training(run.tokens, run.learning_rate, run.pair, run.pair)
-    record = Record(model=run.proxy.model, training=training, eta=run.eta, smoothing=run.smoothing)
-    inputs: dict[str, FinishedInput | str] = {"mixture": run.mixture, "reference": run.reference}
 
     def places() -> DoReMiPlaces:
         folder = spec.folder(settings.home)
@@ -83,20 +81,22 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
         )
 
     spec = StageSpec(
-        "doremi",
-        _train,
-        record,
-        inputs,
-        places,
+        name="doremi",
         version=TRAINING_VERSION,
-        modules=("gristmill.training.run.launch", "gristmill.training.doremi"),
-        libraries=("torch",),  # as of the proxies
-        unicode=False,
+        body=_train,
+        record=DoReMiTraining(model=run.proxy.model, training=training, eta=run.eta, smoothing=run.smoothing),
+        inputs={"mixture": run.mixture, "reference": run.reference},
+        places=places,
+        work=Work(
+            modules=("gristmill.training.run.launch", "gristmill.training.doremi"),
+            libraries=("torch",),  # as for the proxies
+            unicode=False,
+        ),
     )
     return spec
 
 
-def _train(phases: PhaseRunner, record: Record, places: DoReMiPlaces) -> dict:
+def _train(phases: PhaseRunner, record: DoReMiTraining, places: DoReMiPlaces) -> dict:
     """Train a proxy that reweights its sources."""
     out = Path(places.out)
     run_json, log = out / "run.json", out / "training.log"

@@ -6,7 +6,7 @@ documents, of how they are written and of what the card says.
 
 from collections.abc import Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -54,7 +54,7 @@ _ALWAYS = (
 )
 
 
-class Record(Settings):
+class ExportFormat(Settings):
     format: str
     columns: tuple[Column, ...]
     card: Card
@@ -97,16 +97,37 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
         releases=tuple(sorted({("gristmill", version("gristmill")), *_releases(corpus)})),
         where=where,
     )
-    record = Record(format=recipe.export.format, columns=columns, card=card, where=where)
-    spec = StageSpec("export", _export, record, corpus.inputs(signals=True), version=1, at=target)
+
+    def places() -> ExportPlaces:
+        return ExportPlaces(corpus.places, spec.key)
+
+    spec = StageSpec(
+        name="export",
+        version=1,
+        body=_export,
+        record=ExportFormat(format=recipe.export.format, columns=columns, card=card, where=where),
+        inputs=corpus.inputs(signals=True),
+        places=places,
+        at=target,
+    )
     _refuse_another(target, spec.key)
     _forget_damaged(target, spec.key)
-    made = context.build(replace(spec, places=ExportPlaces(corpus.places, spec.key)))
+    made = context.build(spec)
     _refuse_another(target, spec.key)  # one that was made here while this one waited
     for name in _UNFINISHED:
         if name != "lease":
             files.remove(files.join(target, name))
     return made
+
+
+def _export(phases: PhaseRunner, record: ExportFormat, places: ExportPlaces) -> dict:
+    """Write the kept documents for others to read."""
+    phases.once("begin", exporting.begin, {"key": places.key}, temporary=True)
+    corpus = places.corpus
+    given = {"columns": record.columns, "format": record.format, "where": record.where}
+    jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
+    written = exporting.summed(phases.map("write", exporting.export_shard, jobs, common=given).values())
+    return phases.once("card", write_card, {"card": record.card, "written": written})
 
 
 def _check_expression(where: str, corpus: Corpus) -> None:
@@ -125,16 +146,6 @@ def _own_columns(corpus: Corpus) -> tuple[OwnColumn, ...]:
     extracted = corpus.extracted
     own = extracted.result.get("own", ())
     return own_columns(parquet.schema(corpus.documents.part(0))) if own else ()
-
-
-def _export(phases: PhaseRunner, record: Record, places: ExportPlaces) -> dict:
-    """Write the kept documents for others to read."""
-    phases.once("begin", exporting.begin, {"key": places.key}, temporary=True)
-    corpus = places.corpus
-    given = {"columns": record.columns, "format": record.format, "where": record.where}
-    jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
-    written = exporting.summed(phases.map("write", exporting.export_shard, jobs, common=given).values())
-    return phases.once("card", write_card, {"card": record.card, "written": written})
 
 
 def _target(context: RunContext, export: Export) -> str:

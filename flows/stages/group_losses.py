@@ -27,7 +27,7 @@ class LostGroupError(ValueError):
     """The steps took far more from a group of documents than from its like."""
 
 
-class Record(Settings):
+class LossSearch(Settings):
     """`by_design`: for a grouping the steps that decide by its very values; `like`: the kind of each source; `apart`:
     those that a step always keeps."""
 
@@ -38,7 +38,7 @@ class Record(Settings):
 
 
 @dataclass(frozen=True)
-class Places:
+class GroupLossesPlaces:
     """Folders of stages: the one that read the records, those that dropped documents, those with signals."""
 
     sources: Names
@@ -49,7 +49,7 @@ class Places:
 
 def group_losses(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult | None:
     """What groups lost so far; None if it is not counted, or for a reader if it is not finished."""
-    spec = losses_spec(recipe, corpus)
+    spec = group_losses_spec(recipe, corpus)
     return None if spec is None else context.build_output(spec)
 
 
@@ -64,22 +64,54 @@ def check_losses(recipe: Recipe, losses: StageResult) -> None:
         log.warning("%s", line)
 
 
-def losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
+def group_losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
     """The stage that looks for such groups; None where the recipe does not ask, or no step drops documents."""
     settings = recipe.group_losses
     dropping = [stage for stage in corpus.stages if stage.step_counts and stage is not corpus.extracted]
     if settings.then == "ignore" or not dropping:
         return None
-    record = Record(
+    record = LossSearch(
         limits=settings.part(Limits),
         by_design={name: decided for name in settings.by if (decided := deciding(recipe, name))},
         like={one.name: "crawl" if one.is_crawl else "" for one in recipe.sources},
         apart=tuple(sorted({name for step in recipe.steps for name in getattr(step, "reference", ())})),
     )
-    measured = tuple(stage.folder for stage in corpus.measured)
-    places = Places(Names.of(corpus.sources), corpus.extracted.folder, tuple(s.folder for s in dropping), measured)
-    inputs = corpus.inputs(signals=True) | {f"dropped {i}": stage for i, stage in enumerate(dropping)}
-    return StageSpec(STEP, _judge, record, inputs, places, version=1)
+    inputs = corpus.inputs(signals=True)
+    return StageSpec(
+        name=STEP,
+        version=1,
+        body=_judge,
+        record=record,
+        inputs=inputs | {f"dropped {number}": stage for number, stage in enumerate(dropping)},
+        places=GroupLossesPlaces(
+            sources=Names.of(corpus.sources),
+            extracted=corpus.extracted.folder,
+            ledgers=tuple(stage.folder for stage in dropping),
+            measured=tuple(stage.folder for stage in corpus.measured),
+        ),
+    )
+
+
+def _judge(phases: PhaseRunner, record: LossSearch, places: GroupLossesPlaces) -> dict:
+    """Look for groups that lost far more than their like."""
+    given = {
+        "by": record.limits.by,
+        "extracted": places.extracted,
+        "ledgers": places.ledgers,
+        "measured": places.measured,
+        "by_design": record.by_design,
+    }
+    jobs = Each(range(len(places.sources)), lambda i: {"source": places.sources[i]})
+    phases.map("count", count_shard, jobs, temporary=True, common=given)
+    level, parts = 0, len(places.sources)
+    while level == 0 or parts > 1:
+        adding = Each(range(ceil(parts / AT_ONCE)), lambda i: {})
+        phases.map(f"sum-{level}", sum_counts, adding, temporary=True, common={"level": level, "parts": parts})
+        level, parts = level + 1, ceil(parts / AT_ONCE)
+    found = {"level": level, "limits": record.limits, "like": record.like, "apart": record.apart}
+    made = phases.once("judge", judge, found)
+    files.remove(counts_folder(phases.folder))
+    return made
 
 
 def deciding(recipe: Recipe, grouping: str) -> tuple[str, ...]:
@@ -110,25 +142,3 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
     if (more := found["found"] - len(lines)) > 0:
         lines.append(f"{more:,} more groups lost as much more than their like")
     return lines
-
-
-def _judge(phases: PhaseRunner, record: Record, places: Places) -> dict:
-    """Look for groups that lost far more than their like."""
-    given = {
-        "by": record.limits.by,
-        "extracted": places.extracted,
-        "ledgers": places.ledgers,
-        "measured": places.measured,
-        "by_design": record.by_design,
-    }
-    jobs = Each(range(len(places.sources)), lambda i: {"source": places.sources[i]})
-    phases.map("count", count_shard, jobs, temporary=True, common=given)
-    level, parts = 0, len(places.sources)
-    while level == 0 or parts > 1:
-        adding = Each(range(ceil(parts / AT_ONCE)), lambda i: {})
-        phases.map(f"sum-{level}", sum_counts, adding, temporary=True, common={"level": level, "parts": parts})
-        level, parts = level + 1, ceil(parts / AT_ONCE)
-    found = {"level": level, "limits": record.limits, "like": record.like, "apart": record.apart}
-    made = phases.once("judge", judge, found)
-    files.remove(counts_folder(phases.folder))
-    return made

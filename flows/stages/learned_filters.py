@@ -24,20 +24,20 @@ from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.models.filter import LearnedFilter, bounds_of, find_bounds, null_scores_shard
 from gristmill.tasks.models.perplexity.cuts import Cuts, bucket_shard, find_ends
 from gristmill.tasks.models.perplexity.perplexity import Perplexity
 
 
-class Training(Settings):
+class FilterTraining(Settings):
     reference: tuple[str, ...]
     raw: tuple[str, ...]
     settings: SerializeAsAny[Settings]
     heldout: Heldout
 
 
-class Scoring(Settings):
+class FilterScoring(Settings):
     scores: tuple[str, ...]
     groups: tuple[str, ...]
     reads: tuple[str, ...]
@@ -45,24 +45,16 @@ class Scoring(Settings):
     settings: SerializeAsAny[Settings]
 
 
-class Cutting(Settings):
+class FilterCutting(Settings):
     step: str
     reference: tuple[str, ...]
     settings: SerializeAsAny[Settings]
 
 
 @dataclass(frozen=True)
-class TrainingPlaces:
-    """`work`: the module that trains."""
-
-    corpus: CorpusPlaces
-    work: str
-
-
-@dataclass(frozen=True)
-class ScoredPlaces:
-    """`work`: the module that does the filter's work; `models`: their files; `scores`: the folder of the parts with
-    scores."""
+class FilterPlaces:
+    """`work`: the module that does the filter's work; `models`: their files, for scoring; `scores`: the folder of the
+    parts with scores, for the cut."""
 
     corpus: CorpusPlaces
     work: str
@@ -75,48 +67,36 @@ def learned_filter(
 ) -> Corpus:
     """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
     the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
-    reference = tuple(sorted(step.reference))
-    work = modules_of(step)[-1]
-    heldout = held_out(recipe, corpus)
-    of_step = work_of_steps((step,))
-    places = corpus.places
-
     paths = map(files.absolute, context.placed(step).named_models)  # a worker may run in another folder
     named = tuple(RecordedFile(path, context.outside({"file": path}, partial(files.checksum, path))) for path in paths)
-    trained: tuple[StageResult, ...] = ()
-    if not named:
-        raw = step.raw(corpus.sources)
-        training = Training(reference=reference, raw=raw, settings=step.training_settings(), heldout=heldout)
-        learned = learns_from or corpus
-        taught = TrainingPlaces(learned.places, work)
-        spec = StageSpec(f"{step.step}_model", _train, training, learned.inputs(), taught, version=1, **of_step)
-        trained = (context.build(spec),)
-
-    def scored_places() -> ScoredPlaces:
-        return ScoredPlaces(places, work, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
-
-    columns: dict[str, Any] = {"scores": step.scores, "groups": step.groups, "reads": step.reads}
-    scoring = Scoring(reference=reference, **columns, settings=step.scoring_settings())
-    documents = corpus.inputs(signals=bool(step.reads))
-    documents |= {f"model {i}": file.digest for i, file in enumerate(named)}
-    documents |= {"model": trained[0]} if trained else {}
-    scores = context.build(StageSpec(step.step, _score, scoring, documents, scored_places, version=1, **of_step))
-
-    kept = cut(context, corpus, step, scores)
-    return corpus.then(kept, *trained, scores).measuring(scores)
+    trained = None if named else filter_model(context, recipe, corpus, step, learns_from or corpus)
+    scores = filter_scores(context, corpus, step, named, trained)
+    kept = filter_cut(context, corpus, step, scores)
+    return corpus.then(kept, *(() if trained is None else (trained,)), scores).measuring(scores)
 
 
-def cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
-    """The stage that keeps documents by the scores of a filter, and those of the reference."""
-    reference = tuple(sorted(step.reference))
-    record = Cutting(reference=reference, step=step.step, settings=step.decision_settings())
-    where = ScoredPlaces(corpus.places, modules_of(step)[-1], scores=scores.folder)
-    work = work_of_steps((step,))
-    work["libraries"] = ()  # of the model, whose scores are an input
-    return context.build(StageSpec(f"{step.step}_cut", _cut, record, corpus.inputs(scores), where, version=1, **work))
+def filter_model(
+    context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, learns_from: Corpus
+) -> StageResult:
+    """The models of a filter, trained on documents of `learns_from`. `corpus`: decides what is held out."""
+    spec = StageSpec(
+        name=f"{step.step}_model",
+        version=1,
+        body=_train,
+        record=FilterTraining(
+            reference=tuple(sorted(step.reference)),
+            raw=step.raw(corpus.sources),
+            settings=step.training_settings(),
+            heldout=held_out(recipe, corpus),
+        ),
+        inputs=learns_from.inputs(),
+        places=FilterPlaces(learns_from.places, modules_of(step)[-1]),
+        work=work_of_steps((step,)),
+    )
+    return context.build(spec)
 
 
-def _train(phases: PhaseRunner, record: Training, places: TrainingPlaces) -> dict:
+def _train(phases: PhaseRunner, record: FilterTraining, places: FilterPlaces) -> dict:
     """Train models on reference documents."""
     given = {
         "reference": places.corpus.parts(record.reference),
@@ -127,7 +107,42 @@ def _train(phases: PhaseRunner, record: Training, places: TrainingPlaces) -> dic
     return {"model": phases.once("train", import_module(places.work).train_model, given)}
 
 
-def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
+def filter_scores(
+    context: RunContext,
+    corpus: Corpus,
+    step: LearnedFilter,
+    named: tuple[RecordedFile, ...],
+    trained: StageResult | None,
+) -> StageResult:
+    """The scores of the documents. `named`: files of models that the step names; else `trained`: the stage that trained
+    models."""
+
+    def places() -> FilterPlaces:
+        models = named if trained is None else tuple(map(trained.file, trained.result["model"]["files"]))
+        return FilterPlaces(corpus.places, modules_of(step)[-1], models)
+
+    inputs = corpus.inputs(signals=bool(step.reads))
+    inputs |= {f"model {number}": file.digest for number, file in enumerate(named)}
+    inputs |= {} if trained is None else {"model": trained}
+    spec = StageSpec(
+        name=step.step,
+        version=1,
+        body=_score,
+        record=FilterScoring(
+            scores=step.scores,
+            groups=step.groups,
+            reads=step.reads,
+            reference=tuple(sorted(step.reference)),
+            settings=step.scoring_settings(),
+        ),
+        inputs=inputs,
+        places=places,
+        work=work_of_steps((step,)),
+    )
+    return context.build(spec)
+
+
+def _score(phases: PhaseRunner, record: FilterScoring, places: FilterPlaces) -> dict:
     """Score all other documents."""
     corpus = places.corpus
     given = {"models": places.models, "settings": record.settings}
@@ -143,7 +158,23 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
     return {}
 
 
-def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
+def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
+    """The stage that keeps documents by the scores of a filter, and those of the reference."""
+    spec = StageSpec(
+        name=f"{step.step}_cut",
+        version=1,
+        body=_cut,
+        record=FilterCutting(
+            reference=tuple(sorted(step.reference)), step=step.step, settings=step.decision_settings()
+        ),
+        inputs=corpus.inputs(scores),
+        places=FilterPlaces(corpus.places, modules_of(step)[-1], scores=scores.folder),
+        work=work_without_libraries(step),
+    )
+    return context.build(spec)
+
+
+def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> dict:
     """Drop documents by their scores."""
     corpus = places.corpus
     scored = corpus.shards(without=record.reference)
@@ -158,8 +189,13 @@ def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
     return {"decisions": [[record.step, found["bounds"]]]}
 
 
+def work_without_libraries(step: LearnedFilter) -> Work:
+    """The work of a stage that reads scores: the libraries of the models decided only these, which are an input."""
+    return replace(work_of_steps((step,)), libraries=())
+
+
 @dataclass(frozen=True)
-class BucketPlaces:
+class PerplexityBucketPlaces:
     """`scores`: the folder of the parts with scores; `shards`: all; `scored`: those of sources that are scored."""
 
     scores: str
@@ -174,13 +210,16 @@ def perplexity(
     left = learned_filter(context, recipe, corpus, step, learns_from)
     *measured, scores = left.measured
     places = corpus.places
-    where = BucketPlaces(scores.folder, places.shards(), places.shards(without=tuple(step.reference)))
-    cuts = step.decision_settings().model_copy(update=_WITHOUT_POLICY)
-    work = work_of_steps((step,))
-    work["libraries"] = ()  # of the models, whose scores are an input
-    bucketed = context.build(
-        StageSpec("perplexity_bucket", _bucket, cuts, {"scores": scores}, where, version=1, **work)
+    spec = StageSpec(
+        name="perplexity_bucket",
+        version=1,
+        body=_bucket,
+        record=step.decision_settings().model_copy(update=_WITHOUT_POLICY),
+        inputs={"scores": scores},
+        places=PerplexityBucketPlaces(scores.folder, places.shards(), places.shards(without=tuple(step.reference))),
+        work=work_without_libraries(step),
     )
+    bucketed = context.build(spec)
     stages = (*left.stages[:-1], bucketed, left.kept)
     return replace(left, measured=(*measured, bucketed, scores), stages=stages)
 
@@ -191,7 +230,7 @@ _WITHOUT_POLICY = {
 }
 
 
-def _bucket(phases: PhaseRunner, record: Cuts, places: BucketPlaces) -> dict:
+def _bucket(phases: PhaseRunner, record: Cuts, places: PerplexityBucketPlaces) -> dict:
     """Put documents into buckets by their perplexity."""
     found = phases.once(
         "ends", find_ends, {"settings": record, "scores": Parts(places.scores, places.scored)}, grows="documents"

@@ -8,24 +8,28 @@ from typing import Any
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import Data, before_takedowns, heldout
-from gristmill.flows.stages.evaluation.removal import evaluation_tokens
-from gristmill.flows.stages.evaluation.sets import heldout_documents, named_texts
+from gristmill.flows.stages.evaluation.heldout import (
+    Data,
+    before_takedowns,
+    heldout,
+    heldout_documents,
+    named_texts,
+)
 from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
-from gristmill.flows.stages.tokens import grouped_tokens, tokens
+from gristmill.flows.stages.tokens import evaluation_tokens, grouped_tokens, tokens
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens import token_shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.packing import pack_shards, windows
 from gristmill.tasks.tokens.plan import plan_mixture
 
 
-class Record(Settings):
+class MixturePlan(Settings):
     """`heldout`: the sets that training is evaluated on, each with the digest of its documents, if that is to be known;
     `seq_len`: the model's, where documents are packed for it."""
 
@@ -61,7 +65,7 @@ def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
     grouped = grouped_tokens(context, recipe, split.train, model, shards)
     settings = recipe.training_mixture()
     digests = {name: facts["digest"] for stage in evaluation for name, facts in sorted(stage.result["sets"].items())}
-    plan = planned(
+    plan = mixture(
         context,
         settings,
         recipe.training.token_budget(recipe.model.seq_len),
@@ -76,7 +80,7 @@ def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
     return Data(corpus, split, evaluation, model, shards, evaluated, grouped, plan)
 
 
-def planned(
+def mixture(
     context: RunContext,
     settings: Mixture,
     budget: int,
@@ -92,7 +96,6 @@ def planned(
     the set of each shard of `heldout_tokens`, with the digest of its documents or an empty one; `grouped`: what is
     trained on in place of the shards of sources; `seq_len`: of the rows that documents are packed into, None: they are
     not."""
-    record = Record(mixture=settings, budget=budget, heldout=heldout, seq_len=seq_len)
 
     def places() -> MixturePlaces:
         facts, model = tokenizer.result["tokenizer"], tokenizer_of(tokenizer)
@@ -102,29 +105,19 @@ def planned(
         return MixturePlaces(train, held_out, beside, tokenizer.file("token_bytes.json"), facts["end_of_text"])
 
     inputs = {stage.name: stage for stage in (tokens, heldout_tokens, tokenizer, *([grouped] if grouped else ()))}
-    return context.build(StageSpec("mixture", _plan, record, inputs, places, version=1, unicode=False))
+    spec = StageSpec(
+        name="mixture",
+        version=1,
+        body=_plan,
+        record=MixturePlan(mixture=settings, budget=budget, heldout=heldout, seq_len=seq_len),
+        inputs=inputs,
+        places=places,
+        work=Work(unicode=False),
+    )
+    return context.build(spec)
 
 
-def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
-    """The shards of a split, each with its name."""
-    encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
-    found = []
-    for name, part in zip(names, encoded, strict=True):
-        path = token_shards.bin_path(_beside(tokens), split, part.number)
-        found.append((name, (path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"])))
-    return tuple(found)
-
-
-def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
-    """The shards by group, each with its name."""
-    found = []
-    for part in layout.parts(stage.folder, stage.manifest):
-        for name, file, count, _ in part.record["groups"]:
-            found.append((name, (f"{_beside(stage)}/{file}", count, part.files[file]["content"])))
-    return tuple(found)
-
-
-def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
+def _plan(phases: PhaseRunner, record: MixturePlan, places: MixturePlaces) -> dict:
     """Plan the shares of the sources."""
     tokens = {name: _entries(places.train, name) for name in _groups(record.mixture, places)}
     shards = {"tokens": tokens, "heldout": {name: _entries(places.heldout, name) for name in record.heldout}}
@@ -146,6 +139,25 @@ def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
         cut, documents = (sum(made[key] for made in packed[name]) for key in ("cut", "documents"))
         source |= {"padding": 1 - filled, "cut": cut / documents}
     return plan
+
+
+def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
+    """The shards of a split, each with its name."""
+    encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
+    found = []
+    for name, part in zip(names, encoded, strict=True):
+        path = token_shards.bin_path(_beside(tokens), split, part.number)
+        found.append((name, (path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"])))
+    return tuple(found)
+
+
+def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
+    """The shards by group, each with its name."""
+    found = []
+    for part in layout.parts(stage.folder, stage.manifest):
+        for name, file, count, _ in part.record["groups"]:
+            found.append((name, (f"{_beside(stage)}/{file}", count, part.files[file]["content"])))
+    return tuple(found)
 
 
 def _written(phases: PhaseRunner, shards: Mapping[str, Any], given: Mapping[str, Any]) -> dict:

@@ -19,7 +19,7 @@ from gristmill.storage.tokens.training_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import MAKER, StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import FinishedInput, StageSpec
+from gristmill.tasks.engine.spec import FinishedInput, StageSpec, Work
 from gristmill.training.checkpoint.keeping import restore, upload_newer
 from gristmill.training.config import (
     CHECKPOINTS,
@@ -64,13 +64,13 @@ RESULT = "result.json"
 RESTARTS = 3  # of a training whose processes were killed, within one run of the flow
 
 
-class Record(Settings):
+class ModelTraining(Settings):
     model: ModelConfig
     training: TrainingConfig
 
 
 @dataclass(frozen=True)
-class TrainingPlaces:
+class ModelPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
     stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
@@ -104,7 +104,7 @@ class Trained:
 
 
 def model_spec(
-    settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None
+    settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], ModelPlaces] | None = None
 ) -> StageSpec:
     """The stage; without places it can be looked up, but not made. First weights and tasks are known by their content,
     wherever they are. The budget of rollbacks is no part of it: a training that it ended goes on with a larger one. Nor
@@ -118,20 +118,25 @@ def model_spec(
         "engine": plain.engine,
         "parallel": plain.parallel,
     }
-    record = Record(model=recipe.model, training=recipe.training.model_copy(update=unplaced))
     inputs: dict[str, FinishedInput | str]
     inputs = {"mixture": data.mixture, "tokens": data.tokens, "tokenizer": data.tokenizer}
     if (folder := initial_folder(settings, recipe)) is not None:
         inputs |= {f"init_from {name}": digest for name, digest in init_digests(settings, folder).items()}
     if (folder := tasks_folder(settings, recipe)) is not None:
         inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, folder).items()}
-    modules = ("gristmill.training.run.launch",)
     return StageSpec(
-        "model", _train, record, inputs, places, version=TRAINING_VERSION, modules=modules, unicode=False, resumes=True
+        name="model",
+        version=TRAINING_VERSION,
+        body=_train,
+        record=ModelTraining(model=recipe.model, training=recipe.training.model_copy(update=unplaced)),
+        inputs=inputs,
+        places=places,
+        work=Work(modules=("gristmill.training.run.launch",), unicode=False),
+        resumes=True,
     )
 
 
-def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
+def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> dict:
     """Train the model."""
     out = Path(places.out)
     run_json, log = out / "run.json", out / "training.log"

@@ -20,7 +20,7 @@ from gristmill.storage import checked_json, files, parquet, shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.training.config import (
     CHECKPOINTS,
     DOCUMENT_LOSSES,
@@ -79,7 +79,7 @@ class ProxyResult:
     reused: bool
 
 
-class Record(Settings):
+class ProxyTraining(Settings):
     model: ModelConfig
     training: TrainingConfig
     processes: int = 1  # they decide rounding
@@ -122,8 +122,6 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
 def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str = "") -> StageSpec:
     """The stage of a run. `slot`: its number among those that are trained at once; `address`:
     ProxyPlaces.preloaded."""
-    record = run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt)
-    inputs = {"mixture": run.mixture}  # which has the digests of the tokens and of the tokenizer
 
     def places() -> ProxyPlaces:
         folder = spec.folder(settings.home)
@@ -136,63 +134,22 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str
         )
 
     spec = StageSpec(
-        "proxy",
-        _train,
-        record,
-        inputs,
-        places,
+        name="proxy",
         version=TRAINING_VERSION,
-        modules=("gristmill.training.run.preloaded",),
-        libraries=("torch",),  # runs are compared by small differences of their losses
-        unicode=False,
+        body=_train,
+        record=run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt),
+        inputs={"mixture": run.mixture},  # which has the digests of the tokens and of the tokenizer
+        places=places,
+        work=Work(
+            modules=("gristmill.training.run.preloaded",),
+            libraries=("torch",),  # runs are compared by small differences of their losses
+            unicode=False,
+        ),
     )
     return spec
 
 
-def run_record(proxy: ProxyConfig, tokens: int, learning_rate: float, pair: int, salt: int) -> Record:
-    """All that decides a run beside its data. The salt is in the seed of the order alone."""
-    order = hashlib.blake2b(f"{pair}\0{salt}".encode(), digest_size=6).digest()
-    training = proxy.run_training(tokens, learning_rate, pair, int.from_bytes(order, "little"))
-    # what these would add is seen at the end of the run alone, or by nobody
-    seldom = {name: training.steps for name in ("eval_every", "checkpoint_every")} | {
-        "monitor_every": training.steps + 1,
-        "sample_tokens": 0,
-    }
-    return Record(model=proxy.model, training=training.model_copy(update=seldom), processes=proxy.processes)
-
-
-def at_once(settings: MachineSettings, processes: int) -> int:
-    """How many proxies of so many processes each are trained at the same time."""
-    return settings.proxy_runs or max(1, (len(gpus()) or os.cpu_count() or 1) // processes)
-
-
-def devices_of(slot: int, processes: int, known: Sequence[str]) -> str:
-    """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
-
-    Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
-    processes than the machine has GPUs.
-    """
-    if not known:
-        return ""
-    if processes > len(known):
-        raise ValueError(
-            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(known)}: lower "
-            "the proxy's `processes`"
-        )
-    return ",".join(known[(slot * processes + i) % len(known)] for i in range(processes))
-
-
-@cache
-def gpus() -> tuple[str, ...]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    import torch  # takes seconds
-
-    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    count = torch.cuda.device_count()
-    return tuple(named[:count] or map(str, range(count)))
-
-
-def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
+def _train(phases: PhaseRunner, record: ProxyTraining, places: ProxyPlaces) -> dict:
     """Train a proxy and take its loss on every evaluation document."""
     out = Path(places.out)
     run_json, log = out / "run.json", out / "training.log"
@@ -234,6 +191,49 @@ def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
     shutil.rmtree(out / CHECKPOINTS)
     (out / RESULT).unlink()
     return {"tokens": result["tokens"], "metrics": {name: value for name, value in result.items() if "/" in name}}
+
+
+def run_record(proxy: ProxyConfig, tokens: int, learning_rate: float, pair: int, salt: int) -> ProxyTraining:
+    """All that decides a run beside its data. The salt is in the seed of the order alone."""
+    order = hashlib.blake2b(f"{pair}\0{salt}".encode(), digest_size=6).digest()
+    training = proxy.run_training(tokens, learning_rate, pair, int.from_bytes(order, "little"))
+    # what these would add is seen at the end of the run alone, or by nobody
+    seldom = {name: training.steps for name in ("eval_every", "checkpoint_every")} | {
+        "monitor_every": training.steps + 1,
+        "sample_tokens": 0,
+    }
+    return ProxyTraining(model=proxy.model, training=training.model_copy(update=seldom), processes=proxy.processes)
+
+
+def at_once(settings: MachineSettings, processes: int) -> int:
+    """How many proxies of so many processes each are trained at the same time."""
+    return settings.proxy_runs or max(1, (len(gpus()) or os.cpu_count() or 1) // processes)
+
+
+def devices_of(slot: int, processes: int, known: Sequence[str]) -> str:
+    """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
+
+    Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
+    processes than the machine has GPUs.
+    """
+    if not known:
+        return ""
+    if processes > len(known):
+        raise ValueError(
+            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(known)}: lower "
+            "the proxy's `processes`"
+        )
+    return ",".join(known[(slot * processes + i) % len(known)] for i in range(processes))
+
+
+@cache
+def gpus() -> tuple[str, ...]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch  # takes seconds
+
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    count = torch.cuda.device_count()
+    return tuple(named[:count] or map(str, range(count)))
 
 
 def _result(stage: StageResult, run: ProxyRun) -> ProxyResult:

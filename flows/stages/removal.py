@@ -1,9 +1,10 @@
-"""What is taken out of a corpus whatever its quality: items of benchmarks, and documents of takedown lists.
+"""What is removed from a corpus whatever its quality: items of benchmarks, takedown lists, evaluation documents.
 
 `decontamination` drops or cuts documents that hold items of benchmarks, or only reports them. Its three stages are
 `decontamination_index`, `decontamination_hits` and `decontamination`. The digests of the benchmarks' files are in the
-key of the first, so that all stages behind it are made anew when one is added or changed. `takedowns` keeps the curated
-documents that the recipe's takedown lists do not name.
+key of the first, so all later stages are made again when a benchmark is added or changed. `takedowns` keeps the curated
+documents that the recipe's takedown lists do not name. `evaluation_removal` keeps the documents that are not evaluation
+documents, near-duplicates of one, or texts that contain one.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from functools import partial
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, pinned, work_of_steps
+from gristmill.flows.stages.corpus import Corpus, CorpusAndStage, CorpusPlaces, pinned, work_of_steps
 from gristmill.storage import files
 from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.decontamination.index import build_index
@@ -25,46 +26,79 @@ from gristmill.tasks.decontamination.shards import (
     split_benchmarks,
 )
 from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
+from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.takedowns import keep_allowed
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.decisions import keep_shard
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
+from gristmill.tasks.evaluation.documents import evaluation_file
+from gristmill.tasks.evaluation.removal import collect_texts, found_folder, given_folder, index_texts, remove_shard
+from gristmill.tasks.evaluation.removal import find_shard as find_evaluation_documents
+from gristmill.tasks.evaluation.similar import THRESHOLD
 from gristmill.tasks.url.step import Url
 
 INDEX, HITS = "decontamination_index", "decontamination_hits"
+# Fewest shingles of five words of a document that counts as contained: most shorter ones, of a sentence or two, are in
+# many texts, and a set judges little by them.
+LEAST = 25
 
 
-class IndexRecord(Settings):
+class BenchmarkIndex(Settings):
     """`benchmarks`: the fields of each, by name, in the recipe's order."""
 
     benchmarks: dict[str, Fields]
     settings: Indexing
 
 
-class HitsRecord(Settings):
+class BenchmarkSearch(Settings):
     settings: Indexing
 
 
-class PolicyRecord(Settings):
+class BenchmarkRemoval(Settings):
     policy: Policy
     threshold: float
-
-
-@dataclass(frozen=True)
-class HitsPlaces:
-    """`index`: the folder of the index; `hits`: that of the stage with the hits."""
-
-    corpus: CorpusPlaces
-    index: str = ""
-    hits: str = ""
 
 
 def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decontamination) -> Corpus:
     """The corpus without documents, or without their pieces, that hold items of the step's benchmarks; with the policy
     `report` as it is. Every document has its score as a signal. Raises BenchmarkError."""
-    places, settings = corpus.places, step.part(Indexing)
+    index = decontamination_index(context, step)
+    hits = decontamination_hits(context, corpus, step, index)
+    settings = step.part(Indexing)
+    spec = StageSpec(
+        name=step.step,
+        version=1,
+        body=_remove_hits,
+        record=BenchmarkRemoval(
+            policy=step.part(Policy), threshold=settings.threshold if settings.method == "overlap" else 0.0
+        ),
+        inputs=corpus.inputs(hits),
+        places=CorpusAndStage(corpus.places, hits.folder),
+    )
+    made = context.build(spec)
+    left = corpus.rewritten(made, index, hits) if step.policy == "cut" else corpus.then(made, index, hits)
+    return left.measuring(hits)
+
+
+def _remove_hits(phases: PhaseRunner, record: BenchmarkRemoval, places: CorpusAndStage) -> dict:
+    """Drop or cut documents that hold items of benchmarks."""
+    corpus, policy = places.corpus, record.policy
+    if policy.policy == "cut":
+        jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "hits": hits_file(places.stage, i)})
+        phases.map("cut", cut_shard, jobs, common={"policy": policy})
+    elif policy.policy == "drop":
+        jobs = Each(corpus.shards(), lambda i: {"kept": corpus.kept[i], "hits": hits_file(places.stage, i)})
+        phases.map("drop", drop_shard, jobs, common={"threshold": record.threshold})
+    else:
+        phases.map("keep", keep_shard, Each(corpus.shards(), lambda i: {"kept": corpus.kept[i]}), common={"step": STEP})
+    return {}
+
+
+def decontamination_index(context: RunContext, step: Decontamination) -> StageResult:
+    """The index of the step's benchmarks."""
     benchmarks = [context.placed(benchmark) for benchmark in step.benchmarks]
     paths = tuple(files.absolute(each.path) for each in benchmarks)
     notes = f"{context.settings.local_folder}/fingerprints"
@@ -74,60 +108,55 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
         )
         for each, path in zip(benchmarks, paths, strict=True)
     }
-    fields = {each.name: each.part(Fields) for each in benchmarks}
-    given = IndexRecord(benchmarks=fields, settings=settings)
-    index = context.build(StageSpec(INDEX, _index, given, digests, paths, version=1, steps=(step.step,)))
-
-    where = HitsPlaces(places, index.folder)
     spec = StageSpec(
-        HITS, _find, HitsRecord(settings=settings), corpus.inputs(index), where, version=1, **work_of_steps((step,))
+        name=INDEX,
+        version=1,
+        body=_index,
+        record=BenchmarkIndex(
+            benchmarks={each.name: each.part(Fields) for each in benchmarks}, settings=step.part(Indexing)
+        ),
+        inputs=digests,
+        places=paths,
+        work=Work(steps=(step.step,)),
     )
-    hits = context.build(spec)
-
-    record = PolicyRecord(
-        policy=step.part(Policy), threshold=settings.threshold if settings.method == "overlap" else 0.0
-    )
-    spec = StageSpec(step.step, _apply, record, corpus.inputs(hits), HitsPlaces(places, hits=hits.folder), version=1)
-    made = context.build(spec)
-    left = corpus.rewritten(made, index, hits) if step.policy == "cut" else corpus.then(made, index, hits)
-    return left.measuring(hits)
+    return context.build(spec)
 
 
-def _index(phases: PhaseRunner, record: IndexRecord, places: tuple[str, ...]) -> dict:
+def _index(phases: PhaseRunner, record: BenchmarkIndex, places: tuple[str, ...]) -> dict:
     """Index the benchmarks."""
     return phases.once(
         "index", build_index, {"paths": places, "fields": record.benchmarks, "settings": record.settings}
     )
 
 
-def _find(phases: PhaseRunner, record: HitsRecord, places: HitsPlaces) -> dict:
+def decontamination_hits(context: RunContext, corpus: Corpus, step: Decontamination, index: StageResult) -> StageResult:
+    """The items of benchmarks in each document, with the documents' scores as a signal."""
+    spec = StageSpec(
+        name=HITS,
+        version=1,
+        body=_find,
+        record=BenchmarkSearch(settings=step.part(Indexing)),
+        inputs=corpus.inputs(index),
+        places=CorpusAndStage(corpus.places, index.folder),
+        work=work_of_steps((step,)),
+    )
+    return context.build(spec)
+
+
+def _find(phases: PhaseRunner, record: BenchmarkSearch, places: CorpusAndStage) -> dict:
     """Find items of benchmarks in documents."""
-    given = {"index": places.index, "settings": record.settings}
+    given = {"index": places.stage, "settings": record.settings}
     shards = places.corpus.shards()
     phases.map("find", find_shard, Each(shards, places.corpus.shard), common=given)
     return phases.once(
         "split",
         split_benchmarks,
-        {"index": places.index, "hits": Parts(hits_folder(phases.folder), shards)},
+        {"index": places.stage, "hits": Parts(hits_folder(phases.folder), shards)},
         grows="documents",
     )
 
 
-def _apply(phases: PhaseRunner, record: PolicyRecord, places: HitsPlaces) -> dict:
-    """Drop or cut documents that hold items of benchmarks."""
-    corpus, policy = places.corpus, record.policy
-    if policy.policy == "cut":
-        jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "hits": hits_file(places.hits, i)})
-        phases.map("cut", cut_shard, jobs, common={"policy": policy})
-    elif policy.policy == "drop":
-        jobs = Each(corpus.shards(), lambda i: {"kept": corpus.kept[i], "hits": hits_file(places.hits, i)})
-        phases.map("drop", drop_shard, jobs, common={"threshold": record.threshold})
-    else:
-        phases.map("keep", keep_shard, Each(corpus.shards(), lambda i: {"kept": corpus.kept[i]}), common={"step": STEP})
-    return {}
-
-
-class Record(Settings):
+class TakedownLists(Settings):
     """`takedowns`: the lists, tied to the content that they have now."""
 
     takedowns: Url
@@ -142,24 +171,86 @@ class AllowedCorpus(Corpus):
 
 def takedown_lists(context: RunContext, recipe: Recipe) -> Url:
     """The recipe's lists, tied to the content that they have now."""
-    [given] = pinned(context, (Url(takedowns=recipe.takedowns),))
-    return given
+    [lists] = pinned(context, (Url(takedowns=recipe.takedowns),))
+    return lists
 
 
-def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
+def takedowns(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
     """The corpus without the documents that are named by id, URL, folder or host; as it is if there are no lists."""
     if not recipe.takedowns:
         return corpus
-    given = takedown_lists(context, recipe)
-    record = Record(takedowns=given)
-    spec = StageSpec("takedowns", _drop, record, corpus.inputs(), corpus.places, version=1, **work_of_steps((given,)))
+    lists = takedown_lists(context, recipe)
+    spec = StageSpec(
+        name="takedowns",
+        version=1,
+        body=_drop,
+        record=TakedownLists(takedowns=lists),
+        inputs=corpus.inputs(),
+        places=corpus.places,
+        work=work_of_steps((lists,)),
+    )
     made = context.build(spec)
     stages = (*corpus.stages, made)
     return AllowedCorpus(corpus.sources, corpus.documents, made, corpus.measured, stages, before=corpus)
 
 
-def _drop(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+def _drop(phases: PhaseRunner, record: TakedownLists, places: CorpusPlaces) -> dict:
     """Drop documents that were taken down."""
-    given = {"takedowns": record.takedowns}
-    phases.map("drop", keep_allowed, Each(places.shards(), places.shard), common=given)
+    phases.map("drop", keep_allowed, Each(places.shards(), places.shard), common={"takedowns": record.takedowns})
     return {}
+
+
+class EvaluationRemoval(Settings):
+    """`threshold`: least Jaccard similarity, and least share of a document's shingles in a text that contains it."""
+
+    shingling: Shingling
+    threshold: float
+    least: int
+
+
+@dataclass(frozen=True)
+class EvaluationRemovalPlaces:
+    """`extracted`: the parts with the documents as they were extracted, by shard; `evaluation`: the file with the
+    evaluation documents."""
+
+    corpus: CorpusPlaces
+    extracted: Parts
+    evaluation: str
+
+    def forms(self, i: int) -> tuple[str, ...]:
+        """The parts that have texts of a shard's documents."""
+        return tuple(dict.fromkeys((self.extracted[i], self.corpus.documents[i])))
+
+
+def evaluation_removal(context: RunContext, extracted: Corpus, corpus: Corpus, evaluation: StageResult) -> Corpus:
+    """The corpus without the evaluation documents, by their records, without all whose Jaccard similarity to one of
+    them is at least THRESHOLD, and without all that contain such a share of the shingles of one that has LEAST.
+    `extracted`: the documents that the corpus began with.
+
+    Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
+    """
+    spec = StageSpec(
+        name="evaluation_removal",
+        version=1,
+        body=_remove_evaluation,
+        record=EvaluationRemoval(shingling=Shingling(), threshold=THRESHOLD, least=LEAST),
+        inputs=corpus.inputs(evaluation) | {"extracted": extracted.documents},
+        places=EvaluationRemovalPlaces(corpus.places, extracted.places.documents, evaluation_file(evaluation.folder)),
+    )
+    return corpus.then(context.build(spec))
+
+
+def _remove_evaluation(phases: PhaseRunner, record: EvaluationRemoval, places: EvaluationRemovalPlaces) -> dict:
+    """Remove evaluation documents, what is like them and what contains them."""
+    shards = places.corpus.shards()
+    own = {"evaluation": places.evaluation}
+    extracted = Each(shards, lambda i: {"extracted": places.extracted[i]})
+    phases.map("find", find_evaluation_documents, extracted, temporary=True, common=own)
+    collected = phases.once("collect", collect_texts, own)
+    phases.once("index", index_texts, {"shingling": record.shingling}, temporary=True)
+    against = {"shingling": record.shingling, "threshold": record.threshold, "least": record.least}
+    jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
+    phases.map("remove", remove_shard, jobs, common=against)
+    files.remove(found_folder(phases.folder))
+    files.remove(given_folder(phases.folder))
+    return collected

@@ -14,7 +14,7 @@ from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.decisions import decide_shard, edit_shard, measure_shard
 from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.models.quality.bucket import (
     QualityBucket,
     Scorers,
@@ -25,7 +25,7 @@ from gristmill.tasks.models.quality.bucket import (
 )
 
 
-class Record(Settings):
+class SignalSteps(Settings):
     """The steps, with all thresholds at their defaults."""
 
     steps: tuple[SerializeAsAny[DocumentStep], ...]
@@ -36,20 +36,20 @@ def measuring(steps: tuple[DocumentStep, ...]) -> tuple[DocumentStep, ...]:
     return tuple(step for step in steps if step.signals or isinstance(step, EditStep))
 
 
-def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
+def signals(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
     """The corpus with the signals of the steps, and with the texts that they leave, if one of them edits; the same one
     for steps that only decide."""
     if not (steps := measuring(steps)):
         return corpus
     edits = any(isinstance(step, EditStep) for step in steps)
     spec = StageSpec(
-        "edited" if edits else "signals",
-        _edit if edits else _measure,
-        Record(steps=tuple(step.measuring() for step in steps)),
-        corpus.inputs(signals=True),
-        corpus.places,
+        name="edited" if edits else "signals",
         version=1,
-        **work_of_steps(steps),
+        body=_edit if edits else _measure,
+        record=SignalSteps(steps=tuple(step.measuring() for step in steps)),
+        inputs=corpus.inputs(signals=True),
+        places=corpus.places,
+        work=work_of_steps(steps),
     )
     made = context.build(spec)
     if edits:
@@ -57,13 +57,13 @@ def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...
     return Corpus(corpus.sources, corpus.documents, corpus.kept, (*corpus.measured, made), (*corpus.stages, made))
 
 
-def _measure(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+def _measure(phases: PhaseRunner, record: SignalSteps, places: CorpusPlaces) -> dict:
     """Measure signals."""
     phases.map("measure", measure_shard, _jobs(places), common={"steps": record.steps})
     return {}
 
 
-def _edit(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+def _edit(phases: PhaseRunner, record: SignalSteps, places: CorpusPlaces) -> dict:
     """Edit texts and measure signals."""
     phases.map("measure", edit_shard, _jobs(places), common={"steps": record.steps})
     return {}
@@ -73,21 +73,27 @@ def _jobs(places: CorpusPlaces) -> Each:
     return Each(places.shards(), lambda i: {**places.shard(i), "measured": places.signals[i]})
 
 
-class RulesRecord(Settings):
+class RuleDecisions(Settings):
     """(step, its rules in order) in the order of the steps."""
 
     decisions: tuple[tuple[str, tuple[Decision, ...]], ...]
 
 
-def decided(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
+def rules(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
     """The corpus of the documents that all steps keep."""
-    record = RulesRecord(decisions=tuple((step.step, tuple(step.decisions())) for step in steps))
-    names = tuple(step.step for step in steps)
-    spec = StageSpec("rules", _decide, record, corpus.inputs(signals=True), corpus.places, version=1, steps=names)
+    spec = StageSpec(
+        name="rules",
+        version=1,
+        body=_decide,
+        record=RuleDecisions(decisions=tuple((step.step, tuple(step.decisions())) for step in steps)),
+        inputs=corpus.inputs(signals=True),
+        places=corpus.places,
+        work=Work(steps=tuple(step.step for step in steps)),
+    )
     return corpus.then(context.build(spec))
 
 
-def _decide(phases: PhaseRunner, record: RulesRecord, places: CorpusPlaces) -> dict:
+def _decide(phases: PhaseRunner, record: RuleDecisions, places: CorpusPlaces) -> dict:
     """Decide by stored signals."""
     jobs = Each(places.shards(), lambda i: {"kept": places.kept[i], "signals": places.signals[i]})
     phases.map("decide", decide_shard, jobs, common={"decisions": record.decisions})
@@ -96,9 +102,14 @@ def _decide(phases: PhaseRunner, record: RulesRecord, places: CorpusPlaces) -> d
 
 def quality_bucket(context: RunContext, recipe: Recipe, corpus: Corpus, step: QualityBucket) -> Corpus:
     """The same documents, with the column `quality_bucket`."""
-    inputs = corpus.inputs(signals=True)
     spec = StageSpec(
-        "quality_bucket", _number, step.part(Scorers), inputs, corpus.places, version=1, **work_of_steps((step,))
+        name="quality_bucket",
+        version=1,
+        body=_number,
+        record=step.part(Scorers),
+        inputs=corpus.inputs(signals=True),
+        places=corpus.places,
+        work=work_of_steps((step,)),
     )
     numbered = context.build(spec)
     return corpus.through(numbered).measuring(numbered)

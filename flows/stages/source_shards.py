@@ -1,5 +1,6 @@
-"""Which shards the sources of a recipe have: small files together, large ones in ranges, and what their content is
-known by. It is a function of names, sizes and digests of the files.
+"""Which shards the sources of a recipe have, and what their content is known by: a function of names, sizes and digests
+of the files. Small files are grouped, large ones are divided into ranges. `selection` is the stage that puts records
+into shards which a source selects by Common Crawl's columnar index.
 """
 
 from collections.abc import Iterable
@@ -8,11 +9,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gristmill.flows.machine.context import RunContext
-from gristmill.storage.fingerprint import of_files, stated, states_of
+from gristmill.storage.fingerprint import fingerprint, of_files, stated, states_of
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.spec import digest
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec, digest
+from gristmill.tasks.reading import index
 from gristmill.tasks.reading.columns import Columns
+from gristmill.tasks.reading.formats.crawls import IndexFilters
 from gristmill.tasks.reading.formats.source import Files
 from gristmill.tasks.reading.listing import Shard, together
 from gristmill.tasks.reading.ranges.plan import Range, ranges_of
@@ -21,6 +25,33 @@ from gristmill.tasks.reading.sources import Selection, Source
 
 # Files of a snapshot that are asked for their sizes: of more, each is a shard.
 _FEW = 256
+
+
+def selection(context: RunContext, source: Selection) -> StageResult:
+    """Filter the index's files, one a job, and put the records that fit into shards."""
+    notes = f"{context.settings.local_folder}/fingerprints"
+
+    def look() -> str:
+        with ThreadPoolExecutor(8) as pool:
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
+
+    tables = context.outside({"index": source.model_dump(mode="json")}, look)
+    spec = StageSpec(
+        name="selection",
+        version=1,
+        body=_select,
+        record=source.part(IndexFilters),
+        inputs={"files": tables},
+        places=lambda: tuple(source.tables()),
+    )
+    return context.build(spec)
+
+
+def _select(phases: PhaseRunner, record: IndexFilters, places: tuple[str, ...]) -> dict:
+    """Select records by the index and put them into shards."""
+    jobs = {i: {"path": path, "filters": record} for i, path in enumerate(places)}
+    phases.map("match", index.match, jobs)
+    return phases.once("gather", index.gather, {"matched": len(places), "filters": record}, grows="documents")
 
 
 class SourceFormat(Settings):

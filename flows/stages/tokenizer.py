@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from gristmill.tasks.documents.by_shard import Names, PartsOfSeveral
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import Inputs, StageSpec
+from gristmill.tasks.engine.spec import Inputs, StageSpec, Work
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
 from gristmill.tasks.tokens.tokenizer import (
@@ -31,7 +30,7 @@ from gristmill.tasks.tokens.tokenizer import (
 )
 
 
-class Record(Settings):
+class TokenizerTraining(Settings):
     """`mixture`: what the sample follows."""
 
     tokenizer: Tokenizer
@@ -39,67 +38,55 @@ class Record(Settings):
     seed: int
 
 
-class TakenRecord(Settings):
+class TokenizerCopy(Settings):
     """The tokenizer's digest is an input."""
 
     end_of_text: str | None = None
-
-
-@dataclass(frozen=True)
-class SamplePlaces:
-    """By source the parts of its shards: documents, what is kept, and the signals that the mixture needs."""
-
-    sources: dict[str, PartsOfSeveral]
-
-
-@dataclass(frozen=True)
-class TakenPlaces:
-    tokenizer: RecordedFile
 
 
 def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
     """`corpus`: the documents that it is trained on. Weights that were trained go on with their own tokenizer: then the
     recipe's `tokenizer` is not used."""
     if (folder := initial_folder(context.settings, recipe)) is not None:
-        return taken(context, tokenizer_file(folder))
+        return file_tokenizer(context, tokenizer_file(folder))
     if (path := tokenizer_path(context.settings, recipe)) is not None:
-        return taken(context, path, recipe.tokenizer.end_of_text)
+        return file_tokenizer(context, path, recipe.tokenizer.end_of_text)
     mixture = sample_mixture(recipe.training_mixture())
-    return trained(context, corpus, recipe.trained_tokenizer(), mixture, recipe.seed)
+    return corpus_tokenizer(context, corpus, recipe.trained_tokenizer(), mixture, recipe.seed)
 
 
-def taken(context: RunContext, path: Path, end_of_text: str | None = None) -> StageResult:
-    """A tokenizer that a file has. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
+def file_tokenizer(context: RunContext, path: Path, end_of_text: str | None = None) -> StageResult:
+    """The tokenizer in a file. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
     known = digest(context.settings, path)
-    places = TakenPlaces(RecordedFile(str(path), known))
-    record, library = TakenRecord(end_of_text=end_of_text), _library(path.name)
-    spec = StageSpec("tokenizer", _take, record, {"file": known}, places, version=1, libraries=(library,))
+    spec = StageSpec(
+        name="tokenizer",
+        version=1,
+        body=_take,
+        record=TokenizerCopy(end_of_text=end_of_text),
+        inputs={"file": known},
+        places=RecordedFile(str(path), known),
+        work=Work(libraries=(_library(path.name),)),
+    )
     return context.build(spec)
 
 
-def tokenizer_of(stage: StageResult) -> RecordedFile:
-    """The file of a tokenizer that was made. Reads the list of parts."""
-    return stage.file(stage.result["tokenizer"]["file"])
+def _take(phases: PhaseRunner, record: TokenizerCopy, places: RecordedFile) -> dict:
+    """Take the tokenizer that is there."""
+    given = {"tokenizer": places, "end_of_text": record.end_of_text}
+    return {"tokenizer": phases.once("train", take_tokenizer, given) | {"sample_bytes": {}}}
 
 
-def library_of(stage: StageResult) -> str:
-    """The library that encodes by it."""
-    return _library(stage.result["tokenizer"]["file"])
-
-
-def _library(name: str) -> str:
-    return "tokenizers" if name.endswith(".json") else "sentencepiece"
-
-
-def trained(context: RunContext, corpus: Corpus, settings: Tokenizer, mixture: Mixture, seed: int) -> StageResult:
+def corpus_tokenizer(
+    context: RunContext, corpus: Corpus, settings: Tokenizer, mixture: Mixture, seed: int
+) -> StageResult:
     """A tokenizer trained on a sample that follows a mixture."""
     signals = not mixture.by_source
     names = mixture.source_weights(dict.fromkeys(corpus.places.sources.distinct()))
     parts = {name: corpus.places.parts((name,), signals) for name in names}
-    return trained_on(context, parts, corpus.inputs(signals=signals), settings, mixture, seed)
+    return sources_tokenizer(context, parts, corpus.inputs(signals=signals), settings, mixture, seed)
 
 
-def trained_on(
+def sources_tokenizer(
     context: RunContext,
     sources: Mapping[str, PartsOfSeveral],
     inputs: Inputs,
@@ -109,21 +96,27 @@ def trained_on(
 ) -> StageResult:
     """A tokenizer trained on a sample of sources, which may be of several corpora. `sources`: by name the parts of
     their shards, as `CorpusPlaces.parts` gives them; `inputs`: the stages that have these."""
-    record = Record(tokenizer=settings, mixture=mixture, seed=seed)
-    library = "tokenizers" if settings.kind == "byte_bpe" else "sentencepiece"
-    places = SamplePlaces(dict(sources))
-    return context.build(StageSpec("tokenizer", _train, record, inputs, places, version=1, libraries=(library,)))
+    spec = StageSpec(
+        name="tokenizer",
+        version=1,
+        body=_train,
+        record=TokenizerTraining(tokenizer=settings, mixture=mixture, seed=seed),
+        inputs=inputs,
+        places=dict(sources),
+        work=Work(libraries=("tokenizers" if settings.kind == "byte_bpe" else "sentencepiece",)),
+    )
+    return context.build(spec)
 
 
-def _train(phases: PhaseRunner, record: Record, places: SamplePlaces) -> dict:
+def _train(phases: PhaseRunner, record: TokenizerTraining, places: dict[str, PartsOfSeveral]) -> dict:
     """Train the tokenizer on a sample."""
-    mixture, wanted = record.mixture, sorted(places.sources)
-    sources = Names(tuple((name, len(places.sources[name])) for name in wanted))
+    mixture, wanted = record.mixture, sorted(places)
+    sources = Names(tuple((name, len(places[name])) for name in wanted))
     first = {name: shards.runs[0][0] for name in wanted if (shards := sources.shards([name])).runs}
 
     def job(number: int) -> dict[str, Any]:
         name = sources[number]
-        return {"source": name, "parts": places.sources[name][number - first[name]]}
+        return {"source": name, "parts": places[name][number - first[name]]}
 
     jobs = Each(range(len(sources)), job)
     measured = phases.map("measure", measure_texts, jobs, common={"mixture": mixture})
@@ -141,7 +134,15 @@ def _train(phases: PhaseRunner, record: Record, places: SamplePlaces) -> dict:
     return {"tokenizer": made | {"sample_bytes": dict(sorted(taken.items()))}}
 
 
-def _take(phases: PhaseRunner, record: TakenRecord, places: TakenPlaces) -> dict:
-    """Take the tokenizer that is there."""
-    given = {"tokenizer": places.tokenizer, "end_of_text": record.end_of_text}
-    return {"tokenizer": phases.once("train", take_tokenizer, given) | {"sample_bytes": {}}}
+def tokenizer_of(stage: StageResult) -> RecordedFile:
+    """The file of a tokenizer that was made. Reads the list of parts."""
+    return stage.file(stage.result["tokenizer"]["file"])
+
+
+def library_of(stage: StageResult) -> str:
+    """The library that encodes by it."""
+    return _library(stage.result["tokenizer"]["file"])
+
+
+def _library(name: str) -> str:
+    return "tokenizers" if name.endswith(".json") else "sentencepiece"

@@ -1,8 +1,14 @@
-"""`tokens`: every shard of the documents that are trained on, as token shards.
+"""The stages with token shards.
 
-A shard whose documents are those of an earlier stage, with the same texts and tokenizer, is taken from there: after a
-takedown the shards that it hits are encoded, and no other. `grouped_tokens` cuts token shards by the groups of a
-mixture, where these are not the sources.
+`tokens`: every shard of the documents that are trained on. A shard whose documents are those of an earlier stage, with
+the same texts and tokenizer, is copied from there, so after a takedown only the shards that it hits are encoded again.
+
+`evaluation_tokens`: the documents that models are evaluated on, one shard per set.
+
+`grouped_tokens`: token shards cut by the groups of a mixture, if the groups are not the sources.
+
+`half_counts`, `half_tokens`: the tokens of half of a corpus's hosts, for a pair of runs. Runs that read the whole
+corpus show how much runs differ, but not how much the choice of pages matters; runs on halves of its hosts show both.
 """
 
 from dataclasses import dataclass
@@ -10,7 +16,7 @@ from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.corpus import Corpus, CorpusAndStage, CorpusPlaces
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
@@ -20,15 +26,17 @@ from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
+from gristmill.tasks.evaluation.documents import encode_set, evaluation_file
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
 from gristmill.tasks.tokens.grouping import find_edges, group_shard, points_folder, score_points
+from gristmill.tasks.tokens.halves import count_shard, cut_shard
 from gristmill.tasks.tokens.mixture import Column
 
 
-class Record(Settings):
-    """`fim`: fill-in-the-middle; texts, selections and tokenizer are inputs."""
+class Encoding(Settings):
+    """`fim`: fill-in-the-middle. Texts, selections and tokenizer are inputs."""
 
     fim: FillInTheMiddle | None = None
 
@@ -51,21 +59,32 @@ def tokens(
         earlier = _earlier(context.settings.home, spec)
         return TokensPlaces(train.places, tokenizer_of(tokenizer), earlier)
 
-    libraries = ("gigatoken", library_of(tokenizer))  # whose ids are stored
-    inputs = train.inputs() | {"tokenizer": tokenizer}
-    spec = StageSpec("tokens", _encode, Record(fim=fim), inputs, places, version=1, libraries=libraries, unicode=False)
+    spec = StageSpec(
+        name="tokens",
+        version=1,
+        body=_encode,
+        record=Encoding(fim=fim),
+        inputs=train.inputs() | {"tokenizer": tokenizer},
+        places=places,
+        work=_encoder(tokenizer),
+    )
     return context.build(spec)
 
 
-def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
+def _encode(phases: PhaseRunner, record: Encoding, places: TokensPlaces) -> dict:
     """Encode every shard of documents."""
     given = {"tokenizer": places.tokenizer, "earlier": places.earlier, "fim": record.fim}
     records = phases.map(PHASE, encode_shard, Each(places.corpus.shards(), places.corpus.shard), common=given).values()
     return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in records)}
 
 
+def _encoder(tokenizer: StageResult) -> Work:
+    """The work of stages that store the ids of these libraries."""
+    return Work(libraries=("gigatoken", library_of(tokenizer)), unicode=False)
+
+
 def _earlier(home: str, spec: StageSpec) -> tuple[str, ...]:
-    """The folders of the finished stages that differ from this one in the chosen documents alone."""
+    """The folders of the finished stages that differ from this one only in the chosen documents."""
 
     def same(identity: dict) -> dict:
         inputs = {name: digest for name, digest in identity["inputs"].items() if name != "kept"}
@@ -76,31 +95,70 @@ def _earlier(home: str, spec: StageSpec) -> tuple[str, ...]:
     return tuple(folder for folder, manifest in manifests if manifest and same(manifest) == same(spec.identity))
 
 
-class GroupedRecord(Settings):
-    by: tuple[Column, ...]
-    rehydrate: dict[int, int]
+class EvaluationEncoding(Settings):
+    sets: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class GroupedPlaces:
-    """`tokens`: the folder of the stage with the tokens of each shard."""
+class EvaluationTokensPlaces:
+    """`evaluation`: for each set the file with its documents."""
 
-    corpus: CorpusPlaces
-    tokens: str
+    evaluation: tuple[str, ...]
+    tokenizer: RecordedFile
+
+
+def evaluation_tokens(context: RunContext, evaluation: tuple[StageResult, ...], tokenizer: StageResult) -> StageResult:
+    """Shard n has the documents of the n-th set, by name, in their order. `evaluation`: stages with other sets each."""
+    sets = {name: stage for stage in evaluation for name in stage.result["sets"]}
+    names = tuple(sorted(sets))
+
+    def places() -> EvaluationTokensPlaces:
+        read = tuple(evaluation_file(sets[name].folder) for name in names)
+        return EvaluationTokensPlaces(read, tokenizer_of(tokenizer))
+
+    spec = StageSpec(
+        name="evaluation_tokens",
+        version=1,
+        body=_encode_sets,
+        record=EvaluationEncoding(sets=names),
+        inputs={stage.name: stage for stage in evaluation} | {"tokenizer": tokenizer},
+        places=places,
+        work=_encoder(tokenizer),
+    )
+    return context.build(spec)
+
+
+def _encode_sets(phases: PhaseRunner, record: EvaluationEncoding, places: EvaluationTokensPlaces) -> dict:
+    """Encode the evaluation documents."""
+    read = enumerate(zip(record.sets, places.evaluation, strict=True))
+    jobs = {n: {"name": name, "evaluation": file, "tokenizer": places.tokenizer} for n, (name, file) in read}
+    encoded = phases.map("encode", encode_set, jobs, grows="constant")
+    return {"tokens": {record["set"]: record["heldout"]["tokens"] for record in encoded.values()}}
+
+
+class Grouping(Settings):
+    by: tuple[Column, ...]
+    rehydrate: dict[int, int]
 
 
 def grouped_tokens(
     context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult, tokens: StageResult
 ) -> StageResult | None:
-    """The token shards by group; None where the groups of the recipe's mixture are its sources. `corpus`: the documents
+    """The token shards by group; None if the groups of the recipe's mixture are its sources. `corpus`: the documents
     that training sees."""
     settings = recipe.training_mixture()
     if settings.by_source:
         return None
     _check_columns(recipe, corpus)
-    record = GroupedRecord(by=settings.by, rehydrate=settings.rehydrate)
-    places, inputs = GroupedPlaces(corpus.places, tokens.folder), corpus.inputs(tokenizer, tokens, signals=True)
-    return context.build(StageSpec("grouped_tokens", _group, record, inputs, places, version=1))
+    spec = StageSpec(
+        name="grouped_tokens",
+        version=1,
+        body=_group,
+        record=Grouping(by=settings.by, rehydrate=settings.rehydrate),
+        inputs=corpus.inputs(tokenizer, tokens, signals=True),
+        places=CorpusAndStage(corpus.places, tokens.folder),
+    )
+    return context.build(spec)
 
 
 def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
@@ -117,14 +175,14 @@ def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
             )
 
 
-def _group(phases: PhaseRunner, record: GroupedRecord, places: GroupedPlaces) -> dict:
+def _group(phases: PhaseRunner, record: Grouping, places: CorpusAndStage) -> dict:
     """Cut the token shards by the groups of the mixture."""
     corpus = places.corpus
     jobs = Each(
         corpus.shards(),
         lambda i: {**corpus.shard(i), "signals": corpus.signals[i], "source": corpus.sources[i]},
     )
-    given: dict[str, Any] = {"columns": record.by, "tokens": places.tokens}
+    given: dict[str, Any] = {"columns": record.by, "tokens": places.stage}
     edges: dict = {}
     if quantiles := record.by[-1].quantiles:
         phases.map("points", score_points, jobs, temporary=True, common=given)
@@ -139,3 +197,66 @@ def _group(phases: PhaseRunner, record: GroupedRecord, places: GroupedPlaces) ->
         for name, _, tokens, _ in made["groups"]:
             totals[name] = totals.get(name, 0) + tokens
     return {"tokens": dict(sorted(totals.items()))}
+
+
+class HalfNumbers(Settings):
+    """The numbers of the halves: the first, and one past the last."""
+
+    first: int
+    end: int
+
+
+def half_counts(context: RunContext, corpus: Corpus, tokens: StageResult, numbers: range) -> StageResult:
+    """The result's `tokens` have by number (as text) the tokens of each source in that half."""
+    spec = StageSpec(
+        name="half_counts",
+        version=1,
+        body=_count_halves,
+        record=HalfNumbers(first=numbers.start, end=numbers.stop),
+        inputs=corpus.inputs(tokens),
+        places=CorpusAndStage(corpus.places, tokens.folder),
+    )
+    return context.build(spec)
+
+
+def _count_halves(phases: PhaseRunner, record: HalfNumbers, places: CorpusAndStage) -> dict:
+    """Count the tokens of halves of the hosts."""
+    given = {"tokens": places.stage, "first": record.first, "end": record.end}
+    numbers = range(record.first, record.end)
+    sources = places.corpus.sources.distinct()
+    totals = {f"{number}": dict.fromkeys(sources, 0) for number in numbers}
+    counted = phases.map("count", count_shard, _documents(places.corpus), common=given)
+    for source, counts in zip(places.corpus.sources, counted.values(), strict=True):
+        for number, tokens in zip(numbers, counts["tokens"], strict=True):
+            totals[f"{number}"][source] += tokens
+    return {"tokens": totals}
+
+
+class HalfNumber(Settings):
+    """`number`: of the half."""
+
+    number: int
+
+
+def half_tokens(context: RunContext, corpus: Corpus, tokens: StageResult, number: int) -> StageResult:
+    """Shard i has the documents of shard i of `tokens` that are in the half of a number."""
+    spec = StageSpec(
+        name="half_tokens",
+        version=1,
+        body=_cut_half,
+        record=HalfNumber(number=number),
+        inputs=corpus.inputs(tokens),
+        places=CorpusAndStage(corpus.places, tokens.folder),
+    )
+    return context.build(spec)
+
+
+def _cut_half(phases: PhaseRunner, record: HalfNumber, places: CorpusAndStage) -> dict:
+    """Take the tokens of half of the hosts."""
+    given = {"tokens": places.stage, "number": record.number}
+    made = phases.map(PHASE, cut_shard, _documents(places.corpus), common=given).values()
+    return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in made)}
+
+
+def _documents(corpus: CorpusPlaces) -> Each:
+    return Each(corpus.shards(), lambda i: {"documents": corpus.documents[i]})

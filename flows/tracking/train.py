@@ -10,7 +10,7 @@ from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
-from gristmill.flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture
+from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
 from gristmill.training.run import launch
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def train(outputs: Outputs) -> Trained:
     run = model_run.ModelRun(settings, recipe, data, key, folder)
     with ExitStack() as stack:
 
-        def places() -> TrainingPlaces:
+        def places() -> ModelPlaces:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
             python = engine_python(settings, recipe.training.engine)
@@ -46,7 +46,7 @@ def train(outputs: Outputs) -> Trained:
             mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
-            return TrainingPlaces(
+            return ModelPlaces(
                 mixture=str(mixture),
                 out=out,
                 folder=folder,

@@ -21,7 +21,7 @@ _MODULES = ("classes", "work")
 def adopt(home: str, spec: StageSpec) -> bool:
     """Look for a stage of an earlier release that is the one that is asked for, and note that it is. Whether there is
     one."""
-    if spec.at or spec.version != 1 or any(version != 1 for version in spec.versions.values()):
+    if spec.at or spec.version != 1 or any(version != 1 for version in spec.work.versions.values()):
         return False
     if not _is_earlier(home):
         return False

@@ -33,44 +33,58 @@ class FinishedInput(Protocol):
 Inputs = Mapping[str, FinishedInput | str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Code, libraries and package data that the contents of a stage depend on.
+
+    In the key: `versions`, of the steps whose work the stage does, by name (for code of users that declares no version,
+    its digest); `libraries`, the distributions whose output the stage stores, since another release may give another
+    one; `data`, files that distributions carry (`package:path`); `unicode`, whether the contents depend on how Python
+    classifies characters.
+
+    Not in the key: `modules`, whose code the manifest records in addition to the body's; `steps`, the steps of the
+    recipe that need the stage, by which a user can name it.
+    """
+
+    versions: Mapping[str, int | str] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    unicode: bool = True
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageSpec:
-    """A stage that may be made.
+    """The declaration of a stage.
 
-    `record`: all that its jobs may read of a recipe, a frozen pydantic model; `inputs`: by name the finished stages
-    that it reads, or digests of files.
-    `version`: an integer that is raised when the same record and inputs give other contents; `versions`: those of the
-    steps whose work the stage does, by name. For code of users that declares no version, its digest stands there.
-    `libraries`: distributions whose output the stage stores, so that another release may give another; `data`: files
-    that distributions carry and that decide (`package:path`). `unicode`: whether the contents depend on how Python
-    classifies characters. The key is the hash of the name and of all these; of a stage that is an input, its contents
-    alone count, and not how it was made.
+    `name`: of its folder and in its key.
+    `version`: an integer that is raised when the same record and inputs give other contents.
+    `body(phases, record, places)`: maps the jobs and returns the result that the manifest records. It is a module
+    function, so that it knows only its arguments. The first line of its docstring is shown when the stage starts.
+    `record`: everything that its jobs may read of a recipe, a frozen pydantic model.
+    `inputs`: by name the finished stages that it reads, or digests of files.
+    `places`: where the inputs are, as addresses and numbers, or a function that returns them when the stage is made.
+    `work`: see `Work`.
+    `at`: a folder for the stage outside the home.
+    `resumes`: whether other code may resume the unfinished stage, as a training resumes from its checkpoint.
 
-    `body(phases, record, places)` maps the jobs and returns what the manifest records. It is a function of a module, so
-    that it knows nothing but what it is given. The first line of its docstring is shown when the stage starts.
-    In no key: `modules`, whose code the manifest records, beside that of the body; `places`, where the inputs are, as
-    addresses and numbers, or a function that gives them when the stage is made; `steps`, the steps of the recipe that
-    ask for the stage, by which a user names it; `at`, a folder to make it in, instead of one of the home; `resumes`,
-    whether other code may go on with it when it is unfinished, as a training from its checkpoint.
+    The key is the hash of name, version, record, inputs and the part of `work` that decides. An input stage counts by
+    its contents and not by how it was made. Places, `at` and `resumes` are not in the key.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
     ValueError for more than MOST_INPUTS inputs.
     """
 
     name: str
+    version: int
     body: Callable[[Any, Any, Any], dict[str, Any]]
     record: BaseModel
     inputs: Inputs
     places: Any = None
-    version: int = field(kw_only=True)
-    versions: Mapping[str, int | str] = field(default_factory=dict, kw_only=True)
-    modules: tuple[str, ...] = field(default=(), kw_only=True)
-    libraries: tuple[str, ...] = field(default=(), kw_only=True)
-    data: tuple[str, ...] = field(default=(), kw_only=True)
-    unicode: bool = field(default=True, kw_only=True)
-    steps: tuple[str, ...] = field(default=(), kw_only=True)
-    at: str = field(default="", kw_only=True)
-    resumes: bool = field(default=False, kw_only=True)
+    work: Work = field(default_factory=Work)
+    at: str = ""
+    resumes: bool = False
 
     def __post_init__(self) -> None:
         if getattr(self.body, "__closure__", None) is not None or self.body.__name__ != self.body.__qualname__:
@@ -95,7 +109,7 @@ class StageSpec:
     @property
     def roots(self) -> tuple[str, ...]:
         """The modules from which the code of the stage is followed."""
-        return tuple(sorted({self.body.__module__, *self.modules}))
+        return tuple(sorted({self.body.__module__, *self.work.modules}))
 
     @property
     def summary(self) -> str:
@@ -121,10 +135,10 @@ class StageSpec:
         return {
             "stage": self.name,
             "version": self.version,
-            "versions": dict(self.versions),
-            "libraries": releases(self.libraries),
-            "data": {address: data_digest(address) for address in sorted(set(self.data))},
-            "unicode": unidata_version if self.unicode else "",
+            "versions": dict(self.work.versions),
+            "libraries": releases(self.work.libraries),
+            "data": {address: data_digest(address) for address in sorted(set(self.work.data))},
+            "unicode": unidata_version if self.work.unicode else "",
             "record": self.record.model_dump(mode="json"),
             "inputs": {
                 name: given if isinstance(given, str) else given.contents for name, given in self.inputs.items()

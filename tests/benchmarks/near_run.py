@@ -103,7 +103,7 @@ def write_corpus(
         for low in range(first, last, shard)
     ]
     record = Description(corpus=repr(asdict(planted) | {"sources": sources, "shard": shard}))
-    spec = StageSpec("documents", _written, record, {}, len(parts), version=1)
+    spec = StageSpec(name="documents", version=1, body=_written, record=record, inputs={}, places=len(parts))
     folder = spec.folder(home)
     jobs = [(replace(planted), folder, i, low, high) for i, (_, low, high) in enumerate(parts)]
     list(pool.map(_write, jobs))

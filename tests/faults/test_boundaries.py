@@ -134,7 +134,7 @@ def make_nothing(phases: object, record: Settings, places: object) -> dict:
 @pytest.mark.parametrize("operation", ["create", "write", "rename"])
 def test_a_full_disk_is_said_where_a_run_notes_its_stages(tmp_path, operation):
     boundary = Boundary("begin", operation, "runs/small/run.json", 1)
-    spec = StageSpec("a", make_nothing, Settings(), {}, version=1)
+    spec = StageSpec(name="a", version=1, body=make_nothing, record=Settings(), inputs={})
     fault = Fault("full", boundary, 0, Power(str(tmp_path)), tmp_path / "reached")
     said = rf"^{tmp_path}/runs: .* make room and run the same command again"
     with installed(Disk(str(tmp_path), fault)), pytest.raises(space.DiskFullError, match=said):

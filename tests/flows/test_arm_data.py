@@ -16,7 +16,7 @@ from gristmill.flows.decisions.differing import only_in
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, variant, without
 from gristmill.flows.stages.evaluation import documents as chosen
-from gristmill.flows.stages.evaluation.removal import LEAST, THRESHOLD
+from gristmill.flows.stages.removal import LEAST, THRESHOLD
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import Home
 from gristmill.storage.tokens.text_tokens import load_tokenizer
@@ -224,7 +224,7 @@ def test_near_copies_of_a_text_are_one_evaluation_document(tmp_path):
     paths = [write_lines(tmp_path / f"{n}.jsonl", texts[n::2] * (n + 1)) for n in range(2)]
     recipe = load({"name": "near", "sources": [{"name": "web", "jsonl": paths}], "steps": [{"step": "extract"}]})
     home = context(str(tmp_path / "home"))
-    whole = chosen.extracted(home, recipe)
+    whole = chosen.unfiltered_documents(home, recipe)
     columns = ["id", "text", "file"]
     rows = [row for i in range(2) for row in parquet.read_table(whole.documents.part(i), columns).to_pylist()]
     ranks = uniform(pa.chunked_array([[row["id"] for row in rows]]), 0, "evaluation")

@@ -12,7 +12,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
 from gristmill.flows.reports.token_lineage import token_source
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.tokenizer import taken
+from gristmill.flows.stages.tokenizer import file_tokenizer
 from gristmill.flows.stages.tokens import tokens
 from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
@@ -124,8 +124,8 @@ def test_tokens_of_documents_that_are_cut_lead_back_to_their_files(tmp_path, arc
     (tmp_path / "tokenizer.json").write_bytes(data)
     run = context(str(tmp_path / "home"), Threads(1, None))
     corpus = documents(run, load({"name": "code", "sources": archives, "steps": STEPS}), ())
-    made = tokens(run, corpus, taken(run, tmp_path / "tokenizer.json"), fim)
-    uncut = tokens(run, corpus, taken(run, tmp_path / "tokenizer.json"))
+    made = tokens(run, corpus, file_tokenizer(run, tmp_path / "tokenizer.json"), fim)
+    uncut = tokens(run, corpus, file_tokenizer(run, tmp_path / "tokenizer.json"))
     assert made.key != uncut.key
     cut = total = 0
     for path in sorted(Path(made.folder).glob("train-*.bin")):

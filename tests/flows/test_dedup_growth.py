@@ -13,7 +13,7 @@ import pytest
 from gristmill.flows.stages.corpus import CorpusPlaces
 from gristmill.flows.stages.dedup import exact_duplicates, near_duplicates
 from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl
-from gristmill.flows.stages.dedup.near_duplicates import Deciding, Matching, NearPlaces, Signing
+from gristmill.flows.stages.dedup.near_duplicates import Deciding, Matching, NearDuplicatesPlaces, Signing
 from gristmill.storage import checked_parquet
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
@@ -100,7 +100,7 @@ def corpus_places() -> CorpusPlaces:
     )
 
 
-def near_places(earlier_crawls: int, earlier_shards: int) -> NearPlaces:
+def near_places(earlier_crawls: int, earlier_shards: int) -> NearDuplicatesPlaces:
     crawls = tuple(
         EarlierCrawl(
             label="near_duplicates-0123456789abcdef",
@@ -127,7 +127,7 @@ def near_places(earlier_crawls: int, earlier_shards: int) -> NearPlaces:
         )
         for i in range(SHARDS)
     )
-    return NearPlaces(
+    return NearDuplicatesPlaces(
         own,
         crawls,
         stage("signatures"),
@@ -138,7 +138,7 @@ def near_places(earlier_crawls: int, earlier_shards: int) -> NearPlaces:
     )
 
 
-def near(step: MinHash, places: NearPlaces) -> Sizes:
+def near(step: MinHash, places: NearDuplicatesPlaces) -> Sizes:
     """All phases of the three stages."""
     partitions = exchange.partitions_of(DOCUMENTS * SHARDS * step.bands, near_duplicates.HASH_BYTES)
     shingling, banding = step.part(Shingling), step.part(Banding)
@@ -180,18 +180,20 @@ def test_jobs_of_exact_deduplication_are_told_little():
     for settings in (ContentDedup(keep=("best", "longest"), best="score"), UrlDedup()):
         sizes = Sizes(stage("content_duplicates"))
         partitions = exchange.partitions_of(DOCUMENTS * SHARDS, exact_duplicates.DOCUMENT_BYTES)
-        exact_duplicates._deduplicate(sizes, exact_duplicates.Record(settings=settings, partitions=partitions), places)
+        exact_duplicates._deduplicate(
+            sizes, exact_duplicates.ExactDeduplication(settings=settings, partitions=partitions), places
+        )
         sizes.check()
         assert sizes.jobs["choose"] > 500 and sizes.jobs["hashes-0"] == 512
     for step in (LineDedup(), SentenceDedup()):
         sizes = Sizes(stage(step.step))
-        exact_duplicates._cut(sizes, exact_duplicates.PassagesRecord(step=step), places)
+        exact_duplicates._cut(sizes, exact_duplicates.PassageDeduplication(step=step), places)
         sizes.check()
         assert sizes.jobs["find"] > 5_000
     sizes = Sizes(stage("substring_spans"))
     exact_duplicates._find(sizes, SpanSearch(), places)
     spans = CollectedShards(f"{stage('substring_spans')}/spans", KeyRanges(100, SHARDS, each=1 << 32))
-    exact_duplicates._decide(sizes, SpanCutting(), exact_duplicates.SpanPlaces(places, spans))
+    exact_duplicates._decide(sizes, SpanCutting(), exact_duplicates.SubstringDedupPlaces(places, spans))
     sizes.check()
     assert sizes.jobs["match"] > 1_000 and sizes.jobs["find"] > 1_000
 

@@ -18,16 +18,15 @@ from gristmill.flows.stages import (
     embedding,
     export,
     group_losses,
+    indexes,
     learned_filters,
     mixture,
     removal,
-    search_index,
     signals,
     tokenizer,
     tokens,
-    word_index,
 )  # fmt: skip
-from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.corpus import Corpus, CorpusAndStage
 from gristmill.storage import layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.decontamination.step import Decontamination
@@ -166,17 +165,19 @@ def test_documents_with_the_names_of_a_snapshot(stages):
     )
     formats = {name: documents_stage.SourceFormat(format="archive", columns=Columns()) for name in ("web", "books")}
     steps = tuple(step for step in recipe().steps if step.step == "gopher_quality")
-    record = documents_stage.Record(
+    record = documents_stage.Extraction(
         formats=formats, before=(), extract=Extract(), normalize=Normalize(), steps=steps, limit=None
     )
-    stages(StageSpec("documents", documents_stage._extract, record, {}, places, version=1))
+    stages(
+        StageSpec(name="documents", version=1, body=documents_stage._extract, record=record, inputs={}, places=places)
+    )
     check(stages, "documents")
     assert set(stages.seen["documents"].jobs) == {"look", "extract"}
 
 
 def test_measured_and_decided(context, stages, corpus):
     steps = tuple(step for step in recipe().steps if step.step == "gopher_quality")
-    signals.decided(context, signals.measured(context, corpus, steps), steps)
+    signals.rules(context, signals.signals(context, corpus, steps), steps)
     check(stages, "signals", "rules")
 
 
@@ -199,9 +200,9 @@ def test_learned_filters(context, stages, corpus, monkeypatch, name):
 
 def test_heads_over_vectors(stages, corpus):
     settings = HeadScoring(heads=(), embedder=Embedder(), model="0" * 32, tokenizer="0" * 32)
-    record = embedding.Scoring(reference=("books",), settings=settings)
-    places = embedding.HeadPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
-    stages(StageSpec("embedding", embedding._score, record, {}, places, version=1))
+    record = embedding.HeadScores(reference=("books",), settings=settings)
+    places = embedding.EmbeddingPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
+    stages(StageSpec(name="embedding", version=1, body=embedding._score, record=record, inputs={}, places=places))
     check(stages, "embedding")
 
 
@@ -209,20 +210,29 @@ def test_heads_over_vectors(stages, corpus):
 def test_decontamination(stages, corpus, policy):
     step = Decontamination(benchmarks=[{"name": "mmlu", "path": "mmlu.jsonl", "question": ["question"]}], policy=policy)
     settings = step.part(removal.Indexing)
-    places = removal.HitsPlaces(corpus.places, f"{HOME}/stages/decontamination_index-0123456789abcdef")
+    places = CorpusAndStage(corpus.places, f"{HOME}/stages/decontamination_index-0123456789abcdef")
     stages(
-        StageSpec("decontamination_hits", removal._find, removal.HitsRecord(settings=settings), {}, places, version=1)
+        StageSpec(
+            name="decontamination_hits",
+            version=1,
+            body=removal._find,
+            record=removal.BenchmarkSearch(settings=settings),
+            inputs={},
+            places=places,
+        )
     )
-    record = removal.PolicyRecord(policy=step.part(removal.Policy), threshold=0.5)
-    places = replace(places, hits=f"{HOME}/stages/decontamination_hits-0123456789abcdef")
-    stages(StageSpec("decontamination", removal._apply, record, {}, places, version=1))
+    record = removal.BenchmarkRemoval(policy=step.part(removal.Policy), threshold=0.5)
+    places = replace(places, stage=f"{HOME}/stages/decontamination_hits-0123456789abcdef")
+    stages(
+        StageSpec(name="decontamination", version=1, body=removal._remove_hits, record=record, inputs={}, places=places)
+    )
     check(stages, "decontamination_hits", "decontamination")
 
 
 def test_takedowns(context, stages, corpus, tmp_path):
     (tmp_path / "ids.txt").write_text("0" * 32 + "\n")
     listed = recipe(takedowns=[str(tmp_path / "ids.txt")])
-    removal.without_taken_down(context, listed, corpus)
+    removal.takedowns(context, listed, corpus)
     check(stages, "takedowns")
 
 
@@ -235,7 +245,7 @@ def test_export(context, stages, corpus, tmp_path):
 @pytest.mark.parametrize("by", [("source",), ("source", "language")])
 def test_tokenizer(context, stages, corpus, by):
     settings = Mixture(by=tuple(Column(column=name) for name in by), strategy="proportional")
-    tokenizer.trained(context, corpus, Tokenizer(), settings, 0)
+    tokenizer.corpus_tokenizer(context, corpus, Tokenizer(), settings, 0)
     check(stages, "tokenizer")
 
 
@@ -243,15 +253,15 @@ def test_tokens(stages, corpus):
     model = RecordedFile(f"{HOME}/stages/tokenizer-0123456789abcdef/tokenizer.model", "0" * 32)
     earlier = tuple(f"{HOME}/stages/tokens-{number:016x}" for number in range(20))
     places = tokens.TokensPlaces(corpus.places, model, earlier)
-    stages(StageSpec("tokens", tokens._encode, tokens.Record(), {}, places, version=1))
+    stages(StageSpec(name="tokens", version=1, body=tokens._encode, record=tokens.Encoding(), inputs={}, places=places))
     check(stages, "tokens")
 
 
 def test_groups_of_tokens(stages, corpus):
     by = (Column(column="source"), Column(column="quality", quantiles=5))
-    places = tokens.GroupedPlaces(corpus.places, f"{HOME}/stages/tokens-0123456789abcdef")
-    record = tokens.GroupedRecord(by=by, rehydrate={1: 1})
-    stages(StageSpec("grouped_tokens", tokens._group, record, {}, places, version=1))
+    places = CorpusAndStage(corpus.places, f"{HOME}/stages/tokens-0123456789abcdef")
+    record = tokens.Grouping(by=by, rehydrate={1: 1})
+    stages(StageSpec(name="grouped_tokens", version=1, body=tokens._group, record=record, inputs={}, places=places))
     check(stages, "grouped_tokens")
     assert set(stages.seen["grouped_tokens"].jobs) == {"points", "edges", "group"}
 
@@ -260,17 +270,19 @@ def test_index_of_texts(stages, corpus):
     model = RecordedFile(f"{HOME}/stages/tokenizer-0123456789abcdef/tokenizer.model", "0" * 32)
     deciding = tuple(stage(f"rules_{number}").folder for number in range(20))
     of = corpus.places
-    places = search_index.IndexPlaces(of.documents, of.kept, stage("tokens").folder, deciding, model)
-    given = search_index.Record(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
-    stages(StageSpec("search_index", search_index._index, given, {}, places, version=1))
+    places = indexes.SearchIndexPlaces(of.documents, of.kept, stage("tokens").folder, deciding, model)
+    given = removal.TakedownLists(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
+    stages(
+        StageSpec(name="search_index", version=1, body=indexes._index_phrases, record=given, inputs={}, places=places)
+    )
     check(stages, "search_index")
 
 
 def test_index_of_words(stages, corpus):
     deciding = tuple(stage(f"rules_{number}").folder for number in range(20))
-    places = word_index.WordPlaces(corpus.places.documents, corpus.places, deciding)
-    given = word_index.Record(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
-    stages(StageSpec("word_index", word_index._index, given, {}, places, version=1))
+    places = indexes.WordIndexPlaces(corpus.places.documents, corpus.places, deciding)
+    given = removal.TakedownLists(takedowns=Url(takedowns=("s3://a-bucket/takedowns.txt",)))
+    stages(StageSpec(name="word_index", version=1, body=indexes._index_words, record=given, inputs={}, places=places))
     check(stages, "word_index")
 
 
@@ -282,22 +294,31 @@ def test_mixture(stages, tmp_path, seq_len):
     heldout = (("heldout/web", ("../evaluation_tokens-0123456789abcdef/heldout-00000.bin", 5, "0" * 32)),)
     places = mixture.MixturePlaces(train, heldout, model, model, 2)
     settings = Mixture(weights={"web": 1, "books": 1})
-    record = mixture.Record(mixture=settings, budget=10**12, heldout={"heldout/web": ""}, seq_len=seq_len)
+    record = mixture.MixturePlan(mixture=settings, budget=10**12, heldout={"heldout/web": ""}, seq_len=seq_len)
     entry = {"path": "rows-00000.bin", "rows": 5, "pieces": 9, "digest": "0" * 32}
     packed = {"entry": entry, "cut": 1, "documents": 3}
     plan = {"sources": {name: {"tokens": 5} for name in ("web", "books")}}
-    stages(StageSpec("mixture", mixture._plan, record, {}, places, version=1, at=str(tmp_path)), pack=packed, plan=plan)
+    stages(
+        StageSpec(
+            name="mixture", version=1, body=mixture._plan, record=record, inputs={}, places=places, at=str(tmp_path)
+        ),
+        pack=packed,
+        plan=plan,
+    )
     check(stages, "mixture")
     assert not [*Path(tmp_path).iterdir()], "the list of the shards goes when the plan is written"
 
 
 def test_group_losses(stages, corpus):
     folders = tuple(each.folder for each in corpus.measured)
-    places = group_losses.Places(SOURCES, folders[0], folders[1:], folders)
+    places = group_losses.GroupLossesPlaces(SOURCES, folders[0], folders[1:], folders)
     limits = Limits()
-    record = group_losses.Record(limits=limits, by_design={"language": ("language",)}, like={"web": "crawl"}, apart=())
+    record = group_losses.LossSearch(
+        limits=limits, by_design={"language": ("language",)}, like={"web": "crawl"}, apart=()
+    )
     stages(
-        StageSpec("group_losses", group_losses._judge, record, {}, places, version=1), judge={"groups": [], "found": 0}
+        StageSpec(name="group_losses", version=1, body=group_losses._judge, record=record, inputs={}, places=places),
+        judge={"groups": [], "found": 0},
     )
     check(stages, "group_losses")
     numbers = stages.seen["group_losses"].numbers

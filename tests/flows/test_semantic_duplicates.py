@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.dedup.semantic_duplicates import diversify, semantic_dedup
+from gristmill.flows.stages.dedup.semantic_duplicates import semantic_duplicates
 from gristmill.flows.stages.embedding import embedding
 from gristmill.storage import parquet
 from gristmill.tasks.dedup import semantic
@@ -143,8 +143,7 @@ def run(home: str, planted, step: Clustered, shards: int, seed: int, workers: in
     recipe = SimpleNamespace(steps=[first, step], sources=corpus.recipe.sources)
     where = context(home, Threads(workers, None))
     arriving = embedding(where, recipe, corpus.corpus(home), first)
-    make = diversify if isinstance(step, Diversify) else semantic_dedup
-    return arriving, make(where, recipe, arriving, step)
+    return arriving, semantic_duplicates(where, recipe, arriving, step)
 
 
 def losses(corpus) -> dict[str, tuple[str, str]]:

@@ -15,8 +15,6 @@ from tests.golden.compare import differences
 from tests.golden.rows import ROWS, covering
 
 ROOT = Path(__file__).parents[2]
-# What stages of a name that is made of a step's are called.
-_NAMED = re.compile(r'StageSpec\(\s*(f?"[^"]+"|[A-Za-z_.]+)')
 _BY_STEPS = ("quality", "perplexity", "toxicity", "adult_content")
 # Names that stand in variables where the stage is made.
 _VARIABLES = {
@@ -25,7 +23,7 @@ _VARIABLES = {
     'f"{step.rule}_duplicates"': ("content_duplicates", "url_duplicates"),
     'f"{step.step}_model"': ("quality_model", "perplexity_model"),
     'f"{step.step}_cut"': tuple(f"{name}_cut" for name in _BY_STEPS),
-    "name": ("semantic_duplicates", "diversified"),
+    '"diversified" if diversifies else "semantic_duplicates"': ("semantic_duplicates", "diversified"),
     "INDEX": ("decontamination_index",),
     "HITS": ("decontamination_hits",),
     "STEP": ("group_losses",),
@@ -65,10 +63,9 @@ def _stages() -> set[str]:
     """The names of all stages in the code."""
     found: set[str] = set()
     for path in sorted((ROOT / "flows" / "stages").rglob("*.py")):
-        for match in re.finditer(r"StageSpec\(\s*([^,]+),", path.read_text(encoding="utf-8")):
-            given = " ".join(match[1].split())
-            plain = re.fullmatch(r'"(\w+)"', given)
-            found |= {plain[1]} if plain else {*_VARIABLES[given]}
+        for match in re.finditer(r"StageSpec\(\s*name=(.+),\n", path.read_text(encoding="utf-8")):
+            plain = re.fullmatch(r'"(\w+)"', match[1])
+            found |= {plain[1]} if plain else {*_VARIABLES[match[1]]}
     return found
 
 

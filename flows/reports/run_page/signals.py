@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from gristmill.flows.reports.columns.values import rounded
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.signals import RulesRecord
+from gristmill.flows.stages.signals import RuleDecisions
 from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide, gathered
 from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
@@ -139,7 +139,7 @@ def _decisions(stage: StageResult) -> Decisions | None:
     """What a stage decided by: `rules` in its record, the cut of a learned filter found it from the scores."""
     for where in (stage.manifest["record"], stage.result):
         if "decisions" in where:
-            return RulesRecord.model_validate({"decisions": where["decisions"]}).decisions
+            return RuleDecisions.model_validate({"decisions": where["decisions"]}).decisions
     return None
 
 

@@ -19,43 +19,45 @@ from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, partition
 from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
 from gristmill.tasks.documents.decisions import count_characters
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.step import Url
 
 
-class Record(Settings):
+class ExactDeduplication(Settings):
     """`partitions`: as the settings have them, or by how many documents there are."""
 
     settings: SerializeAsAny[Exact]
     partitions: int
 
 
-def by_url(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) -> Corpus:
+def url_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) -> Corpus:
     """One document of each URL, in the canonical form of the recipe's step `url` unless the step has its own."""
     if step.canonical is None:
         canonical = next((other.canonical for other in recipe.steps if isinstance(other, Url)), Canonical())
         step = step.model_copy(update={"canonical": canonical})
-    return by_content(context, recipe, corpus, step)
+    return content_duplicates(context, recipe, corpus, step)
 
 
-def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact) -> Corpus:
+def content_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact) -> Corpus:
     """One document of each that share what the step compares: digests, groups of them, kept documents."""
-    inputs = corpus.inputs(signals=step.best is not None)
     spec = StageSpec(
-        f"{step.rule}_duplicates",
-        _deduplicate,
-        Record(settings=step, partitions=step.partitions or partitions_of(corpus.rows, DOCUMENT_BYTES)),
-        inputs,
-        corpus.places,
+        name=f"{step.rule}_duplicates",
         version=1,
-        **work_of_steps((step,)),
+        body=_deduplicate,
+        record=ExactDeduplication(
+            settings=step, partitions=step.partitions or partitions_of(corpus.rows, DOCUMENT_BYTES)
+        ),
+        inputs=corpus.inputs(signals=step.best is not None),
+        places=corpus.places,
+        work=work_of_steps((step,)),
     )
     return corpus.then(context.build(spec))
 
 
-def _deduplicate(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+def _deduplicate(phases: PhaseRunner, record: ExactDeduplication, places: CorpusPlaces) -> dict:
     """Keep one document of each group of equal ones."""
     given, n_shards, partitions = {"settings": record.settings}, len(places.sources), record.partitions
     digests = KeyRanges(partitions)
@@ -80,22 +82,29 @@ def _deduplicate(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> d
     return {}
 
 
-class PassagesRecord(Settings):
+class PassageDeduplication(Settings):
     step: SerializeAsAny[passages.Step]
 
 
-def cut_repeated(context: RunContext, _: Recipe, corpus: Corpus, step: passages.Step) -> Corpus:
+def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages.Step) -> Corpus:
     """The corpus of the documents without repeated passages, in a stage with the step's name.
 
     Signals that were measured before it stay those of the texts that it found.
     """
-    record = PassagesRecord(step=step)
-    spec = StageSpec(step.step, _cut, record, corpus.inputs(), corpus.places, version=1, **work_of_steps((step,)))
+    spec = StageSpec(
+        name=step.step,
+        version=1,
+        body=_cut,
+        record=PassageDeduplication(step=step),
+        inputs=corpus.inputs(),
+        places=corpus.places,
+        work=work_of_steps((step,)),
+    )
     made = context.build(spec)
     return replace(corpus, documents=made, kept=made, stages=(*corpus.stages, made))
 
 
-def _cut(phases: PhaseRunner, record: PassagesRecord, places: CorpusPlaces) -> dict:
+def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
     """Cut passages that occurred before."""
     given, n_shards = {"step": record.step}, len(places.sources)
     partitions = record.step.partitions or passages.partitions(_characters(phases, places))
@@ -125,7 +134,7 @@ def _characters(phases: PhaseRunner, places: CorpusPlaces) -> int:
 
 
 @dataclass(frozen=True)
-class SpanPlaces:
+class SubstringDedupPlaces:
     """`spans`: the duplicated spans, by shards."""
 
     corpus: CorpusPlaces
@@ -134,21 +143,48 @@ class SpanPlaces:
 
 def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: SubstringDedup) -> Corpus:
     """The corpus without duplicated spans, or without the documents of which they are too large a part."""
-    search = step.part(SpanSearch)
-    finding = StageSpec("substring_spans", _find, search, corpus.inputs(), corpus.places, version=1, steps=(step.step,))
-    spans = context.build(finding)
+    spans = substring_spans(context, corpus, step)
     shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings.NODES)
-    places = SpanPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards))
-    made = context.build(StageSpec(step.step, _decide, step.part(SpanCutting), corpus.inputs(spans), places, version=1))
+    spec = StageSpec(
+        name=step.step,
+        version=1,
+        body=_decide,
+        record=step.part(SpanCutting),
+        inputs=corpus.inputs(spans),
+        places=SubstringDedupPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards)),
+    )
+    made = context.build(spec)
     left = corpus.then(made, spans)
     return replace(left, documents=made) if step.policy == "cut" else left
 
 
-def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> dict:
+def _decide(phases: PhaseRunner, record: SpanCutting, places: SubstringDedupPlaces) -> dict:
+    """Cut or drop by duplicated spans."""
+    work = substring_cuts.cut_shard if record.policy == "cut" else substring_cuts.drop_shard
+    given = {"spans": places.spans, "settings": record}
+    phases.map(record.policy, work, {i: places.corpus.shard(i) | given for i in places.corpus.shards()})
+    return {}
+
+
+def substring_spans(context: RunContext, corpus: Corpus, step: SubstringDedup) -> StageResult:
+    """The duplicated spans of the documents, by ranges of shards."""
+    spec = StageSpec(
+        name="substring_spans",
+        version=1,
+        body=_find,
+        record=step.part(SpanSearch),
+        inputs=corpus.inputs(),
+        places=corpus.places,
+        work=Work(steps=(step.step,)),
+    )
+    return context.build(spec)
+
+
+def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict:
     """Find duplicated spans."""
     n_shards, folder = len(places.sources), phases.folder
-    given = {i: places.shard(i) | {"settings": settings} for i in places.shards()}
-    partitions = substrings.partitions(_characters(phases, places), settings)
+    given = {i: places.shard(i) | {"settings": record} for i in places.shards()}
+    partitions = substrings.partitions(_characters(phases, places), record)
     minimizers = KeyRanges(partitions)
     dividing = {"ranges": unless_merged(n_shards, minimizers)}
     keyed = phases.map("key", substrings.key_shard, {i: job | dividing for i, job in given.items()}, True)
@@ -161,14 +197,14 @@ def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> di
     files.remove(keys.folder)
     runs = collected(phases, "runs", substrings.exchanged(folder, "hot", partitions), shards, "node")
 
-    blocks = substrings.blocks(sum(counts["bytes"] for counts in hot.values()), settings)
+    blocks = substrings.blocks(sum(counts["bytes"] for counts in hot.values()), record)
     divided = KeyRanges(blocks)
     gathering = {"runs": runs, "ranges": unless_merged(n_shards, divided)}
     phases.map("gather", substrings.gather_shard, {i: job | gathering for i, job in given.items()}, True)
     texts = merged_away(phases, "texts", substrings.exchanged(folder, "texts", n_shards), divided)
     compared = sum(counts["runs"] for counts in hot.values())
     shards = substrings.by_shard(n_shards, compared, substrings.SPAN_BYTES)
-    among = {"settings": settings, "ranges": divided, "texts": texts, "shards": unless_merged(blocks, shards)}
+    among = {"settings": record, "ranges": divided, "texts": texts, "shards": unless_merged(blocks, shards)}
     found = phases.map("find", substrings.find_block, dict.fromkeys(range(blocks), among), True)
     written = substrings.exchanged(folder, "found", blocks)
     collected(phases, "spans", written, shards, "node", temporary=False)
@@ -182,11 +218,3 @@ def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> di
         "runs_compared": sum(counts["runs"] for counts in found.values()),
         "bytes_sorted": sum(counts["bytes"] for counts in found.values()),
     }
-
-
-def _decide(phases: PhaseRunner, settings: SpanCutting, places: SpanPlaces) -> dict:
-    """Cut or drop by duplicated spans."""
-    work = substring_cuts.cut_shard if settings.policy == "cut" else substring_cuts.drop_shard
-    given = {"spans": places.spans, "settings": settings}
-    phases.map(settings.policy, work, {i: places.corpus.shard(i) | given for i in places.corpus.shards()})
-    return {}

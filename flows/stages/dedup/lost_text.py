@@ -37,7 +37,7 @@ USUAL = Drawing()
 
 
 @dataclass(frozen=True)
-class LostPlaces:
+class LostTextPlaces:
     """The documents that reached the step, those that left it, and the earlier crawls whose documents stay, too."""
 
     arriving: CorpusPlaces
@@ -58,11 +58,18 @@ def lost_text(
     inputs |= {"arriving documents": arriving.documents, "arriving": arriving.kept}
     inputs |= {"left documents": left.documents, "left": left.kept}
     inputs |= {f"earlier {number}": crawl for number, crawl in enumerate(earlier)}
-    places = LostPlaces(arriving.places, left.places, left.kept.folder, tuple(earlier))
-    return context.build(StageSpec("lost_text", _lost, drawing, inputs, places, version=1))
+    spec = StageSpec(
+        name="lost_text",
+        version=1,
+        body=_lost,
+        record=drawing,
+        inputs=inputs,
+        places=LostTextPlaces(arriving.places, left.places, left.kept.folder, tuple(earlier)),
+    )
+    return context.build(spec)
 
 
-def _lost(phases: PhaseRunner, record: Drawing, places: LostPlaces) -> dict:
+def _lost(phases: PhaseRunner, record: Drawing, places: LostTextPlaces) -> dict:
     """Estimate the unique text lost."""
     shards, folder = places.arriving.shards(), places.ledgers
 

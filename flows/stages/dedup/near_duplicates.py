@@ -44,7 +44,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.url.step import Url
 
 
@@ -74,7 +74,7 @@ class Deciding(Settings):
 
 
 @dataclass(frozen=True)
-class NearPlaces:
+class NearDuplicatesPlaces:
     """The shards of this crawl, the earlier crawls, and the folders of the stages made so far. `shingles`: of all
     documents of this crawl; `labels`: labels of each shard of all crawls; `layout`: what later crawls must know of how
     this one was made."""
@@ -97,44 +97,40 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     """Sign the documents, find which are candidates of each other, decide which are kept."""
     step = context.placed(step)
     earlier = tuple(earlier_crawls(step))
-    among = {f"earlier {number}": crawl for number, crawl in enumerate(earlier)}
-    shingling, banding = step.part(Shingling), step.part(Banding)
-
-    partitions = step.partitions or partitions_of(corpus.rows * banding.bands, HASH_BYTES)
-    signing = Signing(shingling=shingling, banding=banding, partitions=partitions)
-    spec = StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places, version=SIGNING, steps=(step.step,))
-    signatures = context.build(spec)
-
-    own = _own_shards(corpus, signatures, len(earlier), step)
-    places = NearPlaces(own, earlier, signatures.folder, signatures.result["shingles"])
-    matching = Matching(banding=banding, partitions=partitions)
-    inputs = corpus.inputs(signatures) | among
-    spec = StageSpec("candidates", _match, matching, inputs, places, version=BANDING, unicode=False, steps=(step.step,))
-    candidates = context.build(spec)
-
-    deciding = Deciding(
-        shingling=shingling,
-        banding=banding,
-        order=step.part(KeepOrder),
-        verifying=step.part(Verifying),
-        partitions=step.partitions,
-        takedowns=pinned(context, (Url(takedowns=step.takedowns),))[0],
+    signed = signatures(context, corpus, step)
+    places = NearDuplicatesPlaces(
+        own=_own_shards(corpus, signed, len(earlier), step),
+        earlier=earlier,
+        signatures=signed.folder,
+        shingles=signed.result["shingles"],
     )
-    places = replace(
-        places,
-        candidates=candidates.folder,
-        labels=tuple(candidates.records("label")[0]["shards"]),
-        layout={
-            "partitions": candidates.result["partitions"],
-            "earlier": [crawl.contents for crawl in earlier],
-        },
+    matched = candidates(context, corpus, step, signed, places)
+    kept = near_duplicates(context, corpus, step, signed, matched, places)
+    return corpus.then(kept, signed, matched).measuring(kept)
+
+
+def _partitions(corpus: Corpus, step: MinHash) -> int:
+    return step.partitions or partitions_of(corpus.rows * step.part(Banding).bands, HASH_BYTES)
+
+
+def _earlier_inputs(places: NearDuplicatesPlaces) -> dict[str, EarlierCrawl]:
+    return {f"earlier {number}": crawl for number, crawl in enumerate(places.earlier)}
+
+
+def signatures(context: RunContext, corpus: Corpus, step: MinHash) -> StageResult:
+    """The MinHash signatures of the documents, and their band hashes."""
+    spec = StageSpec(
+        name="signatures",
+        version=SIGNING,
+        body=_sign,
+        record=Signing(
+            shingling=step.part(Shingling), banding=step.part(Banding), partitions=_partitions(corpus, step)
+        ),
+        inputs=corpus.inputs(),
+        places=corpus.places,
+        work=Work(steps=(step.step,)),
     )
-    inputs = corpus.inputs(signatures, candidates, signals=step.best is not None) | among
-    work = work_of_steps((deciding.takedowns,))
-    work["versions"] |= {"signing": SIGNING, "banding": BANDING}  # of the crawl, by which later ones compare it
-    spec = StageSpec("near_duplicates", _decide, deciding, inputs, places, version=ORDERING, steps=(step.step,), **work)
-    kept = context.build(spec)
-    return corpus.then(kept, signatures, candidates).measuring(kept)
+    return context.build(spec)
 
 
 def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
@@ -145,7 +141,23 @@ def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
     return {name: sum(counts[name] for counts in signed.values()) for name in ("documents", "shingles")}
 
 
-def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
+def candidates(
+    context: RunContext, corpus: Corpus, step: MinHash, signed: StageResult, places: NearDuplicatesPlaces
+) -> StageResult:
+    """Which documents are candidates of each other, and a label for each group of them. `signed`: the signatures."""
+    spec = StageSpec(
+        name="candidates",
+        version=BANDING,
+        body=_match,
+        record=Matching(banding=step.part(Banding), partitions=_partitions(corpus, step)),
+        inputs=corpus.inputs(signed) | _earlier_inputs(places),
+        places=places,
+        work=Work(unicode=False, steps=(step.step,)),
+    )
+    return context.build(spec)
+
+
+def _match(phases: PhaseRunner, record: Matching, places: NearDuplicatesPlaces) -> dict:
     """Find candidates of near-duplicates."""
     phases.message(curve_message(record.banding))
     partitions, ranges = record.partitions, KeyRanges(record.partitions)
@@ -172,7 +184,46 @@ def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
     }
 
 
-def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
+def near_duplicates(
+    context: RunContext,
+    corpus: Corpus,
+    step: MinHash,
+    signed: StageResult,
+    matched: StageResult,
+    places: NearDuplicatesPlaces,
+) -> StageResult:
+    """Which documents are kept. `signed`, `matched`: the stages `signatures` and `candidates`."""
+    [lists] = pinned(context, (Url(takedowns=step.takedowns),))
+    work = work_of_steps((lists,))
+    spec = StageSpec(
+        name="near_duplicates",
+        version=ORDERING,
+        body=_decide,
+        record=Deciding(
+            shingling=step.part(Shingling),
+            banding=step.part(Banding),
+            order=step.part(KeepOrder),
+            verifying=step.part(Verifying),
+            partitions=step.partitions,
+            takedowns=lists,
+        ),
+        inputs=corpus.inputs(signed, matched, signals=step.best is not None) | _earlier_inputs(places),
+        places=replace(
+            places,
+            candidates=matched.folder,
+            labels=tuple(matched.records("label")[0]["shards"]),
+            layout={
+                "partitions": matched.result["partitions"],
+                "earlier": [crawl.contents for crawl in places.earlier],
+            },
+        ),
+        # versions: of the crawl, by which later ones compare it
+        work=replace(work, versions={**work.versions, "signing": SIGNING, "banding": BANDING}, steps=(step.step,)),
+    )
+    return context.build(spec)
+
+
+def _decide(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlaces) -> dict:
     """Keep one document of each cluster of near-duplicates."""
     candidates, crawl = sum(places.labels), len(places.earlier)
     partitions = record.partitions or partitions_of(candidates, _candidate_bytes(record, places))
@@ -224,7 +275,7 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
     }
 
 
-def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups: KeyRanges) -> SortedFiles:
+def _gathered(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlaces, groups: KeyRanges) -> SortedFiles:
     """The candidates of all shards, in as few files as a job may read."""
     having = [
         (number, shard)
@@ -245,7 +296,7 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups:
     return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
 
 
-def _candidate_bytes(record: Deciding, places: NearPlaces) -> int:
+def _candidate_bytes(record: Deciding, places: NearDuplicatesPlaces) -> int:
     """What is held of a candidate when it is decided on, with a set of mean size."""
     if record.verifying.threshold is None:
         return MEMBER_BYTES
@@ -272,25 +323,25 @@ def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHa
     )
 
 
-class PairsRecord(Settings):
-    """Nothing of the recipe: what was kept is an input."""
-
-
-def pairs_of_copies(context: RunContext, corpus: Corpus) -> int | None:
-    """How many pairs of near-duplicates a corpus had: the sum of c (c - 1) / 2 over the clusters of c documents. None
-    for a corpus of a recipe without `minhash`."""
-    found = [stage for stage in corpus.stages if stage.name == "near_duplicates"]
-    if not found:
+def pairs_of_copies(context: RunContext, corpus: Corpus) -> StageResult | None:
+    """The result's `pairs` are how many pairs of near-duplicates a corpus had: the sum of c (c - 1) / 2 over the
+    clusters of c documents. None for a corpus of a recipe without `minhash`."""
+    kept = next((stage for stage in corpus.stages if stage.name == "near_duplicates"), None)
+    if kept is None:
         return None
-    [kept] = found
-    parts = Parts(kept.folder, corpus.places.shards())
-    made = context.build(
-        StageSpec("pairs_of_copies", _count, PairsRecord(), {"kept": kept}, parts, version=1, unicode=False)
+    spec = StageSpec(
+        name="pairs_of_copies",
+        version=1,
+        body=_count,
+        record=Settings(),
+        inputs={"kept": kept},
+        places=Parts(kept.folder, corpus.places.shards()),
+        work=Work(unicode=False),
     )
-    return made.result["pairs"]
+    return context.build(spec)
 
 
-def _count(phases: PhaseRunner, record: PairsRecord, places: Parts) -> dict:
+def _count(phases: PhaseRunner, record: Settings, places: Parts) -> dict:
     """Count the pairs of near-duplicates."""
     jobs = Each(places.shards, lambda i: {"kept": places[i]})
     return {"pairs": sum(counts["pairs"] for counts in phases.map("count", count_pairs, jobs).values())}

@@ -11,26 +11,23 @@ Where there are many shards or ranges, files are merged between assign and choos
 (`gristmill.flows.stages.dedup.exchange`).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
+from gristmill.flows.stages.corpus import Corpus, CorpusAndStage, work_of_steps
 from gristmill.flows.stages.dedup.exchange import collected, merged, remove_merged
 from gristmill.storage import files, layout
 from gristmill.tasks.dedup import semantic as work
 from gristmill.tasks.dedup.exchange import KeyRanges, partitions_of, unless_merged
-from gristmill.tasks.dedup.semantic import SAMPLED, Clustered, Diversify, SemanticDedup, clusters_of
+from gristmill.tasks.dedup.semantic import SAMPLED, Clustered, Diversify, clusters_of
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.embedding.embedding import Embedding
 
 
-class Record(Settings):
+class VectorDeduplication(Settings):
     """`reference`: sources without vectors; `documents`: those that arrive."""
 
     settings: SerializeAsAny[Clustered]
@@ -38,60 +35,43 @@ class Record(Settings):
     documents: int
 
 
-@dataclass(frozen=True)
-class Places:
-    """`vectors`: the folder of the parts with vectors."""
-
-    corpus: CorpusPlaces
-    vectors: str
-
-
-def semantic_dedup(context: RunContext, recipe: Recipe, corpus: Corpus, step: SemanticDedup) -> Corpus:
-    """The corpus without documents whose vector is near to that of one that is kept."""
-    return _clustered(context, recipe, corpus, step, "semantic_duplicates", _deduplicate)
-
-
-def diversify(context: RunContext, recipe: Recipe, corpus: Corpus, step: Diversify) -> Corpus:
-    """The corpus with at most so many documents of a cluster."""
-    return _clustered(context, recipe, corpus, step, "diversified", _balance)
-
-
-def _clustered(
-    context: RunContext, recipe: Recipe, corpus: Corpus, step: Clustered, name: str, body: Callable[..., dict]
-) -> Corpus:
+def semantic_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step: Clustered) -> Corpus:
+    """The corpus without documents whose vector is near the vector of one that is kept (step `semantic_dedup`), or with
+    at most so many documents of a cluster of vectors (step `diversify`)."""
+    diversifies = isinstance(step, Diversify)
     before = recipe.steps[: recipe.steps.index(step)]
     embedding = next(each for each in reversed(before) if isinstance(each, Embedding))
     vectors = next(stage for stage in reversed(corpus.stages) if stage.name == "embedding_vectors")
     spec = StageSpec(
-        name,
-        body,
-        Record(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
-        corpus.inputs(vectors, signals=step.best is not None),
-        Places(corpus.places, vectors.folder),
+        name="diversified" if diversifies else "semantic_duplicates",
         version=1,
-        **work_of_steps((step,)),
+        body=_balance if diversifies else _deduplicate,
+        record=VectorDeduplication(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
+        inputs=corpus.inputs(vectors, signals=step.best is not None),
+        places=CorpusAndStage(corpus.places, vectors.folder),
+        work=work_of_steps((step,)),
     )
     return corpus.then(context.build(spec))
 
 
-def _deduplicate(phases: PhaseRunner, record: Record, places: Places) -> dict:
+def _deduplicate(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage) -> dict:
     """Keep one document of each group of near vectors."""
     return _decide(phases, record, places, "semantic")
 
 
-def _balance(phases: PhaseRunner, record: Record, places: Places) -> dict:
+def _balance(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage) -> dict:
     """Keep at most so many documents of a cluster of vectors."""
     return _decide(phases, record, places, "full_cluster")
 
 
-def _decide(phases: PhaseRunner, record: Record, places: Places, rule: str) -> dict:
+def _decide(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage, rule: str) -> dict:
     corpus, settings, n_shards = places.corpus, record.settings, len(places.corpus.sources)
     compared = corpus.shards(without=record.reference)  # whose files are numbered without gaps
     numbers, signals, sources = range(len(compared)), settings.best is not None, corpus.source_numbers()
 
     def found(number: int) -> dict:
         shard = compared[number]
-        return {"vectors": layout.part(places.vectors, shard), "kept": corpus.kept[shard]}
+        return {"vectors": layout.part(places.stage, shard), "kept": corpus.kept[shard]}
 
     def placed(number: int) -> dict:
         shard = compared[number]

@@ -46,7 +46,7 @@ _LEAST_SAMPLED = 1_000
 CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
 
 
-class Record(Settings):
+class EvaluationChoice(Settings):
     """`read`: of each set the input that has its documents, and the source there; `shares`: of each set the largest
     share of its documents that may be taken; `below`: of each set, documents whose keyed hash, in [0, 1), is below this
     are looked at; `characters`: code points of a text that are evaluated; `seed`: of the keyed hash; `threshold`:
@@ -64,14 +64,18 @@ class Record(Settings):
 
 
 @dataclass(frozen=True)
-class EvaluationPlaces:
-    """The set of each shard, and its part with the texts."""
+class EvaluationDocumentsPlaces:
+    """By shard the set and the part that has its candidates, with other documents; if survivors are a set of their own,
+    `kept`: the part that names what the recipe keeps. `full`: how many times as large the sources may become until no
+    more of their documents are candidates."""
 
     sets: tuple[str, ...]
-    documents: tuple[str, ...]
+    documents: Sequence[str]
+    kept: Sequence[str] = ()
+    full: int = 1
 
 
-def extracted(context: RunContext, recipe: Recipe) -> Corpus:
+def unfiltered_documents(context: RunContext, recipe: Recipe) -> Corpus:
     """All documents of a recipe's sources as it extracts them: no filter has seen them, not even one of URLs."""
     corpus = documents(context, unfiltered(recipe), ())
     check_sources(corpus)
@@ -96,10 +100,10 @@ def evaluation_documents(
     """
     sets = source_sets(recipes)
     shares = {each.name: MOST_SHARE for each in sets}
-    whole = {at: extracted(context, recipes[at]) for at in dict.fromkeys(each.recipe for each in sets)}
+    whole = {at: unfiltered_documents(context, recipes[at]) for at in dict.fromkeys(each.recipe for each in sets)}
     sources = [(each.name, whole[each.recipe], each.source) for each in sets]
     if clean is not None:
-        sources.append((CLEAN, extracted(context, clean_recipe(context.settings, recipes[0], clean)), CLEAN))
+        sources.append((CLEAN, unfiltered_documents(context, clean_recipe(context.settings, recipes[0], clean)), CLEAN))
         shares[CLEAN] = 1.0
     counts = {name: corpus.documents.result["sources"][own]["documents"] for name, corpus, own in sources}
     named: dict[str, str] = {}  # what the inputs are called, by label
@@ -108,7 +112,7 @@ def evaluation_documents(
         number = f" {len(named) + 1}" if named else ""
         called = named.setdefault(corpus.documents.label, CLEAN if name == CLEAN else f"documents{number}")
         inputs.setdefault(called, corpus.documents)
-    record = Record(
+    record = EvaluationChoice(
         read={name: f"{named[corpus.documents.label]}/{own}" for name, corpus, own in sources},
         per_source=per_source,
         shares=shares,
@@ -120,21 +124,18 @@ def evaluation_documents(
         threshold=THRESHOLD,
     )
     parts = [(name, part) for name, corpus, own in sources for part, _ in corpus.places.parts((own,))]
-    places = EvaluationPlaces(tuple(name for name, _ in parts), tuple(part for _, part in parts))
-    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places, version=1))
+    spec = StageSpec(
+        name="evaluation_documents",
+        version=1,
+        body=_choose,
+        record=record,
+        inputs=inputs,
+        places=EvaluationDocumentsPlaces(tuple(name for name, _ in parts), tuple(part for _, part in parts)),
+    )
+    return context.build(spec)
 
 
-def read(evaluation: StageResult, columns: list[str] | None = None) -> pa.Table:
-    """The evaluation documents, by set and then by id: the columns of EVALUATION."""
-    return parquet.read_table(evaluation_file(evaluation.folder), columns or EVALUATION.names)
-
-
-def sets_of(evaluation: StageResult) -> tuple[str, ...]:
-    """The names of the sets, sorted."""
-    return tuple(sorted(evaluation.result["sets"]))
-
-
-def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> dict:
+def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDocumentsPlaces) -> dict:
     """Choose the documents that recipes are compared on."""
     given = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
 
@@ -187,6 +188,16 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             phases.message(f"the evaluation set {name} has {unlike:,} documents: near copies count once")
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}
+
+
+def read(evaluation: StageResult, columns: list[str] | None = None) -> pa.Table:
+    """The evaluation documents, by set and then by id: the columns of EVALUATION."""
+    return parquet.read_table(evaluation_file(evaluation.folder), columns or EVALUATION.names)
+
+
+def sets_of(evaluation: StageResult) -> tuple[str, ...]:
+    """The names of the sets, sorted."""
+    return tuple(sorted(evaluation.result["sets"]))
 
 
 def below(count: float, wanted: int) -> float:

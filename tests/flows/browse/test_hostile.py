@@ -20,9 +20,8 @@ from gristmill.flows.browse.server import Server
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
-from gristmill.flows.stages.word_index import word_index
 from tests.corpora import context
 from tests.flows.browse.chromium import PROGRAM, Tab, chromium, elsewhere
 from tests.flows.browse.hostile import STEP, ask, finish
@@ -209,8 +208,8 @@ def titled(tmp_path_factory) -> Opened:
     path.write_text(json.dumps(given))
     run, recipe = context(str(folder / "home")), load(str(path))
     *_, last = curate(run, recipe)
-    run.build(search_index(run, recipe, training_data(run, recipe, last.left)))
-    run.build(word_index(run, recipe, last.left))
+    run.build(search_index_spec(run, recipe, training_data(run, recipe, last.left)))
+    run.build(word_index_spec(run, recipe, last.left))
     return open_recipe(str(path), MachineSettings(home=str(folder / "home")))
 
 

@@ -60,4 +60,5 @@ def test_the_pairs_are_those_of_the_clusters(tmp_path):
     home = context(str(tmp_path))
     corpus = Texts([rows[::2], rows[1::2]]).corpus(str(tmp_path))
     assert pairs_of_copies(home, corpus) is None
-    assert pairs_of_copies(home, minhash(home, BASE, corpus, MinHash(step="minhash"))) == 6 + 1
+    copies = pairs_of_copies(home, minhash(home, BASE, corpus, MinHash(step="minhash")))
+    assert copies.result["pairs"] == 6 + 1

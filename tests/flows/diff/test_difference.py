@@ -26,7 +26,7 @@ from gristmill.flows.diff.sides import side_of, side_of_corpus
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.signals import decided, measured
+from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage import parquet
 from gristmill.storage.tokens.token_shards import index_path
 from gristmill.tasks.engine.make import NotFinishedError
@@ -65,7 +65,7 @@ def curated(home: Path, shards: list[list[dict]], step: GopherQuality = LENIENT,
     made = context(str(home))
     given_ = Texts([[{k: v for k, v in row.items() if k != "language"} for row in shard] for shard in shards])
     given_.sources = [shard[0]["source"] for shard in shards]
-    return decided(made, measured(made, given_.corpus(str(home), name), (step,)), (step,))
+    return rules(made, signals(made, given_.corpus(str(home), name), (step,)), (step,))
 
 
 def compare(a: Corpus, b: Corpus, scratch: Path) -> Difference:

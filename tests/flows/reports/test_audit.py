@@ -21,7 +21,7 @@ from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement, share
 from gristmill.flows.reports.audit.drawn import draw
 from gristmill.flows.stages.learned_filters import learned_filter
-from gristmill.flows.stages.signals import decided, measured
+from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.decisions import distances
 from gristmill.tasks.documents.step import Bound, Member
@@ -99,8 +99,8 @@ def test_steps_of_one_pass_are_judged_by_themselves(tmp_path):
     corpus = Texts([documents[::2], documents[1::2]])
     home = str(tmp_path)
     steps = (Language(keep=("en",), characters=400), MixedLanguages(max_share=0.05, cut=True))
-    arriving = measured(context(home), corpus.corpus(home), steps)
-    passed = Passed(steps, arriving, decided(context(home), arriving, steps))
+    arriving = signals(context(home), corpus.corpus(home), steps)
+    passed = Passed(steps, arriving, rules(context(home), arriving, steps))
     of_language, of_mixed = (draw(passed, step) for step in steps)
     assert of_language.sizes == {"dropped": 9, "kept": 13} and of_mixed.sizes == {"dropped": 4, "kept": 9}
     assert {one.id for one in of_mixed.documents if one.side == "dropped"} == {f"both{i}" for i in range(4)}

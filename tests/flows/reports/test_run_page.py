@@ -14,7 +14,7 @@ from gristmill.flows.reports import run_page
 from gristmill.flows.reports.excerpts import excerpt
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.dedup.near_duplicates import minhash
-from gristmill.flows.stages.signals import decided, measured
+from gristmill.flows.stages.signals import rules, signals
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from tests.corpora import Texts, context
@@ -51,7 +51,7 @@ def planted() -> list[list[dict]]:
 def report(tmp_path_factory) -> Report:
     home = str(tmp_path_factory.mktemp("home"))
     texts, made = Texts(planted(), SOURCES), context(home)
-    ruled = decided(made, measured(made, texts.corpus(home), (QUALITY,)), (QUALITY,))
+    ruled = rules(made, signals(made, texts.corpus(home), (QUALITY,)), (QUALITY,))
     recipe = load(
         {
             "name": "planted",

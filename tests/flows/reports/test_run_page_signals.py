@@ -19,8 +19,8 @@ from gristmill.flows.reports import run_page, templates
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.signals import Judged, judged
-from gristmill.flows.stages.learned_filters import cut
-from gristmill.flows.stages.signals import decided, measured
+from gristmill.flows.stages.learned_filters import filter_cut
+from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.step import Bound, Member
 from gristmill.tasks.engine.make import StageResult
@@ -62,7 +62,7 @@ def cut_into(shards: int) -> Texts:
 
 def report_of(home: str, shards: int) -> Report:
     texts, made = cut_into(shards), context(home)
-    corpus = decided(made, measured(made, texts.corpus(home), STEPS), STEPS)
+    corpus = rules(made, signals(made, texts.corpus(home), STEPS), STEPS)
     recipe = load(
         {
             "name": "planted",
@@ -171,7 +171,7 @@ def test_a_line_of_five_million_characters_makes_no_long_page(reports):
     long = Texts([[{"id": "kept", "text": "a b " * (LONG // 4)}, {"id": "gone", "text": "x" * LONG}]])
     home = reports[1].settings.home
     made, steps = context(home), (QUALITY.model_copy(update={"max_words": None, "min_mean_word_length": 1.0}),)
-    corpus = decided(made, measured(made, long.corpus(home, "long"), steps), steps)
+    corpus = rules(made, signals(made, long.corpus(home, "long"), steps), steps)
     page = run_page.page(replace(reports[1], corpus=corpus))
     assert Parsed(page).open == [] and len(page) < 400_000
     assert ids(page, "What was kept") == {"web": ["kept"]}
@@ -200,7 +200,7 @@ def nothing(phases, record, places):
 def test_scores_of_a_learned_filter_and_documents_of_its_reference(tmp_path):
     home, texts = str(tmp_path), cut_into(2)
     corpus, rng = texts.corpus(home), np.random.default_rng(3)
-    spec = StageSpec("quality", nothing, Name(corpus="scores"), {}, version=1)
+    spec = StageSpec(name="quality", version=1, body=nothing, record=Name(corpus="scores"), inputs={})
     scores = {}
     for shard in corpus.places.shards():
         names = parquet.read_table(corpus.kept.part(shard), ["id"])["id"]
@@ -210,7 +210,7 @@ def test_scores_of_a_learned_filter_and_documents_of_its_reference(tmp_path):
         parquet.write_table(layout.part(spec.folder(home), shard), table)
     scored: StageResult = build_in(home)(spec)
     step = Quality(reference=("books",), min_score=0.25)
-    left = corpus.then(cut(context(home), corpus, step, scored), scored)
+    left = corpus.then(filter_cut(context(home), corpus, step, scored), scored)
     [one] = judged(left)["quality"]
     there = np.array([score for score in scores.values() if score is not None])
     assert (one.arrived, one.nulls, one.beyond) == (180, 60, int((there < 0.25).sum()))

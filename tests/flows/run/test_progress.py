@@ -166,7 +166,8 @@ def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_pa
     caplog.set_level(logging.INFO, "tests.progress")
     log.addFilter(lambda line: servers.add(SERVER.get()) is None)  # Prefect looks its server up in the context
     SERVER.set("the flow's")
-    spec, workers = StageSpec("words", body, Name(corpus="x"), {}, version=1), Threads(1, None)
+    spec = StageSpec(name="words", version=1, body=body, record=Name(corpus="x"), inputs={})
+    workers = Threads(1, None)
     with progress.ProgressReporter(spec, Listening(), log, recorded.append) as shown:
         shown.message("waiting")
     assert caplog.messages == ["waiting"] and recorded == []
@@ -200,7 +201,7 @@ def test_a_job_that_runs_moves_the_bar_and_the_lines(tmp_path, caplog, monkeypat
     log, recorded = logging.getLogger("tests.progress"), []
     caplog.set_level(logging.INFO, "tests.progress")
     with executor("serial") as workers:
-        spec = StageSpec("words", slow_body, Name(corpus="x"), {}, version=1)
+        spec = StageSpec(name="words", version=1, body=slow_body, record=Name(corpus="x"), inputs={})
         find_or_make(str(tmp_path), spec, workers, lambda: ProgressReporter(spec, workers, log, recorded.append))
     first, *lines = caplog.messages
     assert first == "words: read a file (read: 1 job)"

@@ -23,7 +23,9 @@ def nothing(phases: PhaseRunner, record: Record, places: None) -> dict:
 
 
 def run(number: int) -> StageSpec:
-    return StageSpec("proxy", nothing, Record(number=number), {}, lambda: None, version=1)
+    return StageSpec(
+        name="proxy", version=1, body=nothing, record=Record(number=number), inputs={}, places=lambda: None
+    )
 
 
 @pytest.fixture(scope="module")

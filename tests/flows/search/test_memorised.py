@@ -17,7 +17,7 @@ from gristmill.flows.models.evaluation import trained_model
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.search.memorised import Memorised, memorised, write
 from gristmill.flows.search.opened import opened
-from gristmill.flows.stages.search_index import search_index
+from gristmill.flows.stages.indexes import search_index_spec
 from tests.corpora import context
 
 WORDS = 70  # of a document
@@ -61,7 +61,7 @@ def measured(runs, home: str, given: dict) -> Memorised:
     model = trained_model(str(path), settings)
     assert model.report is not None and model.report.data is not None
     run = context(settings.home)
-    run.build(search_index(run, load(given), model.report.data))
+    run.build(search_index_spec(run, load(given), model.report.data))
     index = opened(load(given), settings)
     assert index is not None
     found = memorised(index, prompts=3_000, prompt=20, continuation=20)

@@ -26,8 +26,8 @@ from gristmill.flows.search.expressions import find_expression
 from gristmill.flows.search.opened import OpenedIndex, opened
 from gristmill.flows.search.phrases import find
 from gristmill.flows.search.spans import trace
+from gristmill.flows.stages.indexes import search_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
 from gristmill.samples.source import SampleSource
 from gristmill.storage import layout, parquet
 from gristmill.tasks.engine.shared_work import dumps
@@ -66,7 +66,7 @@ def made(recipe: Recipe, home: Path) -> OpenedIndex:
     run = context(str(home))
     *_, last = curate(run, recipe)
     data = training_data(run, recipe, last.left)
-    run.build(search_index(run, recipe, data))
+    run.build(search_index_spec(run, recipe, data))
     found = opened(recipe, settings)
     assert found is not None
     return found

@@ -19,7 +19,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.search.words import FoundWords, OpenedWords, find_words, opened_words
-from gristmill.flows.stages.word_index import word_index
+from gristmill.flows.stages.indexes import word_index_spec
 from tests.corpora import context
 from tests.flows.browse.hostile import STEP, finish, rows
 
@@ -27,7 +27,7 @@ from tests.flows.browse.hostile import STEP, finish, rows
 def indexed(recipe: str, home: str) -> OpenedWords:
     run = context(home)
     *_, last = curate(run, load(recipe))
-    run.build(word_index(run, load(recipe), last.left))
+    run.build(word_index_spec(run, load(recipe), last.left))
     found = opened_words(load(recipe), MachineSettings(home=home))
     assert found is not None
     return found

@@ -17,7 +17,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.service import garbage
-from gristmill.flows.stages.tokenizer import trained
+from gristmill.flows.stages.tokenizer import corpus_tokenizer
 from gristmill.flows.stages.tokens import tokens
 from gristmill.storage import layout
 from gristmill.tasks.engine.make import StageResult, restore
@@ -65,7 +65,7 @@ class Home:
         *_, last = curate(context, recipe)
         if flow == "tokens":
             mixture = Mixture(strategy="proportional")
-            model = trained(context, last.left, Tokenizer(vocab_size=320, sample_bytes=10_000), mixture, 1)
+            model = corpus_tokenizer(context, last.left, Tokenizer(vocab_size=320, sample_bytes=10_000), mixture, 1)
             tokens(context, last.left, model)
         for stage in made:
             restore(self.home, stage, inner.keywords["executor"], inner.keywords["progress"])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gristmill.flows.stages.halves import half_counts, half_tokens
+from gristmill.flows.stages.tokens import half_counts, half_tokens
 from tests.golden.made.careless import write_careless
 from tests.golden.rows.evaluation import _split
 from tests.golden.rows.near import _looked_at

@@ -7,10 +7,9 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.export import export
-from gristmill.flows.stages.halves import half_counts, half_tokens
+from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.stages.search_index import search_index
-from gristmill.flows.stages.word_index import word_index
+from gristmill.flows.stages.tokens import half_counts, half_tokens
 from tests.golden.rows.row import BOOKS, EVALUATED, WEB, Row, Settings, placed, recipe
 from tests.golden.run import Golden
 
@@ -194,12 +193,12 @@ def _halves(golden: Golden, first: int, end: int) -> None:
 
 def _searched(golden: Golden, given: Settings) -> None:
     loaded, _, data = data_of(golden, given)
-    golden.context().build(search_index(golden.context(), loaded, data))
+    golden.context().build(search_index_spec(golden.context(), loaded, data))
 
 
 def _worded(golden: Golden, given: Settings) -> None:
     loaded, corpus = golden.curated(placed(given, golden))
-    golden.context().build(word_index(golden.context(), loaded, corpus))
+    golden.context().build(word_index_spec(golden.context(), loaded, corpus))
 
 
 def _exported(golden: Golden, name: str, given: Settings, steps: list[Settings]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.doremi import DoReMi, doremi
-from gristmill.flows.stages.evaluation.task_losses import task_losses
-from gristmill.flows.stages.model import TrainingPlaces, local_folder, local_mixture, model_spec
+from gristmill.flows.stages.evaluation.tasks import task_losses
+from gristmill.flows.stages.model import ModelPlaces, local_folder, local_mixture, model_spec
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
 from gristmill.training.run import launch
 from tests.golden.rows.row import Row, Settings
@@ -30,8 +30,8 @@ def _model(golden: Golden, training: Settings, tasks: bool = False) -> None:
     context = golden.context()
     folder = model_spec(context.settings, loaded, data).folder(golden.home)
 
-    def places() -> TrainingPlaces:
-        return TrainingPlaces(
+    def places() -> ModelPlaces:
+        return ModelPlaces(
             mixture=str(local_mixture(context.settings, data.mixture.folder)),
             out=local_folder(context.settings, folder),
             folder=folder,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gristmill.flows.stages.dedup.exact_duplicates import by_content, by_url
+from gristmill.flows.stages.dedup.exact_duplicates import content_duplicates, url_duplicates
 from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.storage import layout, parquet, sorted_files
 from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup, choose
@@ -66,7 +66,7 @@ def deduplicate(home: Path, documents: list[list[dict]], step: Exact, sources=()
             parquet.write_table(built.part(i), pa.table({"id": ids, "score": values}))
         corpus = corpus.measuring(built)
     recipe = SimpleNamespace(sources=texts.recipe.sources, steps=steps)
-    by = by_url if isinstance(step, UrlDedup) else by_content
+    by = url_duplicates if isinstance(step, UrlDedup) else content_duplicates
     kept = by(context(str(home)), recipe, corpus, step).kept
     lost = ledger(kept, corpus.places.shards())
     dropped = dict(zip(lost["id"].to_pylist(), lost["representative"].to_pylist(), strict=True))
@@ -176,7 +176,7 @@ def test_the_score_of_a_model_decides_and_without_one_a_document_comes_last(tmp_
     )
     lost = []
     for step in (ContentDedup(), ContentDedup(keep=("best",), best="quality")):
-        lost.append(set(ledger(by_content(shop, recipe, corpus, step).kept, [0, 1])["id"].to_pylist()))
+        lost.append(set(ledger(content_duplicates(shop, recipe, corpus, step).kept, [0, 1])["id"].to_pylist()))
     assert lost == [{f"{shard}{i}" for i in range(10)} for shard in (1, 0)]
 
 

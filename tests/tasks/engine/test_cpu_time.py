@@ -53,7 +53,7 @@ def test_a_running_child_counts():
 
 
 def test_a_stage_knows_what_its_jobs_took_also_those_of_an_earlier_try(tmp_path):
-    spec = StageSpec("burnt", body, Record(), {}, version=1)
+    spec = StageSpec(name="burnt", version=1, body=body, record=Record(), inputs={})
     with executor("serial") as here:
         made = find_or_make(str(tmp_path), spec, here, Progress)
         assert 1.0 <= made.cpu_seconds < 3.0

@@ -58,7 +58,7 @@ if __name__ == "__main__":
     home, mark = sys.argv[1:]
     from lease_maker import Record, body
 
-    spec = StageSpec("shared", body, Record(), {}, mark, version=1)
+    spec = StageSpec(name="shared", version=1, body=body, record=Record(), inputs={}, places=mark)
     made = find_or_make(home, spec, Threads(1, None), lambda: nullcontext(Aloud()))
     print("reused" if made.reused else "made", flush=True)
 """

@@ -14,7 +14,7 @@ from gristmill.storage.space import DiskFullError
 from gristmill.tasks.engine.executors import Deferred, Threads, deferred
 from gristmill.tasks.engine.make import NotFinishedError, find, find_or_make
 from gristmill.tasks.engine.phases import PhaseRunner, Silent
-from gristmill.tasks.engine.spec import MOST_INPUTS, StageSpec, digest
+from gristmill.tasks.engine.spec import MOST_INPUTS, StageSpec, Work, digest
 from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.url.step import Url
@@ -104,7 +104,7 @@ def losing(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:
 
 def spec(body=shout, record: BaseModel = QUIET, places=("one", "two"), **more) -> StageSpec:
     inputs = {"texts": digest(list(map(str, places or ())))} | more
-    return StageSpec("shouted", body, record, inputs, places, version=1)
+    return StageSpec(name="shouted", version=1, body=body, record=record, inputs=inputs, places=places)
 
 
 def made(home: Path, one: StageSpec):
@@ -138,23 +138,26 @@ def test_the_key_is_the_hash_of_versions_record_inputs_libraries_and_data():
     one = spec()
 
     def other(name="shouted", body=shout, **more) -> StageSpec:
-        return StageSpec(name, body, Shouting(), one.inputs, **{"version": 1} | more)
+        return StageSpec(
+            **{"name": name, "version": 1, "body": body, "record": Shouting(), "inputs": one.inputs} | more
+        )
 
     others = [
         spec(record=Shouting(loud=False)),
         spec(more="input"),
         other(version=2),
-        other(versions={"url": 1}),
-        other(versions={"url": 2}),
-        other(libraries=("kenlm",)),
-        other(data=("publicsuffixlist:public_suffix_list.dat",)),
-        other(unicode=False),
+        other(work=Work(versions={"url": 1})),
+        other(work=Work(versions={"url": 2})),
+        other(work=Work(libraries=("kenlm",))),
+        other(work=Work(data=("publicsuffixlist:public_suffix_list.dat",))),
+        other(work=Work(unicode=False)),
         other("whispered"),
     ]
     assert len({one.key, *(each.key for each in others)}) == len(others) + 1
     # where the inputs are, which modules do the work and which step asks for it are in no key
-    for same in ({"places": ("elsewhere",)}, {"modules": ("gristmill.tasks.kernels.folding",)}, {"steps": ("shout",)}):
-        assert other(**same).key == one.key
+    assert other(places=("elsewhere",)).key == one.key
+    for work in (Work(modules=("gristmill.tasks.kernels.folding",)), Work(steps=("shout",))):
+        assert other(work=work).key == one.key
     assert other(body=peeking).key == one.key and other(body=peeking).code == one.code
 
 
@@ -166,7 +169,7 @@ def test_a_stage_that_is_read_counts_by_its_contents_and_not_by_how_it_was_made(
     assert differing.contents != first.contents
 
     def reading(stage) -> StageSpec:
-        return StageSpec("reading", shout, QUIET, {"texts": stage}, places=("x",), version=1)
+        return StageSpec(name="reading", version=1, body=shout, record=QUIET, inputs={"texts": stage}, places=("x",))
 
     assert reading(first).key == reading(same).key != reading(differing).key
     assert not made(tmp_path, reading(first)).reused and made(tmp_path, reading(same)).reused
@@ -190,7 +193,7 @@ def test_a_key_knows_which_list_is_which_and_not_where_they_are(tmp_path):
             Url(blocklists=(str(home / "adult/domains"),)),  # whose folder is its name in the ledger
             Url(blocklists=(str(home / "games/domains"),)),
         ]
-        return [StageSpec("shouted", shout, step.pinned(), {}, version=1).key for step in steps]
+        return [StageSpec(name="shouted", version=1, body=shout, record=step.pinned(), inputs={}).key for step in steps]
 
     first = keys(tmp_path / "here")
     assert len(set(first)) == len(first)
@@ -213,7 +216,7 @@ def test_a_job_cannot_read_what_the_key_does_not_hold(tmp_path):
         spec(body=lambda phases, record, places: {})
     for places in (step, [step], {"step": (step,)}, 0.8):
         with pytest.raises(TypeError, match="what decides belongs into the record"):
-            StageSpec("shouted", shout, Shouting(), {}, places, version=1)
+            StageSpec(name="shouted", version=1, body=shout, record=Shouting(), inputs={}, places=places)
 
 
 def test_a_record_cannot_change_and_inputs_are_few():
@@ -223,7 +226,13 @@ def test_a_record_cannot_change_and_inputs_are_few():
     with pytest.raises(TypeError, match="no frozen pydantic model"):
         spec(record=Loose())
     with pytest.raises(ValueError, match="give a digest"):
-        StageSpec("shouted", shout, Shouting(), {str(i): "" for i in range(MOST_INPUTS + 1)}, version=1)
+        StageSpec(
+            name="shouted",
+            version=1,
+            body=shout,
+            record=Shouting(),
+            inputs={str(i): "" for i in range(MOST_INPUTS + 1)},
+        )
 
 
 def test_what_was_begun_goes_on_where_it_was(tmp_path):

@@ -18,7 +18,7 @@ from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import MAKER, find, find_or_make
 from gristmill.tasks.engine.phases import Silent
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from tests.tasks.engine.test_make import QUIET, made, spec
 
 PARTS = 12
@@ -64,7 +64,7 @@ def body(phases, record, places):
 
 
 def run(home):
-    spec = StageSpec("parts", body, Record(), {{}}, version=1)
+    spec = StageSpec(name="parts", version=1, body=body, record=Record(), inputs={{}})
     made = find_or_make(home, spec, Threads(2, None), lambda: nullcontext(Aloud()))
     print("reused" if made.reused else "made", made.folder, flush=True)
 '''
@@ -223,14 +223,22 @@ def test_a_lost_or_damaged_note_never_leads_to_a_folder_that_is_finished(tmp_pat
 def test_a_stage_is_named_by_the_step_that_it_is_made_for(tmp_path):
     def one(**more) -> StageSpec:
         given = spec()
-        return StageSpec("signatures", given.body, QUIET, given.inputs, given.places, version=1, **more)
+        return StageSpec(
+            name="signatures",
+            version=1,
+            body=given.body,
+            record=QUIET,
+            inputs=given.inputs,
+            places=given.places,
+            **more,
+        )
 
     def make(which: StageSpec):
         return find_or_make(str(tmp_path), which, Threads(1, None), lambda: nullcontext(Silent()))
 
-    make(one(steps=("minhash",)))
+    make(one(work=Work(steps=("minhash",))))
     for names, again in ((["minhash"], True), (["url"], False), (["signatures"], True)):
         with remake(names):
             remaking = Remaking(str(tmp_path), ["minhash", "url"])
-        remaking.begin(one(steps=("minhash",)))
-        assert make(one(steps=("minhash",))).reused is not again
+        remaking.begin(one(work=Work(steps=("minhash",))))
+        assert make(one(work=Work(steps=("minhash",)))).reused is not again

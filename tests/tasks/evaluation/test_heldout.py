@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.stages.corpus import Corpus, held_out
-from gristmill.flows.stages.evaluation import documents, sets
+from gristmill.flows.stages.evaluation import documents
+from gristmill.flows.stages.evaluation import heldout as heldout_stages
 from gristmill.flows.stages.evaluation.documents import CHARACTERS, read
-from gristmill.flows.stages.evaluation.heldout import Split, heldout
-from gristmill.flows.stages.evaluation.sets import heldout_documents
+from gristmill.flows.stages.evaluation.heldout import Split, heldout, heldout_documents
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.documents.sampling import Heldout
@@ -251,14 +251,14 @@ def test_of_many_documents_those_with_a_small_hash_are_looked_at_and_the_sets_ar
     rows = [{"id": f"{i:032x}", "text": " ".join(fresh(rng, 8))} for i in range(1200)]
     recipe = SimpleNamespace(**vars(RECIPE) | {"training": SimpleNamespace(eval_tokens=32)})
     found, counted = [], []
-    sample = sets.sample_shard
+    sample = heldout_stages.sample_shard
 
     def sampled(folder: str, shard: int, **given) -> dict:
         made = sample(folder, shard, **given)
         counted[-1] += made["sampled"]
         return made
 
-    monkeypatch.setattr(sets, "sample_shard", sampled)
+    monkeypatch.setattr(heldout_stages, "sample_shard", sampled)
     for least in (10**9, 16):
         monkeypatch.setattr(documents, "_LEAST_SAMPLED", least)
         home = str(tmp_path / str(least))

@@ -11,7 +11,7 @@ import pytest
 
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.mixture import planned
+from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.tokens import grouped_tokens
 from gristmill.samples.order import Order
 from gristmill.storage import files, layout, parquet
@@ -241,7 +241,7 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
     grouped = grouped_tokens(context, recipe, corpus_stages, tokenizer, tokens)
     assert grouped is not None and sum(grouped.result["tokens"].values()) == sum(counts)
     sets = dict.fromkeys(("clean", "heldout/books", "heldout/web"), "")
-    plan = planned(context, settings, 100 * 20 * 8, sources, tokenizer, tokens, sets, tokens, grouped)
+    plan = mixture(context, settings, 100 * 20 * 8, sources, tokenizer, tokens, sets, tokens, grouped)
     manifest = load_training_manifest(Path(plan.folder) / "mixture.json")
     order = Order(manifest, seq_len=8, batch=20, seed=0)
     order.check_epochs(100)
@@ -257,7 +257,7 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
     assert order.batch(0).shape == (20, 9)
 
     best_fit = settings.model_copy(update={"packing": "best_fit"})
-    packed = planned(context, best_fit, 100 * 20 * 8, sources, tokenizer, tokens, sets, tokens, grouped, 8)
+    packed = mixture(context, best_fit, 100 * 20 * 8, sources, tokenizer, tokens, sets, tokens, grouped, 8)
     whole = Order(load_training_manifest(Path(packed.folder) / "mixture.json"), seq_len=8, batch=20, seed=0)
     whole.check_epochs(100)
     assert [source.name for source in whole.sources] == [source.name for source in order.sources]
