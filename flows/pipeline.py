@@ -6,9 +6,9 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.extras import require
-from gristmill.flows.outputs import Outputs
+from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.run import Report

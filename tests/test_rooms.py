@@ -23,7 +23,7 @@ ORDER = (
     "gristmill.flows.check",
     "gristmill.flows.stages",
     "gristmill.flows.curation",
-    "gristmill.flows.outputs",
+    "gristmill.flows.curation",
     "gristmill.flows.reports",
     "gristmill.flows.run",
     "gristmill.flows.tracking",
@@ -73,7 +73,7 @@ FORBIDDEN = {
 # Prefect takes seconds to import: the command line and the reports do without.
 PREFECT = (
     "gristmill.flows.decisions.ablate",
-    "gristmill.flows.decisions.artifacts",
+    "gristmill.flows.decisions.ablate",
     "gristmill.flows.pipeline",
     "gristmill.flows.run.artifacts",
     "gristmill.flows.run.flow",

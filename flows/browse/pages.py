@@ -1,17 +1,17 @@
 """The pages as HTML. Every text is escaped, and every address is below the page's own."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import yaml
 from markupsafe import Markup
 
 from gristmill.flows.browse import draws
-from gristmill.flows.browse.distributions import axis, distribution
 from gristmill.flows.browse.document import document
 from gristmill.flows.browse.opened import Opened, Step
 from gristmill.flows.browse.replay import Replayed, Replays, Threshold, thresholds
@@ -19,12 +19,33 @@ from gristmill.flows.browse.search import search, shard_of
 from gristmill.flows.browse.summary import Summary, summary
 from gristmill.flows.browse.topics import topic_map, vectors
 from gristmill.flows.browse.votes import cast, vote_on
+from gristmill.flows.diff.columns import Numbers
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.excerpts import beginning, excerpt
 from gristmill.flows.reports.plots import charts
 from gristmill.flows.search.phrases import find
 from gristmill.flows.search.words import find_words
 from gristmill.tasks.documents.where.syntax import ExpressionError
+
+_BINS = 48
+_TAIL = 0.005  # of the documents, that the axis leaves out at either end
+
+
+def axis(numbers: Numbers, marks: Sequence[float]) -> tuple[float, float, bool]:
+    """The ends of an axis over most of the values and all marks, and whether it is logarithmic."""
+    ends = [number for number in (numbers.quantile(_TAIL), numbers.quantile(1 - _TAIL)) if number is not None]
+    return charts.axis([*ends, *marks])
+
+
+def distribution(numbers: Numbers, marks: Sequence[float], label: str) -> Markup:
+    """How many documents have each value, with lines at the marks."""
+    low, high, logarithmic = axis(numbers, marks)
+    edges = np.geomspace(low, high, _BINS + 1) if logarithmic else np.linspace(low, high, _BINS + 1)
+    counts = numbers.histogram(edges)
+    return charts.histogram(
+        edges, [("part", np.zeros_like(counts), counts)], [(mark, "cut") for mark in marks], label, logarithmic
+    )
+
 
 _N = 10  # documents of a page
 _CHARACTERS = 1500  # shown of a text among others

@@ -8,9 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from gristmill.flows.check import inputs
-from gristmill.flows.check.estimate import Estimate, estimate
+from gristmill.flows.check.estimate import Estimate, estimate, largest_job
 from gristmill.flows.check.expressions import expressions, of_export, of_groups
-from gristmill.flows.check.memory import largest_job
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError

@@ -12,16 +12,14 @@ from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
     from gristmill.flows.browse import opened as opened_corpus
-    from gristmill.flows.browse import pages, static
+    from gristmill.flows.browse import pages
     from gristmill.flows.browse import server as page_server
-    from gristmill.flows.diff import difference, page
+    from gristmill.flows.diff import difference
 else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.browse.pages")
     page_server = wrapt.lazy_import("gristmill.flows.browse.server")
-    static = wrapt.lazy_import("gristmill.flows.browse.static")
     difference = wrapt.lazy_import("gristmill.flows.diff.difference")
-    page = wrapt.lazy_import("gristmill.flows.diff.page")
 
 _SIDE = "a recipe, as for `run`, which must have finished it; or a stage, name-key as in `status`"
 
@@ -38,7 +36,7 @@ def diff(
     prints: `gristmill diff rules-KEY rules-KEY`."""
     found = difference.diff(a, b, MachineSettings())
     if to:
-        print_texts([page.write(found, to)])
+        print_texts([difference.write(found, to)])
     if as_json:
         print_json({"empty": found.empty} | vars(found))
     elif not to:
@@ -68,7 +66,7 @@ def browse(
     """
     opened = opened_corpus.open_recipe(name, MachineSettings())
     if to:
-        print_texts([static.write(opened, to, seed)])
+        print_texts([page_server.write(opened, to, seed)])
         return
 
     with page_server.Server(pages.Pages(opened), port) as server:

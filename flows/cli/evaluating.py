@@ -13,8 +13,7 @@ from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
 from gristmill.flows.cli.render import search
 from gristmill.flows.cli.render import tables as render
 from gristmill.flows.cli.terminal import console, print_json, print_texts
-from gristmill.flows.machine.extras import require
-from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.settings import MachineSettings, require
 
 if TYPE_CHECKING:
     from gristmill.flows.cli import searching

@@ -15,8 +15,7 @@ from gristmill.flows.cli.app import FinishedRecipe, Limit, ModelArgument, Recipe
 from gristmill.flows.cli.in_flow import recipe_to_run
 from gristmill.flows.cli.running import run_flow
 from gristmill.flows.cli.terminal import console, print_texts
-from gristmill.flows.machine.extras import require
-from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.tasks.documents.export import Export
 
 if TYPE_CHECKING:

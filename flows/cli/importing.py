@@ -9,14 +9,13 @@ import wrapt
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.terminal import console, print_json
-from gristmill.flows.machine.extras import require
-from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.recipe import load
 
 if TYPE_CHECKING:
-    from gristmill.flows.imported import run as imported_run
+    from gristmill.flows.models import imported_run
 else:
-    imported_run = wrapt.lazy_import("gristmill.flows.imported.run")
+    imported_run = wrapt.lazy_import("gristmill.flows.models.imported_run")
 
 
 def run(

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.terminal import console, print_texts
-from gristmill.flows.machine.extras import require
-from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.stages.evaluation.judge import check_judges
 
 if TYPE_CHECKING:

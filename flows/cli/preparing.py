@@ -12,13 +12,12 @@ from gristmill.flows.check import run as checking
 from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render.results import capacity_lines, capacity_table, plan_tables
 from gristmill.flows.cli.terminal import console, print_json, print_texts
-from gristmill.flows.machine.extras import require
 from gristmill.flows.machine.runs import runs_of
-from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.planning.checkpoints import DEVICE_HOURS
+from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.planning.plan import DEVICE_HOURS
 from gristmill.flows.recipe import reference
-from gristmill.flows.recipe.edited import edited
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
 
 if TYPE_CHECKING:
@@ -26,16 +25,14 @@ if TYPE_CHECKING:
 
     from gristmill.flows.planning import page as plan_page
     from gristmill.flows.planning import plan as training_plan
-    from gristmill.flows.planning import sentences
     from gristmill.flows.recipe import first_recipe as first_recipes
-    from gristmill.flows.recipe.edited import Value
     from gristmill.flows.recipe.first_recipe import FirstRecipe
+    from gristmill.flows.recipe.settings_file import Value
     from gristmill.flows.reports import capacity as crawl_capacity
     from gristmill.flows.reports import finished, recorded
 else:
     plan_page = wrapt.lazy_import("gristmill.flows.planning.page")
     training_plan = wrapt.lazy_import("gristmill.flows.planning.plan")
-    sentences = wrapt.lazy_import("gristmill.flows.planning.sentences")
     first_recipes = wrapt.lazy_import("gristmill.flows.recipe.first_recipe")
     crawl_capacity = wrapt.lazy_import("gristmill.flows.reports.capacity")
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
@@ -236,7 +233,7 @@ def plan(
     else:
         for table in plan_tables(made):
             console().print(table)
-        print_texts(sentences.lines(made))
+        print_texts(plan_page.lines(made))
     if page:
         print_texts([plan_page.write(made, MachineSettings().home)])
     if write:

@@ -14,8 +14,7 @@ from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.render.run import print_report
 from gristmill.flows.cli.terminal import console
-from gristmill.flows.machine.extras import require
-from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.settings import MachineSettings, require
 
 if TYPE_CHECKING:
     from gristmill.flows import pipeline

@@ -10,8 +10,7 @@ from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.render.results import coordinate_lines, print_agreement, print_scaling, sweep_lines
 from gristmill.flows.cli.terminal import console, print_json, print_texts
-from gristmill.flows.machine.extras import require
-from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.scaling import grid as grids
 from gristmill.flows.stages.evaluation.judge import check_judges

@@ -15,7 +15,7 @@ from gristmill.flows.cli.render import search as render
 from gristmill.flows.cli.terminal import print_json, print_texts
 
 if TYPE_CHECKING:
-    from gristmill.flows.search import expressions, phrases, written
+    from gristmill.flows.search import expressions, phrases
     from gristmill.flows.search import opened as opened_indexes
     from gristmill.flows.search import spans as span_search
     from gristmill.flows.search import words as word_search
@@ -26,7 +26,7 @@ else:
     phrases = wrapt.lazy_import("gristmill.flows.search.phrases")
     span_search = wrapt.lazy_import("gristmill.flows.search.spans")
     word_search = wrapt.lazy_import("gristmill.flows.search.words")
-    written = wrapt.lazy_import("gristmill.flows.search.written")
+    expressions = wrapt.lazy_import("gristmill.flows.search.expressions")
 
 Shown = Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of what is kept and of the rest")]
 
@@ -117,7 +117,7 @@ def trace(
         raise typer.BadParameter("give a text, or --prompt for what the recipe's model writes")
     opened = opened_index(name)
     if prompt:
-        given = written.written(name, prompt, tokens, temperature, seed)
+        given = expressions.written(name, prompt, tokens, temperature, seed)
     else:
         given = _text(text)
 

@@ -19,16 +19,14 @@ from gristmill.flows.comparison.protocol import decide
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions import device
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
-from gristmill.flows.decisions.artifacts import publish_decision
-from gristmill.flows.decisions.copies import seldom_met
 from gristmill.flows.decisions.differing import diffs, only_in
 from gristmill.flows.decisions.plan import Plan, arms, planned
 from gristmill.flows.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
-from gristmill.flows.decisions.task_figures import task_results
+from gristmill.flows.decisions.task_screen import task_results
 from gristmill.flows.decisions.tasks import DecisionTasks, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.variants import difference
@@ -49,6 +47,64 @@ if TYPE_CHECKING:
 else:
     plots = wrapt.lazy_import("gristmill.flows.decisions.plots")
     tracking = wrapt.lazy_import("gristmill.flows.decisions.tracking")
+# isort: split
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from prefect.artifacts import create_table_artifact
+
+from gristmill.flows.decisions.plan import Arms
+from gristmill.flows.run.artifacts import artifact_key
+
+STEP = "minhash"
+FEW = 0.1  # of the pairs: where a run meets fewer, what it says of duplicates is about a tenth of what there is
+
+
+def met(pairs: int, share: float) -> float:
+    """How many of so many pairs of copies are both among the documents of a run, expected, if it reads this share of
+    them at random."""
+    return pairs * min(share, 1.0) ** 2
+
+
+def seldom_met(compared: Arms, data: ComparisonData, pairs: int | None) -> Iterator[str]:
+    """What is to be said of each recipe without the base's step `minhash` whose runs meet few of the pairs that it
+    found. `pairs`: None where the base has no such step."""
+    if not pairs:
+        return
+    for name in compared.candidates:
+        if STEP in [step.step for step in compared.recipes[name].steps]:
+            continue
+        tokens = sum(data.arms[name].source_tokens.values())
+        alone = "" if data.half is None else ", without --resample,"
+        expected = met(pairs, data.budget_tokens / tokens)
+        if expected < FEW * pairs:
+            yield (
+                f"warning: {name} keeps the {pairs:,} pairs of copies that `{STEP}` finds, but a run reads "
+                f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are expected to "
+                f"meet: its verdict says little of duplicates. `--tokens {tokens}`, or a `--proxy` of so many tokens"
+                f"{alone} reads them all"
+            )
+
+
+def publish_decision(report: DecisionReport) -> None:
+    """Record the verdicts of the flow run that calls it, and what the steps are worth, each under the base's name."""
+    rows: list[dict[str, Any]] = [
+        {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+        for row in report.rows()
+    ]
+    what = "; ".join(report.sentences)
+    create_table_artifact(
+        key=artifact_key(report.base, "verdicts"),
+        table=rows,
+        description=f"{report.title} ({report.id}): {what}",
+    )
+    if report.attribution:
+        steps = [asdict(each) for each in report.attribution]
+        create_table_artifact(
+            key=artifact_key(report.base, "attribution"),
+            table=steps,
+            description=f"What the steps of {report.base} are worth: {report.title}",
+        )
 
 
 @dataclass

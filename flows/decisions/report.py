@@ -14,8 +14,7 @@ from gristmill.flows.comparison.protocol import Decision
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.comparison.verdict import Conditions, Verdict
 from gristmill.flows.decisions.differing import CorpusDiff, Shown
-from gristmill.flows.decisions.task_figures import TaskAccuracy
-from gristmill.flows.decisions.task_screen import TaskScreen
+from gristmill.flows.decisions.task_screen import TaskAccuracy, TaskScreen
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
 from gristmill.flows.stages.evaluation.judge import TASK

@@ -10,7 +10,7 @@ from gristmill.flows.comparison.protocol import VERSION, Protocol
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.decisions.report import TrainedRun
-from gristmill.flows.decisions.task_figures import mean_by_task
+from gristmill.flows.decisions.task_screen import mean_by_task
 from gristmill.flows.decisions.tasks import DecisionTasks
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig

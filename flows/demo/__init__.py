@@ -20,8 +20,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gristmill.flows.demo.archive import Page, site, write_archive, write_list
 from gristmill.flows.demo.modules import LostModule, ModulePage, render, standard_library, submodules
-from gristmill.flows.demo.packages import canonical, installed, pages, standard_library_files
-from gristmill.flows.demo.reference import is_reference, main_text, manual_pages, service_pages
+from gristmill.flows.demo.packages import (
+    canonical,
+    installed,
+    is_reference,
+    main_text,
+    manual_pages,
+    pages,
+    service_pages,
+    standard_library_files,
+)
 
 __all__ = ["HarvestReport", "HarvestSettings", "KindReport", "Progress", "harvest"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gristmill.flows.diff.matching import Spilled, files_for
 from gristmill.flows.diff.sides import Side
-from gristmill.flows.diff.spilled import Spilled, files_for
 from gristmill.storage import files, parquet
 from gristmill.storage.tokens.token_shards import index_path
 from gristmill.tasks.documents.selection import gather

@@ -4,15 +4,16 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 
 # isort: split
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import chi2, t
 
 from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.extras import require
-from gristmill.flows.mixing.confirmation import Gain, gains, run_noise
+from gristmill.flows.machine.settings import require
 from gristmill.flows.mixing.mixed_recipe import FoundMixture, found_mixture
 from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Optimum, chosen, chosen_of, drawn, optimum
 from gristmill.flows.recipe.forms import RecipeLike
@@ -29,6 +30,48 @@ from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
 from gristmill.flows.stages.tokens import evaluation_tokens
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
+
+CONFIDENCE = 0.95  # one-sided: a gain of chance alone is called one in a case of twenty
+_EFFICIENCY = 0.37  # of a median of absolute deviations beside a standard deviation, for two seeds; better for more
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much less the chosen mixture lost than another one, in bits per byte: `measured` of that one, the `gain`, and
+    the `least` gain that is beyond the noise of runs at LEVEL."""
+
+    measured: float
+    gain: float
+    least: float
+
+    @property
+    def beyond_error(self) -> bool:
+        return self.gain > self.least
+
+
+def run_noise(losses: np.ndarray) -> tuple[float, int]:
+    """The variance of the loss of a run of a usual mixture, and its degrees of freedom, from float64 (mixtures, seeds).
+
+    Of what is left beside the mean of a mixture and what a seed adds to all, it is the median over mixtures, as a
+    normal distribution has it: runs of a corner, of noise alone, differ by several times as much. Raises ValueError
+    for fewer than two of either.
+    """
+    mixtures, seeds = losses.shape
+    if mixtures < 2 or seeds < 2:
+        raise ValueError(f"seeds: {seeds} of {mixtures} mixtures do not tell the noise of a run; ask for 2 or more")
+    left = losses - losses.mean(axis=1, keepdims=True)
+    of_mixtures = ((left - np.median(left, axis=0)) ** 2).sum(axis=1)  # chi2 of seeds - 1 degrees, for a variance of 1
+    degrees = max(1, int(_EFFICIENCY * (mixtures - 1) * (seeds - 1)))
+    return float(np.median(of_mixtures) / chi2.median(seeds - 1)), degrees
+
+
+def gains(chosen: np.ndarray, others: np.ndarray, noise: tuple[float, int]) -> tuple[Gain, ...]:
+    """Over each of the other mixtures. `chosen`: losses of new runs, float64 (seeds,); `others`: those of the others
+    with the same seeds, (n, seeds); `noise`: as of `run_noise`."""
+    variance, degrees = noise
+    least = float(t.ppf(CONFIDENCE, degrees) * np.sqrt(2 * variance / len(chosen)))
+    return tuple(Gain(float(row.mean()), float(row.mean() - chosen.mean()), least) for row in others)
+
 
 DOREMI_RUNS = 3
 # The paper's 1 is for 200,000 steps of 512 sequences each. A proxy here has hundreds of steps of a few sequences: at 1

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from gristmill.flows.recipe.steps import AnyStep
-from gristmill.flows.reports.columns.choosing import check_names, missing, parts_of_dropped
+from gristmill.flows.reports.columns import check_names, missing, parts_of_dropped
 from gristmill.flows.reports.marking import Marked, Marks, before_edits, marks, spans
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.runs import RecordedRun, Seen, redacted, runs_of
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import NothingLeftError
 from gristmill.storage import files, layout

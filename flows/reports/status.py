@@ -13,10 +13,10 @@ from gristmill.storage import files
 from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 
 if TYPE_CHECKING:
-    from gristmill.flows.reports.columns import choosing
+    from gristmill.flows.reports import columns
     from gristmill.storage import parquet, schema
 else:
-    choosing = wrapt.lazy_import("gristmill.flows.reports.columns.choosing")
+    columns = wrapt.lazy_import("gristmill.flows.reports.columns")
     parquet = wrapt.lazy_import("gristmill.storage.parquet")
     schema = wrapt.lazy_import("gristmill.storage.schema")
 
@@ -249,7 +249,7 @@ def _first(stage: StageFolder, n: int, where: str = "", run: Iterable[FinishedSt
 
 def _chosen(stage: StageFolder, n: int, where: str, run: Iterable[FinishedStage]) -> list[KeptDocument]:
     documents: list[KeptDocument] = []
-    for part, named in choosing.chosen(stage, where, run):
+    for part, named in columns.chosen(stage, where, run):
         asked = {row["id"]: row for row in named.slice(0, n - len(documents)).to_pylist()}
         if asked:
             own = {row["id"]: row for row in parquet.read_table(part).to_pylist() if row["id"] in asked}

@@ -3,13 +3,13 @@
 import logging
 from typing import TYPE_CHECKING
 
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.remaking import Remaking
 from gristmill.flows.machine.run_log import HeldLines
 from gristmill.flows.machine.runs import RunRecorder, Seen
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import check_run
 from gristmill.flows.reports.run import Report

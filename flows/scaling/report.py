@@ -6,12 +6,50 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from gristmill.flows.scaling.forecast import Forecast, ForecastCheck, FutureErrors, leave_future_out
 from gristmill.flows.scaling.law import Fit, Interval, ScalingRuns, bootstrap, fit
 from gristmill.flows.scaling.optimum import OptimumIntervals, TokenCost, optimum_intervals, token_cost
-from gristmill.flows.scaling.plateau import Plateau, plateau
 from gristmill.flows.scaling.rates import RateSweep
+
+# Of a budget without fault, how often it is left out, over all that are tested.
+ERROR = 0.02
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """Which runs follow a law. `kept`: bool (runs,). `error`: mean of loss / predicted - 1 of the longest budget that
+    is left out, under the law of the longer ones. `tested`: how many budgets had enough longer ones to be tested."""
+
+    kept: np.ndarray
+    error: float
+    tested: int
+
+
+def plateau(runs: ScalingRuns) -> Plateau:
+    """Find the token budgets whose runs do not follow the law of the longer runs.
+
+    Raises ValueError for runs that do not determine a law.
+    """
+    budgets = np.unique(runs.tokens)
+    tested = [budget for budget in budgets[::-1] if not runs.take(runs.tokens > budget).problem]
+    for budget in tested:
+        longer, own = runs.take(runs.tokens > budget), runs.take(runs.tokens == budget)
+        error, p_value = _failure(longer, own)
+        if p_value < ERROR / len(tested):
+            return Plateau(runs.tokens > budget, error, len(tested))
+    return Plateau(np.ones(len(runs), bool), 0.0, len(tested))
+
+
+def _failure(longer: ScalingRuns, own: ScalingRuns) -> tuple[float, float]:
+    """Mean of loss / predicted - 1 of `own` runs under the law of `longer` ones, and its two-sided p value."""
+    fitted = fit(longer)
+    error = own.loss / fitted.law.loss(own.parameters, own.tokens) - 1
+    mean = float(error.mean())
+    spread = fitted.mean_error(own.parameters, own.tokens)
+    return mean, float(2 * student.sf(abs(mean) / spread, fitted.freedom))
+
 
 DRAWS = 400  # of the bootstrap: a 5% point moves by a tenth of the interval's width
 _SEED = 0

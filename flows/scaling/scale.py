@@ -18,10 +18,10 @@ from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.decisions.plan import arms
 from gristmill.flows.decisions.runs import evaluation_set
-from gristmill.flows.decisions.task_figures import mean_by_task
+from gristmill.flows.decisions.task_screen import mean_by_task
 from gristmill.flows.decisions.tasks import DecisionTasks, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.extras import require
+from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe

@@ -3,16 +3,36 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models.evaluation import trained_model
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.search.phrases import Count, FoundDocument, FoundPhrase
 from gristmill.tasks.documents.selection import select_groups
+from gristmill.training.evaluate.sample import sample_text
+
+TOP_K = 50
+
+
+def written(target: str, prompt: str, tokens: int, temperature: float, seed: int) -> str:
+    """The text, without the prompt. Raises what `trained_model` raises."""
+    saved = trained_model(target).saved
+    return sample_text(
+        saved.load(),
+        Path(saved.tokenizer.local()),
+        tokens,
+        prompt=prompt,
+        temperature=temperature,
+        top_k=TOP_K,
+        seed=seed,
+    )
+
 
 _CONTEXT = 200  # characters on either side of a match that is shown
 _COLUMNS = ["id", "source", "url", "file", "offset", "length", "record_id", "text"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run

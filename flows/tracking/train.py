@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import wrapt
 
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.engine_python import engine_python
-from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
 from gristmill.training.run import launch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.check.memory import largest_job
+from gristmill.flows.check.estimate import largest_job
 from gristmill.flows.check.run import before_run, check
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.machine import extras
+from gristmill.flows.machine import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 REFUSE = """
@@ -44,9 +44,9 @@ def test_the_hook_refuses():
 
 
 def test_a_missing_extra_is_named_with_its_remedy(monkeypatch):
-    extras.require("train", "training")
-    monkeypatch.setitem(extras.EXTRAS, "train", ("torch", "no_such_package"))
+    settings.require("train", "training")
+    monkeypatch.setitem(settings.EXTRAS, "train", ("torch", "no_such_package"))
     with pytest.raises(
-        extras.MissingExtraError, match=r"training needs no_such_package: pip install 'gristmill\[train\]'"
+        settings.MissingExtraError, match=r"training needs no_such_package: pip install 'gristmill\[train\]'"
     ):
-        extras.require("train", "training")
+        settings.require("train", "training")

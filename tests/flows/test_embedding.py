@@ -11,7 +11,7 @@ from gristmill.flows.check import inputs
 from gristmill.flows.curation import Passed
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.models import head as heads
-from gristmill.flows.reports.audit.drawn import draw
+from gristmill.flows.reports.audit import draw
 from gristmill.flows.stages.embedding import embedding
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.tasks.engine.executors import Threads

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from gristmill.flows.reports import near_duplicates
-from gristmill.flows.reports.near_duplicates.lost import LostBy, interval, share_lost
-from gristmill.flows.reports.near_duplicates.lost import documents as shown_documents
+from gristmill.flows.reports.near_duplicates import LostBy, interval, share_lost
+from gristmill.flows.reports.near_duplicates import documents as shown_documents
 from gristmill.flows.reports.plots.charts import interval as interval_text
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of
 from gristmill.flows.stages.dedup.lost_text import Drawing, lost_text

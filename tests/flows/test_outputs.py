@@ -13,10 +13,10 @@ from random import Random
 import pytest
 import yaml
 
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.runs import RunRecorder, is_finished, runs_of
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import verify_stages
 from gristmill.flows.reports.recorded import open_run, would_make

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from gristmill.flows.check import inputs
+from gristmill.flows.check import run
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.models import classifier
@@ -24,7 +24,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
 from gristmill.flows.reports.whatif import whatif
-from gristmill.flows.tracking.artifacts import copy_description
+from gristmill.flows.tracking.model_run import copy_description
 from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import gather
@@ -172,7 +172,7 @@ def test_a_step_that_reads_texts_otherwise_is_refused(trained, tmp_path):
     machine = MachineSettings(home=str(tmp_path))
 
     def wrong(step) -> str:
-        return " ".join(what for _, what in inputs.steps({0: step}, machine, False))
+        return " ".join(what for _, what in run.steps({0: step}, machine, False))
 
     topics, toxic = str(folder / "topics.bin"), str(folder / "toxic.bin")
     same = {"characters": 400, "lowercase": True}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gristmill.flows.decisions.report import ArmFigures, DecisionReport
     from gristmill.flows.machine.settings import MachineSettings
-    from gristmill.flows.planning import sentences
+    from gristmill.flows.planning import page
     from gristmill.flows.planning.plan import TrainingPlan
     from gristmill.flows.reports.capacity import Capacity
     from gristmill.flows.run import prefect_env
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gristmill.flows.scaling.report import ScalingReport
     from gristmill.flows.scaling.transfer import Coordinates, Sweep
 else:
-    sentences = wrapt.lazy_import("gristmill.flows.planning.sentences")
+    page = wrapt.lazy_import("gristmill.flows.planning.page")
     prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
     transfer = wrapt.lazy_import("gristmill.flows.scaling.transfer")
 
@@ -305,7 +305,7 @@ def plan_tables(plan: "TrainingPlan") -> list[Table]:
     """The layouts that fit, and the split of as much compute by each law."""
 
     layouts = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    rows = sentences.layouts(plan)
+    rows = page.layouts(plan)
     for name in rows[0]:
         layouts.add_column(name, justify="right")
     for one in rows:
@@ -313,6 +313,6 @@ def plan_tables(plan: "TrainingPlan") -> list[Table]:
     laws = Table("law", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("parameters", "tokens", "tokens a parameter", "loss"):
         laws.add_column(name, justify="right")
-    for row in sentences.laws(plan):
+    for row in page.laws(plan):
         laws.add_row(*row)
     return [layouts, laws]

@@ -11,7 +11,7 @@ import wrapt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.audit.drawn import DROPPED, KEPT
+from gristmill.flows.reports.audit import DROPPED, KEPT
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, Home
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import wrapt
 
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.outputs import Outputs
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.dropped import dropped_by

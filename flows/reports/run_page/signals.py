@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.flows.reports.columns.values import rounded
+from gristmill.flows.reports.columns import rounded
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RuleDecisions
 from gristmill.storage import parquet

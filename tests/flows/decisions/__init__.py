@@ -8,7 +8,7 @@ from gristmill.flows.comparison.protocol import Protocol, decide
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.comparison.verdict import Conditions
 from gristmill.flows.decisions.report import ArmFigures, DecisionReport, TrainedRun, set_effects
-from gristmill.flows.decisions.task_figures import task_accuracies
+from gristmill.flows.decisions.task_screen import task_accuracies
 from gristmill.flows.reports.funnel import FunnelRow
 from tests.decisions import RATES, TOKENS, bank, evaluation, simulator
 

@@ -16,11 +16,9 @@ from typer.testing import CliRunner
 import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
-from gristmill.flows.diff import spilled
-from gristmill.flows.diff.changes import changed_characters
+from gristmill.flows.diff import matching
 from gristmill.flows.diff.columns import QUANTILES, Numbers, Values
-from gristmill.flows.diff.difference import Difference, between, diff
-from gristmill.flows.diff.page import page, write
+from gristmill.flows.diff.difference import Difference, between, changed_characters, diff, page, write
 from gristmill.flows.diff.shares import shares
 from gristmill.flows.diff.sides import side_of, side_of_corpus
 from gristmill.flows.machine.settings import MachineSettings
@@ -117,7 +115,7 @@ def changes() -> list[list[dict]]:
 
 @pytest.mark.parametrize("rows", [500_000, 5])
 def test_all_that_was_planted_is_named_however_rows_are_divided(tmp_path, changes, monkeypatch, rows):
-    monkeypatch.setattr(spilled, "ROWS", rows)
+    monkeypatch.setattr(matching, "ROWS", rows)
     found = compare(curated(tmp_path, planted()), curated(tmp_path, changes, name="changes"), tmp_path)
     assert reasons(found.only_a) == {"gopher_quality.words": 1, "not read": 1}
     assert {one.reason: one.examples[0][0] for one in found.only_a} == {

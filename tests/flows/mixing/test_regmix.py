@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from gristmill.flows.mixing import regmix
-from gristmill.flows.mixing.confirmation import Gain, gains, run_noise
-from gristmill.flows.mixing.mix import check_options, kept_weights, refusal, source_groups
+from gristmill.flows.mixing.mix import Gain, check_options, gains, kept_weights, refusal, run_noise, source_groups
 from gristmill.flows.mixing.regmix import LEAST_SHARE, Optimum, drawn, optimum
 from gristmill.flows.recipe.recipe import load
 

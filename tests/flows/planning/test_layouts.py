@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.flows.planning import checkpoints, layouts, memory
+from gristmill.flows.planning import layouts, memory, plan
 from gristmill.flows.planning.layouts import Devices, Work
 from gristmill.flows.planning.memory import Kept, Layout, bytes_kept
 from gristmill.training.config import ModelConfig, TrainingConfig
@@ -181,7 +181,7 @@ def test_a_ring_sends_what_a_played_ring_sends(ranks):
 
 @pytest.mark.parametrize(("stall", "failures", "interval"), published.YOUNG)
 def test_youngs_interval(stall, failures, interval):
-    assert checkpoints.young(stall, failures) == pytest.approx(interval, abs=0.01)
+    assert plan.young(stall, failures) == pytest.approx(interval, abs=0.01)
 
 
 @given(st.floats(0.1, 600), st.floats(7200, 1e7))
@@ -191,16 +191,16 @@ def test_dalys_interval_wastes_least(stall, failures):
     def wasted(work: float) -> float:
         return failures * math.expm1((work + stall) / failures) / work
 
-    found = checkpoints.daly(stall, failures)
+    found = plan.daly(stall, failures)
     tried = np.geomspace(found / 20, found * 20, 4001)
     least = min(wasted(one) for one in tried)
     assert wasted(found) <= least * 1.001
-    assert found == pytest.approx(checkpoints.young(stall, failures), rel=0.35)
+    assert found == pytest.approx(plan.young(stall, failures), rel=0.35)
 
 
 def test_failures_of_llama_3():
     llama = published.LLAMA_3_FAILURES
-    assert checkpoints.DEVICE_HOURS / llama["devices"] == pytest.approx(llama["hours"], abs=0.05)
+    assert plan.DEVICE_HOURS / llama["devices"] == pytest.approx(llama["hours"], abs=0.05)
 
 
 MODEL = ModelConfig(dim=512, layers=8, heads=8, seq_len=512)

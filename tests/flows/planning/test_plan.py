@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import gristmill
 from gristmill.flows.cli import app
-from gristmill.flows.planning import sentences
-from gristmill.flows.planning.ramp import Ramp
+from gristmill.flows.planning import page
+from gristmill.flows.planning.laws import Ramp
 
 RECIPE = """# kept
 name: small
@@ -79,7 +79,7 @@ def test_the_best_layout_is_written_and_comments_stay(recipe):
 )
 def test_the_noise_of_a_finished_run_gives_a_ramp(recipe, stages, said):
     made = replace(gristmill.plan(str(recipe), "h100", 2), ramp=Ramp(stages, 29, 60, 20.0, 70.0))
-    text = "\n".join(sentences.lines(made))
+    text = "\n".join(page.lines(made))
     assert said in text
     assert "20.0 sequences after the warm-up, 70.0 at its end" in text
 

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.flows.recipe.edited import edited
+from gristmill.flows.recipe.settings_file import edited
 
 BLOCK = """# on top
 name: web # its name

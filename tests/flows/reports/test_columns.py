@@ -16,8 +16,8 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.columns import columns, values
-from gristmill.flows.reports.columns.values import QUANTILES, Values
+from gristmill.flows.reports import columns as column_reports
+from gristmill.flows.reports.columns import QUANTILES, Values, columns
 from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import Clause
@@ -156,8 +156,8 @@ def test_the_command_prints_lines_and_json(recipe, home, tmp_path, monkeypatch):
 
 @given(st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=40), max_size=6), st.integers(1, 5))
 def test_no_text_that_is_more_frequent_than_the_error_is_missed(shards, most):
-    held = values.MOST_TEXTS
-    values.MOST_TEXTS = most
+    held = column_reports.MOST_TEXTS
+    column_reports.MOST_TEXTS = most
     try:
         whole = Values()
         for shard in shards:
@@ -165,7 +165,7 @@ def test_no_text_that_is_more_frequent_than_the_error_is_missed(shards, most):
             one.add(pa.array(shard, pa.string()))
             whole.join(one)
     finally:
-        values.MOST_TEXTS = held
+        column_reports.MOST_TEXTS = held
     counted = Counter(text for shard in shards for text in shard)
     assert len(whole.texts) <= most
     assert whole.error * (most + 1) <= counted.total()

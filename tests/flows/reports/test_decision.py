@@ -16,7 +16,7 @@ from scipy import stats
 from gristmill.flows.cli.render.results import attribution_table, print_decision, print_fitting, tables, verdict_table
 from gristmill.flows.comparison.protocol import Protocol
 from gristmill.flows.comparison.runs import RunRequest
-from gristmill.flows.decisions import artifacts, plots
+from gristmill.flows.decisions import ablate, plots
 from gristmill.flows.decisions.differing import diffs
 from gristmill.flows.decisions.task_screen import TaskScreen
 from gristmill.flows.decisions.tracking import description, finish
@@ -111,8 +111,8 @@ def renderings(decided, folder, monkeypatch) -> dict[str, str]:
         decided,
         {"base": load({"name": "base", "sources": [{"name": "web", "jsonl": ["a"]}], "steps": [{"step": "extract"}]})},
     )
-    monkeypatch.setattr(artifacts, "create_table_artifact", lambda **given: published.update({given["key"]: given}))
-    artifacts.publish_decision(decided)
+    monkeypatch.setattr(ablate, "create_table_artifact", lambda **given: published.update({given["key"]: given}))
+    ablate.publish_decision(decided)
     print_decision(decided, MachineSettings(home=str(folder)), Console(file=shown, width=400))
     files = {name: (folder / name).read_text() for name in ("decision.json", "decision.html", "verdicts.json")}
     found = tracked.told | {"terminal": shown.getvalue(), "repr": repr(decided), "notebook": decided._repr_html_()}

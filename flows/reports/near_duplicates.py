@@ -5,38 +5,190 @@ there was made by the code that the stage's key names, and does not change once 
 anew by other code.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from scipy.stats import binomtest
 
-from gristmill.flows.curation import curate
+from gristmill.flows.curation import Passed, curate
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import marking, templates
-from gristmill.flows.reports.near_duplicates import plots
-from gristmill.flows.reports.near_duplicates.lost import LostBy, lost_by
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls
+from gristmill.flows.stages.dedup.lost_text import lost_text
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.tokens import token_shards
+from gristmill.tasks.dedup.exact import Exact
+from gristmill.tasks.dedup.lost_text import shown_file
 from gristmill.tasks.dedup.near.documents import SHARDS, Location, shard_of
 from gristmill.tasks.dedup.near.documents import crawl_of as crawl_number
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.verify import decided_files
 from gristmill.tasks.dedup.near_reports import recall, summary
+from gristmill.tasks.dedup.near_reports.recall import Bin
+from gristmill.tasks.dedup.near_reports.summary import Clusters
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import StageResult, find_or_make
 from gristmill.tasks.engine.phases import Silent
+
+
+def sizes(clusters: Clusters) -> Markup:
+    """How many clusters have each size, on logarithmic axes."""
+
+    def draw(axes: Axes) -> None:
+        axes.loglog(clusters.sizes, clusters.counts, "o", color=BLUE, markersize=4)
+        axes.set_xlabel("documents of a cluster")
+        axes.set_ylabel("clusters")
+        axes.set_xlim(1, 2 * clusters.sizes.max(initial=5))
+        axes.set_ylim(0.5, 2 * clusters.counts.max(initial=5))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:,.0f}")
+            axis.set_minor_formatter("")
+        axes.grid(color="#dddddd")
+
+    return svg("sizes", "number of clusters by size", draw)
+
+
+def recall_plot(bins: Sequence[Bin], settings: MinHash) -> Markup:
+    """Measured shares with their intervals, what the S-curve expects of the same pairs, and how many pairs that are."""
+
+    def draw(axes: Axes, counts: Axes) -> None:
+        at = np.linspace(0, 1, 401)
+        label = f"1 - (1 - J^{settings.rows})^{settings.bands}"
+        axes.plot(at, s_curve(settings.bands, settings.rows, at), color=GREY, linewidth=1, label=label)
+        middle = [one.jaccard for one in bins]
+        ends = [[one.measured - one.least for one in bins], [one.most - one.measured for one in bins]]
+        measured = [one.measured for one in bins]
+        axes.errorbar(
+            middle, measured, ends, fmt="o", color=BLUE, markersize=4, capsize=2, label="measured, 95% interval"
+        )
+        axes.plot(middle, [one.expected for one in bins], "x", color=RED, label="expected of the same pairs")
+        if settings.threshold is not None:
+            axes.axvline(settings.threshold, color=GREY, linestyle=":", label="threshold")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(-0.03, 1.03)
+        axes.set_ylabel("pairs that share a band")
+        axes.grid(color="#dddddd")
+        axes.legend(loc="upper left", frameon=False)
+        counts.bar(
+            [one.low for one in bins],
+            [one.pairs for one in bins],
+            width=[one.high - one.low for one in bins],
+            align="edge",
+            color=LIGHT,
+            edgecolor="white",
+        )
+        counts.set_yscale("log")
+        counts.set_ylim(0.5)
+        counts.yaxis.set_major_formatter("{x:,.0f}")
+        counts.set_ylabel("pairs")
+        counts.set_xlabel("Jaccard similarity J")
+
+    return svg("recall", "share of pairs that share a band, by similarity", draw, heights=(3, 1))
+
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Of `draws` characters of the dropped documents `lost` are in lost sentences: the `share` of the `characters` of
+    these, its interval, and the same of the corpus that reached the step."""
+
+    documents: int
+    characters: int
+    arriving_characters: int
+    draws: int
+    lost: int
+
+    @property
+    def share(self) -> float:
+        return self.lost / self.draws if self.draws else 0.0
+
+    @property
+    def least(self) -> float:
+        return interval(self.lost, self.draws)[0]
+
+    @property
+    def most(self) -> float:
+        return interval(self.lost, self.draws)[1]
+
+    @property
+    def of_corpus(self) -> tuple[float, float, float]:
+        """Share, least and most, of all characters that reached the step."""
+        part = self.characters / max(self.arriving_characters, 1)
+        return self.share * part, self.least * part, self.most * part
+
+
+@dataclass(frozen=True)
+class LostOf:
+    """A dropped document: the kept one that stands for it, how many of its `sentences` are shown, the `lost` ones."""
+
+    id: str
+    representative: str | None
+    sentences: int
+    lost: list[str]
+
+
+@dataclass(frozen=True)
+class LostBy:
+    """What a step lost, with some documents."""
+
+    step: str
+    figure: Lost
+    documents: list[LostOf]
+
+
+def lost_by(context: RunContext, way: Iterable[Passed]) -> Iterator[LostBy]:
+    """What each step lost that drops whole documents as duplicates of others."""
+    for passed in way:
+        for step in passed.steps:
+            if isinstance(step, (Exact, MinHash)):
+                earlier = earlier_crawls(context.placed(step)) if isinstance(step, MinHash) else []
+                made = lost_text(context, passed.arriving, passed.left, earlier)
+                yield LostBy(step.step, share_lost(made), documents(made))
+
+
+def share_lost(made: StageResult) -> Lost:
+    """The figure of a finished stage `lost_text`."""
+    return Lost(**made.result)
+
+
+def documents(made: StageResult) -> list[LostOf]:
+    """The documents that a finished stage `lost_text` shows, by id."""
+    if not made.result["draws"]:
+        return []
+    rows = parquet.read_table(shown_file(made.folder)).to_pylist()
+    found = []
+    for name, sentences in groupby(rows, lambda row: row["id"]):
+        those = list(sentences)
+        lost = [row["text"] for row in those if row["lost"]]
+        found.append(LostOf(name, those[0]["representative"], len(those), lost))
+    return found
+
+
+def interval(lost: int, draws: int) -> tuple[float, float]:
+    """The exact 95% interval of a share (Clopper and Pearson 1934, Biometrika 26:404); (0, 0) without draws, where
+    there is nothing of which it is a share."""
+    if not draws:
+        return 0.0, 0.0
+    ends = binomtest(lost, draws).proportion_ci(LEVEL, "exact")
+    return float(ends.low), float(ends.high)
+
 
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
@@ -110,7 +262,7 @@ def overview(
     examples = summary.examples(crawl, clusters.dropped, none, pairs, _CHARACTERS)
     shown = [_compared(one) for some in examples for one in some]
     per_token = characters_per_token or _PER_TOKEN
-    return Overview(clusters, plots.sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, shown)
+    return Overview(clusters, sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, shown)
 
 
 def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = ()) -> str:
@@ -122,7 +274,7 @@ def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = (
     examples = summary.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
     bins = recall.curve(held_out, step)
     [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
-    return templates.template("near_duplicates/page.html").render(
+    return templates.template("near_duplicates.html").render(
         recipe=name,
         stage=stage.label,
         settings=step,
@@ -134,12 +286,12 @@ def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = (
         s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
         clusters=clusters,
         lost=lost,
-        sizes=plots.sizes(clusters),
+        sizes=sizes(clusters),
         largest=_largest(crawl, clusters, _PER_TOKEN),
         characters_per_token=_PER_TOKEN,
         held_out=held_out,
         bins=bins,
-        recall=plots.recall(bins, step),
+        recall=recall_plot(bins, step),
         at_threshold=None if step.threshold is None else s_curve(step.bands, step.rows, step.threshold),
         above=None if step.threshold is None else recall.share_banded(held_out, step, step.threshold),
         deciles=[
