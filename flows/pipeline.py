@@ -104,6 +104,6 @@ def _check_losses(context: RunContext, recipe: Recipe, corpus: Corpus, losses: S
 
 def _train(outputs: Outputs) -> "Trained":
     # here, since a corpus is made without the libraries of training
-    from gristmill.flows.tracking.train import train
+    from gristmill.flows.run.tracking.train import train
 
     return train(outputs)

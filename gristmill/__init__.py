@@ -22,25 +22,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gristmill.flows.decisions.ablate import ablate
-    from gristmill.flows.decisions.report import DecisionReport
-    from gristmill.flows.diff.difference import Difference, diff
+    from gristmill.flows.experiments.decisions.ablate import ablate
+    from gristmill.flows.experiments.decisions.report import DecisionReport
+    from gristmill.flows.experiments.mixing.mix import mix
+    from gristmill.flows.experiments.mixing.mixed_recipe import FoundMixture
+    from gristmill.flows.experiments.planning.plan import TrainingPlan, plan
+    from gristmill.flows.experiments.scaling.ladder import AgreementReport
+    from gristmill.flows.experiments.scaling.report import ScalingReport
+    from gristmill.flows.experiments.scaling.scale import agreement, scale
+    from gristmill.flows.explore.search.memorised import Memorised, memorised
+    from gristmill.flows.explore.search.opened import OpenedIndex, open_index
+    from gristmill.flows.explore.search.phrases import FoundPhrase, find
+    from gristmill.flows.explore.search.spans import Trace, trace
+    from gristmill.flows.explore.search.words import FoundWords, OpenedWords, find_words, open_words
     from gristmill.flows.machine.remaking import remake
-    from gristmill.flows.mixing.mix import mix
-    from gristmill.flows.mixing.mixed_recipe import FoundMixture
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
-    from gristmill.flows.planning.plan import TrainingPlan, plan
     from gristmill.flows.recipe.recipe import Recipe, load
+    from gristmill.flows.reports.diff.difference import Difference, diff
     from gristmill.flows.reports.run import Report
     from gristmill.flows.reports.run.rows import Rows
-    from gristmill.flows.scaling.ladder import AgreementReport
-    from gristmill.flows.scaling.report import ScalingReport
-    from gristmill.flows.scaling.scale import agreement, scale
-    from gristmill.flows.search.memorised import Memorised, memorised
-    from gristmill.flows.search.opened import OpenedIndex, open_index
-    from gristmill.flows.search.phrases import FoundPhrase, find
-    from gristmill.flows.search.spans import Trace, trace
-    from gristmill.flows.search.words import FoundWords, OpenedWords, find_words, open_words
 
     __version__: str
 
@@ -82,38 +82,38 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AgreementReport": "gristmill.flows.scaling.ladder",
-    "DecisionReport": "gristmill.flows.decisions.report",
-    "Difference": "gristmill.flows.diff.difference",
-    "FoundMixture": "gristmill.flows.mixing.mixed_recipe",
-    "FoundPhrase": "gristmill.flows.search.phrases",
-    "FoundWords": "gristmill.flows.search.words",
-    "Memorised": "gristmill.flows.search.memorised",
-    "OpenedIndex": "gristmill.flows.search.opened",
-    "OpenedWords": "gristmill.flows.search.words",
+    "AgreementReport": "gristmill.flows.experiments.scaling.ladder",
+    "DecisionReport": "gristmill.flows.experiments.decisions.report",
+    "Difference": "gristmill.flows.reports.diff.difference",
+    "FoundMixture": "gristmill.flows.experiments.mixing.mixed_recipe",
+    "FoundPhrase": "gristmill.flows.explore.search.phrases",
+    "FoundWords": "gristmill.flows.explore.search.words",
+    "Memorised": "gristmill.flows.explore.search.memorised",
+    "OpenedIndex": "gristmill.flows.explore.search.opened",
+    "OpenedWords": "gristmill.flows.explore.search.words",
     "Report": "gristmill.flows.reports.run",
     "Rows": "gristmill.flows.reports.run.rows",
-    "ScalingReport": "gristmill.flows.scaling.report",
-    "Trace": "gristmill.flows.search.spans",
-    "TrainingPlan": "gristmill.flows.planning.plan",
-    "ablate": "gristmill.flows.decisions.ablate",
-    "agreement": "gristmill.flows.scaling.scale",
+    "ScalingReport": "gristmill.flows.experiments.scaling.report",
+    "Trace": "gristmill.flows.explore.search.spans",
+    "TrainingPlan": "gristmill.flows.experiments.planning.plan",
+    "ablate": "gristmill.flows.experiments.decisions.ablate",
+    "agreement": "gristmill.flows.experiments.scaling.scale",
     "corpus": "gristmill.flows.pipeline",
-    "diff": "gristmill.flows.diff.difference",
-    "find": "gristmill.flows.search.phrases",
-    "find_words": "gristmill.flows.search.words",
+    "diff": "gristmill.flows.reports.diff.difference",
+    "find": "gristmill.flows.explore.search.phrases",
+    "find_words": "gristmill.flows.explore.search.words",
     "load": "gristmill.flows.recipe.recipe",
-    "memorised": "gristmill.flows.search.memorised",
-    "mix": "gristmill.flows.mixing.mix",
-    "open_index": "gristmill.flows.search.opened",
-    "open_words": "gristmill.flows.search.words",
+    "memorised": "gristmill.flows.explore.search.memorised",
+    "mix": "gristmill.flows.experiments.mixing.mix",
+    "open_index": "gristmill.flows.explore.search.opened",
+    "open_words": "gristmill.flows.explore.search.words",
     "pipeline": "gristmill.flows.pipeline",
-    "plan": "gristmill.flows.planning.plan",
+    "plan": "gristmill.flows.experiments.planning.plan",
     "pretrain": "gristmill.flows.pipeline",
     "remake": "gristmill.flows.machine.remaking",
-    "scale": "gristmill.flows.scaling.scale",
+    "scale": "gristmill.flows.experiments.scaling.scale",
     "tokens": "gristmill.flows.pipeline",
-    "trace": "gristmill.flows.search.spans",
+    "trace": "gristmill.flows.explore.search.spans",
 }
 
 

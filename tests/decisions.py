@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gristmill.flows.comparison.bank import Bank, calibrate
-from gristmill.flows.comparison.components import Components
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.stats.bank import Bank, calibrate
+from gristmill.flows.stats.components import Components
+from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.runs import EvaluationSet
 from tests.simulated_runs import Simulator, normal
 
 FILE = Path(__file__).parent / "flows" / "comparison" / "components.json"

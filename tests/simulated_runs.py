@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gristmill.flows.comparison.components import Components
-from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.stats.components import Components
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 

@@ -10,12 +10,12 @@ import wrapt
 from rich.markup import escape
 from rich.table import Table
 
-from gristmill.flows.check.run import before_run
 from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.render.results import print_decision, print_fitting
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.recipe.check.run import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set_names, without_judge
@@ -23,21 +23,21 @@ from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gristmill.flows.decisions import ablate as ablation
-    from gristmill.flows.decisions import device as decision_device
-    from gristmill.flows.decisions import leaderboard, noise
-    from gristmill.flows.decisions import plan as decision_plan
-    from gristmill.flows.decisions import tasks as decision_tasks
-    from gristmill.flows.decisions.leaderboard import LeaderboardRow
-    from gristmill.flows.decisions.plan import Arms
+    from gristmill.flows.experiments.decisions import ablate as ablation
+    from gristmill.flows.experiments.decisions import device as decision_device
+    from gristmill.flows.experiments.decisions import leaderboard, noise
+    from gristmill.flows.experiments.decisions import plan as decision_plan
+    from gristmill.flows.experiments.decisions import tasks as decision_tasks
+    from gristmill.flows.experiments.decisions.leaderboard import LeaderboardRow
+    from gristmill.flows.experiments.decisions.plan import Arms
     from gristmill.flows.recipe.recipe import Recipe
 else:
-    ablation = wrapt.lazy_import("gristmill.flows.decisions.ablate")
-    decision_device = wrapt.lazy_import("gristmill.flows.decisions.device")
-    leaderboard = wrapt.lazy_import("gristmill.flows.decisions.leaderboard")
-    noise = wrapt.lazy_import("gristmill.flows.decisions.noise")
-    decision_plan = wrapt.lazy_import("gristmill.flows.decisions.plan")
-    decision_tasks = wrapt.lazy_import("gristmill.flows.decisions.tasks")
+    ablation = wrapt.lazy_import("gristmill.flows.experiments.decisions.ablate")
+    decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
+    leaderboard = wrapt.lazy_import("gristmill.flows.experiments.decisions.leaderboard")
+    noise = wrapt.lazy_import("gristmill.flows.experiments.decisions.noise")
+    decision_plan = wrapt.lazy_import("gristmill.flows.experiments.decisions.plan")
+    decision_tasks = wrapt.lazy_import("gristmill.flows.experiments.decisions.tasks")
 
 
 def ablate(

@@ -14,16 +14,16 @@ from gristmill.flows.machine.settings import MachineSettings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gristmill.flows.browse import opened as opened_corpus
-    from gristmill.flows.browse import votes as votes_on_drops
-    from gristmill.flows.browse.votes import StepPrecision
+    from gristmill.flows.explore.browse import opened as opened_corpus
+    from gristmill.flows.explore.browse import votes as votes_on_drops
+    from gristmill.flows.explore.browse.votes import StepPrecision
     from gristmill.flows.reports import audit as audit_pages
     from gristmill.flows.reports import contamination as contamination_report
     from gristmill.flows.reports.audit import agreement
     from gristmill.flows.reports.audit.agreement import Agreement
 else:
-    opened_corpus = wrapt.lazy_import("gristmill.flows.browse.opened")
-    votes_on_drops = wrapt.lazy_import("gristmill.flows.browse.votes")
+    opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
+    votes_on_drops = wrapt.lazy_import("gristmill.flows.explore.browse.votes")
     audit_pages = wrapt.lazy_import("gristmill.flows.reports.audit")
     agreement = wrapt.lazy_import("gristmill.flows.reports.audit.agreement")
     contamination_report = wrapt.lazy_import("gristmill.flows.reports.contamination")

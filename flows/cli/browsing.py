@@ -11,15 +11,15 @@ from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
-    from gristmill.flows.browse import opened as opened_corpus
-    from gristmill.flows.browse import pages
-    from gristmill.flows.browse import server as page_server
-    from gristmill.flows.diff import difference
+    from gristmill.flows.explore.browse import opened as opened_corpus
+    from gristmill.flows.explore.browse import pages
+    from gristmill.flows.explore.browse import server as page_server
+    from gristmill.flows.reports.diff import difference
 else:
-    opened_corpus = wrapt.lazy_import("gristmill.flows.browse.opened")
-    pages = wrapt.lazy_import("gristmill.flows.browse.pages")
-    page_server = wrapt.lazy_import("gristmill.flows.browse.server")
-    difference = wrapt.lazy_import("gristmill.flows.diff.difference")
+    opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
+    pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
+    page_server = wrapt.lazy_import("gristmill.flows.explore.browse.server")
+    difference = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
 
 _SIDE = "a recipe, as for `run`, which must have finished it; or a stage, name-key as in `status`"
 

@@ -17,17 +17,17 @@ from gristmill.flows.machine.settings import MachineSettings, require
 
 if TYPE_CHECKING:
     from gristmill.flows.cli import searching
-    from gristmill.flows.models import evaluation
+    from gristmill.flows.experiments.models import evaluation
+    from gristmill.flows.explore.search import memorised as memorization
     from gristmill.flows.reports import tokenizers
     from gristmill.flows.reports.tokenizers import TokenizerFigures
     from gristmill.flows.run import progress
-    from gristmill.flows.search import memorised as memorization
 else:
     searching = wrapt.lazy_import("gristmill.flows.cli.searching")
-    evaluation = wrapt.lazy_import("gristmill.flows.models.evaluation")
+    evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
     tokenizers = wrapt.lazy_import("gristmill.flows.reports.tokenizers")
     progress = wrapt.lazy_import("gristmill.flows.run.progress")
-    memorization = wrapt.lazy_import("gristmill.flows.search.memorised")
+    memorization = wrapt.lazy_import("gristmill.flows.explore.search.memorised")
 
 
 def evaluate(

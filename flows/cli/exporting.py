@@ -10,24 +10,24 @@ import typer
 import wrapt
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from gristmill.flows.check.expressions import check_export
 from gristmill.flows.cli.app import FinishedRecipe, Limit, ModelArgument, RecipeArgument
 from gristmill.flows.cli.in_flow import recipe_to_run
 from gristmill.flows.cli.running import run_flow
 from gristmill.flows.cli.terminal import console, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.recipe.check.expressions import check_export
 from gristmill.tasks.documents.export import Export
 
 if TYPE_CHECKING:
-    from gristmill.flows.models import evaluation, joining, token_export, token_training
+    from gristmill.flows.experiments.models import evaluation, joining, token_export, token_training
     from gristmill.flows.stages import export
     from gristmill.samples.formats import folder
     from gristmill.training.hub import model_folder
 else:
-    evaluation = wrapt.lazy_import("gristmill.flows.models.evaluation")
-    joining = wrapt.lazy_import("gristmill.flows.models.joining")
-    token_export = wrapt.lazy_import("gristmill.flows.models.token_export")
-    token_training = wrapt.lazy_import("gristmill.flows.models.token_training")
+    evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
+    joining = wrapt.lazy_import("gristmill.flows.experiments.models.joining")
+    token_export = wrapt.lazy_import("gristmill.flows.experiments.models.token_export")
+    token_training = wrapt.lazy_import("gristmill.flows.experiments.models.token_training")
     export = wrapt.lazy_import("gristmill.flows.stages.export")
     folder = wrapt.lazy_import("gristmill.samples.formats.folder")
     model_folder = wrapt.lazy_import("gristmill.training.hub.model_folder")

@@ -13,9 +13,9 @@ from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.recipe import load
 
 if TYPE_CHECKING:
-    from gristmill.flows.models import imported_run
+    from gristmill.flows.experiments.models import imported_run
 else:
-    imported_run = wrapt.lazy_import("gristmill.flows.models.imported_run")
+    imported_run = wrapt.lazy_import("gristmill.flows.experiments.models.imported_run")
 
 
 def run(

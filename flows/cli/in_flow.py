@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 import wrapt
 
-from gristmill.flows.check.run import before_run
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check.run import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.storage.remote.redact import redact_url

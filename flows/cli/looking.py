@@ -16,11 +16,11 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages
 
 if TYPE_CHECKING:
+    from gristmill.flows.explore.search import batches
     from gristmill.flows.reports import columns as described_columns
     from gristmill.flows.reports import dropped, finished, token_lineage
     from gristmill.flows.reports import lineage as record_lineage
     from gristmill.flows.reports import similar as near_duplicates
-    from gristmill.flows.search import batches
 else:
     described_columns = wrapt.lazy_import("gristmill.flows.reports.columns")
     dropped = wrapt.lazy_import("gristmill.flows.reports.dropped")
@@ -28,7 +28,7 @@ else:
     record_lineage = wrapt.lazy_import("gristmill.flows.reports.lineage")
     near_duplicates = wrapt.lazy_import("gristmill.flows.reports.similar")
     token_lineage = wrapt.lazy_import("gristmill.flows.reports.token_lineage")
-    batches = wrapt.lazy_import("gristmill.flows.search.batches")
+    batches = wrapt.lazy_import("gristmill.flows.explore.search.batches")
 
 SHOWN = 1500  # characters of a text
 

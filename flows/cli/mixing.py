@@ -16,12 +16,12 @@ from gristmill.flows.stages.evaluation.judge import check_judges
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gristmill.flows.mixing import mix as mixture_flow
-    from gristmill.flows.mixing import mixed_recipe
-    from gristmill.flows.mixing.mixed_recipe import FoundMixture
+    from gristmill.flows.experiments.mixing import mix as mixture_flow
+    from gristmill.flows.experiments.mixing import mixed_recipe
+    from gristmill.flows.experiments.mixing.mixed_recipe import FoundMixture
 else:
-    mixture_flow = wrapt.lazy_import("gristmill.flows.mixing.mix")
-    mixed_recipe = wrapt.lazy_import("gristmill.flows.mixing.mixed_recipe")
+    mixture_flow = wrapt.lazy_import("gristmill.flows.experiments.mixing.mix")
+    mixed_recipe = wrapt.lazy_import("gristmill.flows.experiments.mixing.mixed_recipe")
 
 
 class Method(StrEnum):

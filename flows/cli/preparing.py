@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows.check import run as checking
 from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render.results import capacity_lines, capacity_table, plan_tables
 from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.experiments.planning.plan import DEVICE_HOURS
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
-from gristmill.flows.planning.plan import DEVICE_HOURS
 from gristmill.flows.recipe import reference
+from gristmill.flows.recipe.check import run as checking
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
@@ -23,18 +23,18 @@ from gristmill.storage.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gristmill.flows.planning import page as plan_page
-    from gristmill.flows.planning import plan as training_plan
+    from gristmill.flows.experiments.planning import capacity as crawl_capacity
+    from gristmill.flows.experiments.planning import page as plan_page
+    from gristmill.flows.experiments.planning import plan as training_plan
     from gristmill.flows.recipe import first_recipe as first_recipes
     from gristmill.flows.recipe.first_recipe import FirstRecipe
     from gristmill.flows.recipe.settings_file import Value
-    from gristmill.flows.reports import capacity as crawl_capacity
     from gristmill.flows.reports import finished, recorded
 else:
-    plan_page = wrapt.lazy_import("gristmill.flows.planning.page")
-    training_plan = wrapt.lazy_import("gristmill.flows.planning.plan")
+    plan_page = wrapt.lazy_import("gristmill.flows.experiments.planning.page")
+    training_plan = wrapt.lazy_import("gristmill.flows.experiments.planning.plan")
     first_recipes = wrapt.lazy_import("gristmill.flows.recipe.first_recipe")
-    crawl_capacity = wrapt.lazy_import("gristmill.flows.reports.capacity")
+    crawl_capacity = wrapt.lazy_import("gristmill.flows.experiments.planning.capacity")
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
 
@@ -133,7 +133,7 @@ def _would_make(name: str) -> list[str]:
     return recorded.would_make(recipe, MachineSettings()).sentences()
 
 
-# as gristmill.flows.reports.capacity has it, which imports much
+# as gristmill.flows.experiments.planning.capacity has it, which imports much
 _PAGES = 2_640_000_000
 _SHARD_PAGES = _PAGES // 90_000
 

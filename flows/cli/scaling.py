@@ -10,20 +10,20 @@ from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.render.results import coordinate_lines, print_agreement, print_scaling, sweep_lines
 from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.scaling import grid as grids
 from gristmill.flows.stages.evaluation.judge import check_judges
 
 if TYPE_CHECKING:
+    from gristmill.flows.experiments.scaling import rates as swept_rates
+    from gristmill.flows.experiments.scaling import scale as flow
+    from gristmill.flows.experiments.scaling import transfer as transfer_check
     from gristmill.flows.recipe.recipe import Recipe
-    from gristmill.flows.scaling import rates as swept_rates
-    from gristmill.flows.scaling import scale as flow
-    from gristmill.flows.scaling import transfer as transfer_check
 else:
-    swept_rates = wrapt.lazy_import("gristmill.flows.scaling.rates")
-    flow = wrapt.lazy_import("gristmill.flows.scaling.scale")
-    transfer_check = wrapt.lazy_import("gristmill.flows.scaling.transfer")
+    swept_rates = wrapt.lazy_import("gristmill.flows.experiments.scaling.rates")
+    flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
+    transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
 Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
 Clean = Annotated[

@@ -15,18 +15,17 @@ from gristmill.flows.cli.render import search as render
 from gristmill.flows.cli.terminal import print_json, print_texts
 
 if TYPE_CHECKING:
-    from gristmill.flows.search import expressions, phrases
-    from gristmill.flows.search import opened as opened_indexes
-    from gristmill.flows.search import spans as span_search
-    from gristmill.flows.search import words as word_search
-    from gristmill.flows.search.opened import OpenedIndex
+    from gristmill.flows.explore.search import expressions, phrases
+    from gristmill.flows.explore.search import opened as opened_indexes
+    from gristmill.flows.explore.search import spans as span_search
+    from gristmill.flows.explore.search import words as word_search
+    from gristmill.flows.explore.search.opened import OpenedIndex
 else:
-    expressions = wrapt.lazy_import("gristmill.flows.search.expressions")
-    opened_indexes = wrapt.lazy_import("gristmill.flows.search.opened")
-    phrases = wrapt.lazy_import("gristmill.flows.search.phrases")
-    span_search = wrapt.lazy_import("gristmill.flows.search.spans")
-    word_search = wrapt.lazy_import("gristmill.flows.search.words")
-    expressions = wrapt.lazy_import("gristmill.flows.search.expressions")
+    opened_indexes = wrapt.lazy_import("gristmill.flows.explore.search.opened")
+    phrases = wrapt.lazy_import("gristmill.flows.explore.search.phrases")
+    span_search = wrapt.lazy_import("gristmill.flows.explore.search.spans")
+    word_search = wrapt.lazy_import("gristmill.flows.explore.search.words")
+    expressions = wrapt.lazy_import("gristmill.flows.explore.search.expressions")
 
 Shown = Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of what is kept and of the rest")]
 

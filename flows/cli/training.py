@@ -17,16 +17,16 @@ from gristmill.tasks.models.perplexity import models_by_language
 from gristmill.tasks.models.quality.quality import Classifier
 
 if TYPE_CHECKING:
-    from gristmill.flows.models import classifier as classifiers
-    from gristmill.flows.models import head as heads
-    from gristmill.flows.models import language_model
-    from gristmill.flows.tracking import model_file
+    from gristmill.flows.experiments.models import classifier as classifiers
+    from gristmill.flows.experiments.models import head as heads
+    from gristmill.flows.experiments.models import language_model
+    from gristmill.flows.run.tracking import model_file
     from gristmill.tasks.models.perplexity import training
 else:
-    classifiers = wrapt.lazy_import("gristmill.flows.models.classifier")
-    heads = wrapt.lazy_import("gristmill.flows.models.head")
-    language_model = wrapt.lazy_import("gristmill.flows.models.language_model")
-    model_file = wrapt.lazy_import("gristmill.flows.tracking.model_file")
+    classifiers = wrapt.lazy_import("gristmill.flows.experiments.models.classifier")
+    heads = wrapt.lazy_import("gristmill.flows.experiments.models.head")
+    language_model = wrapt.lazy_import("gristmill.flows.experiments.models.language_model")
+    model_file = wrapt.lazy_import("gristmill.flows.run.tracking.model_file")
     training = wrapt.lazy_import("gristmill.tasks.models.perplexity.training")
 
 

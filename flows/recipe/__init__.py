@@ -1,1 +1,1 @@
-"""What a user asks for: the recipe, its steps, and what it names."""
+"""What a user asks for: the recipe, its steps, what it names, and its check before a run."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from gristmill.flows.reports.capacity import REQUESTS_A_READ
+from gristmill.flows.experiments.planning.capacity import REQUESTS_A_READ
 from gristmill.flows.reports.run import Report
 from gristmill.storage import files
 from gristmill.tasks.engine.make import StageResult

@@ -1,1 +1,1 @@
-"""How a flow runs: Prefect, progress, kernels compiled ahead."""
+"""How a flow runs: Prefect, progress, kernels compiled ahead; its record in MLflow; services of this machine."""

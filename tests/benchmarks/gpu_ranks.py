@@ -35,7 +35,7 @@ def prepare(given: argparse.Namespace) -> None:
     import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
     # isort: split
-    from gristmill.flows.decisions.arm_data import proxy_data
+    from gristmill.flows.experiments.decisions.arm_data import proxy_data
     from gristmill.flows.recipe.forms import RecipeLike
     from gristmill.flows.recipe.proxy import load_proxy
     from gristmill.flows.recipe.recipe import load

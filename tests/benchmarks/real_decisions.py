@@ -23,20 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.flows.comparison.bank import calibrate
-from gristmill.flows.comparison.components import fitted
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.comparison.runs import RunRequest
-from gristmill.flows.comparison.verdict import Conditions
-from gristmill.flows.decisions.arm_data import proxy_data
-from gristmill.flows.decisions.plan import Arms, arms, judged_by, parameters
-from gristmill.flows.decisions.runs import ProxyRuns, evaluation_set
+from gristmill.flows.experiments.decisions.arm_data import proxy_data
+from gristmill.flows.experiments.decisions.plan import Arms, arms, judged_by, parameters
+from gristmill.flows.experiments.decisions.runs import ProxyRuns, evaluation_set
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
+from gristmill.flows.stats.bank import calibrate
+from gristmill.flows.stats.components import fitted
+from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.runs import RunRequest
+from gristmill.flows.stats.verdict import Conditions
 
 FIRST = 201  # pair numbers that no decision of the demo takes
 AGAIN = "another sample"

@@ -13,8 +13,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from gristmill.flows.experiments.planning.capacity import SHORTEST, Machines, capacity
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.capacity import SHORTEST, Machines, capacity
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
 from tools.harvest.__main__ import main as harvest

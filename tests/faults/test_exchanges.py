@@ -14,9 +14,9 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.run.tracking.train import train
 from gristmill.flows.stages.export import export
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.tracking.train import train
 from gristmill.storage import layout
 from gristmill.storage.home import Home
 from gristmill.tasks.engine.verify import verify

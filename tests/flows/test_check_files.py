@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
-from gristmill.flows.check import inputs
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check import inputs
 from gristmill.flows.recipe.steps import AnyStep
 from gristmill.storage import parquet
 from gristmill.tasks.reading.sources import FORMATS, Source

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from gristmill.flows.check import inputs
 from gristmill.flows.cli.render.documents import benchmarks_table, remarks
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check import inputs
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.contamination import contamination
 from gristmill.flows.stages.corpus import Corpus

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gristmill.flows.check import inputs
 from gristmill.flows.curation import Passed
+from gristmill.flows.experiments.models import head as heads
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.models import head as heads
+from gristmill.flows.recipe.check import inputs
 from gristmill.flows.reports.audit import draw
 from gristmill.flows.stages.embedding import embedding
 from gristmill.flows.stages.signals import quality_bucket

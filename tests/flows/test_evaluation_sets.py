@@ -9,14 +9,14 @@ import kenlm
 import numpy as np
 import pytest
 
-from gristmill.flows.check.run import check
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check.run import check
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.run.tracking.compared import comparable, tracked_names
 from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.evaluation.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
-from gristmill.flows.tracking.compared import comparable, tracked_names
 from gristmill.storage import parquet
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.evaluate.heldout import heldout_windows

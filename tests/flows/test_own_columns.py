@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from gristmill.flows.check.run import check
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check.run import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace

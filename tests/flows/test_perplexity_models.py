@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from gristmill.flows.check.run import check
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
+from gristmill.flows.experiments.models.language_model import texts_of_recipe
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.models.language_model import texts_of_recipe
+from gristmill.flows.recipe.check.run import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import whatif
 from gristmill.storage import parquet

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from gristmill.flows.check import run
 from gristmill.flows.curation import curate
+from gristmill.flows.experiments.models import classifier
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.models import classifier
+from gristmill.flows.recipe.check import run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
 from gristmill.flows.reports.whatif import whatif
-from gristmill.flows.tracking.model_run import copy_description
+from gristmill.flows.run.tracking.model_run import copy_description
 from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import gather

@@ -10,10 +10,10 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from gristmill.flows.diff.columns import Columns
-    from gristmill.flows.diff.difference import Difference
-    from gristmill.flows.diff.matching import Alone
-    from gristmill.flows.diff.shares import Groups
+    from gristmill.flows.reports.diff.columns import Columns
+    from gristmill.flows.reports.diff.difference import Difference
+    from gristmill.flows.reports.diff.matching import Alone
+    from gristmill.flows.reports.diff.shares import Groups
     from gristmill.flows.reports.marking import Passage
 
 _QUANTILES = ("0.05", "0.5", "0.95")  # shown in a terminal; the page and --json have more

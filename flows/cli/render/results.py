@@ -15,21 +15,21 @@ from gristmill.flows.cli.render.run import mlflow_line, prefect_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gristmill.flows.decisions.report import ArmFigures, DecisionReport
+    from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport
+    from gristmill.flows.experiments.planning import page
+    from gristmill.flows.experiments.planning.capacity import Capacity
+    from gristmill.flows.experiments.planning.plan import TrainingPlan
+    from gristmill.flows.experiments.scaling import transfer
+    from gristmill.flows.experiments.scaling.ladder import AgreementReport
+    from gristmill.flows.experiments.scaling.report import ScalingReport
+    from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
     from gristmill.flows.machine.settings import MachineSettings
-    from gristmill.flows.planning import page
-    from gristmill.flows.planning.plan import TrainingPlan
-    from gristmill.flows.reports.capacity import Capacity
     from gristmill.flows.run import prefect_env
-    from gristmill.flows.scaling import transfer
-    from gristmill.flows.scaling.ladder import AgreementReport
-    from gristmill.flows.scaling.law import Interval
-    from gristmill.flows.scaling.report import ScalingReport
-    from gristmill.flows.scaling.transfer import Coordinates, Sweep
+    from gristmill.flows.stats.law import Interval
 else:
-    page = wrapt.lazy_import("gristmill.flows.planning.page")
+    page = wrapt.lazy_import("gristmill.flows.experiments.planning.page")
     prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
-    transfer = wrapt.lazy_import("gristmill.flows.scaling.transfer")
+    transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 

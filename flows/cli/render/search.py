@@ -10,11 +10,11 @@ from gristmill.flows.cli.render.documents import shortened
 from gristmill.storage.printable import one_line, printable
 
 if TYPE_CHECKING:
-    from gristmill.flows.search.batches import Batch
-    from gristmill.flows.search.memorised import Memorised
-    from gristmill.flows.search.phrases import Count, FoundDocument, FoundPhrase
-    from gristmill.flows.search.spans import Trace
-    from gristmill.flows.search.words import FoundWords, RankedDocument
+    from gristmill.flows.explore.search.batches import Batch
+    from gristmill.flows.explore.search.memorised import Memorised
+    from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase
+    from gristmill.flows.explore.search.spans import Trace
+    from gristmill.flows.explore.search.words import FoundWords, RankedDocument
 
 _MARKED = "bold red"
 _SHOWN = 300  # characters of a match

@@ -16,7 +16,7 @@ from gristmill.flows.reports.funnel import FunnelRow
 from gristmill.flows.reports.status import StageNode, StageStatus
 
 if TYPE_CHECKING:
-    from gristmill.flows.models.evaluation import Evaluation
+    from gristmill.flows.experiments.models.evaluation import Evaluation
     from gristmill.flows.reports.mixture_plan import PlannedSource
     from gristmill.flows.reports.rules import Book, CutRow, Row, Threshold
     from gristmill.flows.reports.thresholds import Proposals

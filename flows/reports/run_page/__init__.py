@@ -15,10 +15,10 @@ from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import near_duplicates, templates
 from gristmill.flows.reports.bill import bill
 from gristmill.flows.reports.dropped import Dropped, draw, samples
-from gristmill.flows.reports.excerpts import Piece, beginning, excerpt
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
 from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.reports.marking import Piece, beginning, excerpt
 from gristmill.flows.reports.plots.classifier_curves import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots

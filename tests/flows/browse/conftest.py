@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gristmill.flows.browse.opened import Opened
-from gristmill.flows.browse.pages import Pages
-from gristmill.flows.browse.server import Server
+from gristmill.flows.explore.browse.opened import Opened
+from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.browse.server import Server
 from tests.flows.browse.hostile import STEP, finish, rows
 
 

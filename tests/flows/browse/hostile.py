@@ -8,9 +8,9 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from gristmill.flows.browse.opened import Opened, open_recipe
-from gristmill.flows.browse.server import Server
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse.opened import Opened, open_recipe
+from gristmill.flows.explore.browse.server import Server
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from tests.corpora import context

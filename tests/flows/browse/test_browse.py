@@ -22,16 +22,16 @@ import pytest
 from lxml import html
 from typer.testing import CliRunner
 
-from gristmill.flows.browse import draws, replay
-from gristmill.flows.browse import server as page_server
-from gristmill.flows.browse.document import outline_of
-from gristmill.flows.browse.opened import Opened, open_recipe
-from gristmill.flows.browse.pages import Pages
-from gristmill.flows.browse.replay import Replays, SupersededError, replayed, thresholds
-from gristmill.flows.browse.search import search, shard_of
-from gristmill.flows.browse.server import POLICY, Server
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse import draws, replay
+from gristmill.flows.explore.browse import server as page_server
+from gristmill.flows.explore.browse.document import outline_of
+from gristmill.flows.explore.browse.opened import Opened, open_recipe
+from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.browse.replay import Replays, SupersededError, replayed, thresholds
+from gristmill.flows.explore.browse.search import search, shard_of
+from gristmill.flows.explore.browse.server import POLICY, Server
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.storage import parquet
@@ -338,7 +338,7 @@ def test_documents_are_chosen_by_an_expression(opened, server):
 
 @pytest.mark.parametrize("of", [{}, {"of": "extracted"}])
 def test_further_shards_are_read_by_a_link(opened, server, monkeypatch, of):
-    monkeypatch.setattr("gristmill.flows.browse.search._READ", 1)
+    monkeypatch.setattr("gristmill.flows.explore.browse.search._READ", 1)
     asked, ends = {"where": "characters > 0"} | of, []
     for _ in range(3):
         shown = html.fromstring(page(server, "documents", **asked))

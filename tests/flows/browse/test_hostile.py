@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 import pytest
 
-from gristmill.flows.browse import draws
-from gristmill.flows.browse import server as page_server
-from gristmill.flows.browse.opened import Opened, open_recipe
-from gristmill.flows.browse.pages import Pages
-from gristmill.flows.browse.search import search
-from gristmill.flows.browse.server import Server
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse import draws
+from gristmill.flows.explore.browse import server as page_server
+from gristmill.flows.explore.browse.opened import Opened, open_recipe
+from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.browse.search import search
+from gristmill.flows.explore.browse.server import Server
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.indexes import search_index_spec, word_index_spec

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gristmill.flows.browse.opened import Opened
-from gristmill.flows.browse.replay import thresholds
+from gristmill.flows.explore.browse.opened import Opened
+from gristmill.flows.explore.browse.replay import thresholds
 from gristmill.flows.reports.whatif import funnel, whatif
 from tests.flows.browse.hostile import STEP, finish, key, page
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import psutil
 import pytest
 
-from gristmill.flows.browse.opened import open_recipe
+from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.whatif import whatif
 from tests.flows.browse.large import plant

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.browse.opened import Opened, open_recipe
-from gristmill.flows.browse.pages import Pages
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse.opened import Opened, open_recipe
+from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import whatif

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.browse import draws
-from gristmill.flows.browse.votes import vote_on
+from gristmill.flows.explore.browse import draws
+from gristmill.flows.explore.browse.votes import vote_on
 from tests.flows.browse.chromium import PROGRAM, Tab, chromium
 from tests.flows.browse.hostile import key
 

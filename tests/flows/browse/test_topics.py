@@ -8,9 +8,9 @@ import pytest
 from lxml import html
 from sklearn.decomposition import PCA
 
-from gristmill.flows.browse.opened import Opened
-from gristmill.flows.browse.pages import Pages
-from gristmill.flows.browse.topics import components, topic_map, vectors
+from gristmill.flows.explore.browse.opened import Opened
+from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.browse.topics import components, topic_map, vectors
 from gristmill.storage import parquet
 from gristmill.tasks.models.embedding.embedder import vectors_of
 from tests.flows.browse.hostile import HOSTILE, finish

@@ -13,12 +13,12 @@ from lxml import html
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from gristmill.flows.browse import draws
-from gristmill.flows.browse.opened import open_recipe
-from gristmill.flows.browse.pages import Pages
-from gristmill.flows.browse.votes import cast, precision, share, vote_on, weighted
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse import draws
+from gristmill.flows.explore.browse.opened import open_recipe
+from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.browse.votes import cast, precision, share, vote_on, weighted
 from gristmill.flows.recipe.recipe import load
 from gristmill.storage import files
 from tests.corpora import context

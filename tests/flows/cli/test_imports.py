@@ -111,7 +111,7 @@ def test_a_finished_run_is_opened_without_prefect_or_libraries_of_training(tmp_p
 
 def test_the_corpus_page_starts_without_libraries_that_its_first_view_does_not_need():
     program = (
-        "import sys, gristmill.flows.browse.server\n"
+        "import sys, gristmill.flows.explore.browse.server\n"
         "print([n for n in ('prefect', 'torch', 'mlflow', 'sklearn', 'scipy.stats', 'matplotlib') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

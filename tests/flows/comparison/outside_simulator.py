@@ -21,9 +21,9 @@ from math import sqrt
 
 import numpy as np
 
-from gristmill.flows.comparison.bank import calibrate
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.stats.bank import calibrate
+from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 
 RATES = (0.005, 0.015)
 TOKENS = 198_656

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gristmill.flows.comparison.components import Components, fitted
-from gristmill.flows.comparison.crossed import document_variance, estimate, interaction, pooled_degrees
-from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.stats.components import Components, fitted
+from gristmill.flows.stats.crossed import document_variance, estimate, interaction, pooled_degrees
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, evaluation, simulator
 
 

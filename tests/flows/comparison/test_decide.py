@@ -8,12 +8,12 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import ndtri, stdtr
 
-from gristmill.flows.comparison.bank import Bank, calibrate, requests
-from gristmill.flows.comparison.interval import declared
-from gristmill.flows.comparison.power import Noise, pairs_needed, power, smallest_effect
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.comparison.runs import RunRequest
-from gristmill.flows.decisions.plan import sees
+from gristmill.flows.experiments.decisions.plan import sees
+from gristmill.flows.stats.bank import Bank, calibrate, requests
+from gristmill.flows.stats.interval import declared
+from gristmill.flows.stats.power import Noise, pairs_needed, power, smallest_effect
+from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.runs import RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, simulator
 
 PROTOCOL = Protocol(learning_rates=RATES)

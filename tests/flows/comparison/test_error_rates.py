@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.comparison.components import Components
-from gristmill.flows.comparison.interval import declared
-from gristmill.flows.comparison.power import Noise, power, smallest_effect
-from gristmill.flows.comparison.protocol import Protocol
+from gristmill.flows.stats.components import Components
+from gristmill.flows.stats.interval import declared
+from gristmill.flows.stats.power import Noise, power, smallest_effect
+from gristmill.flows.stats.protocol import Protocol
 from tests.decisions import COMPONENTS, RATES, evaluation, rates
 
 DECISIONS = 2000

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gristmill.flows.comparison.components import Components, fitted
-from gristmill.flows.comparison.crossed import deviations, document_variance, interaction
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.stats.components import Components, fitted
+from gristmill.flows.stats.crossed import deviations, document_variance, interaction
+from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, of_hosts, rates, simulator
 
 DIFFER = COMPONENTS.model_copy(update={"document": 0.06, "host": 0.04})

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gristmill.flows.comparison.verdict import AtLearningRate, Verdict, Worth
+from gristmill.flows.stats.verdict import AtLearningRate, Verdict, Worth
 
 BETTER = Verdict("A", "B", "better", 0.9, 4, (1e-3, 4e-3), 0.0123, 0.0101, 0.0146, 0.001, 1)
 UNSURE = replace(BETTER, outcome="cannot tell", effect=0.0012, low=-0.0008, high=0.0033, look=None)

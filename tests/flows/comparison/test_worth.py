@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.comparison.verdict import ratio, worth
+from gristmill.flows.stats.verdict import ratio, worth
 
 
 def test_an_effect_on_a_known_curve_is_worth_its_tokens():

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
-from gristmill.flows.comparison.verdict import Conditions
-from gristmill.flows.decisions.report import ArmFigures, DecisionReport, TrainedRun, set_effects
-from gristmill.flows.decisions.task_screen import task_accuracies
+from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, TrainedRun, set_effects
+from gristmill.flows.experiments.decisions.task_screen import task_accuracies
 from gristmill.flows.reports.funnel import FunnelRow
+from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
+from gristmill.flows.stats.verdict import Conditions
 from tests.decisions import RATES, TOKENS, bank, evaluation, simulator
 
 EVALUATION = evaluation()

@@ -8,8 +8,8 @@ from string import ascii_lowercase, ascii_uppercase
 import numpy as np
 import pytest
 
-from gristmill.flows.decisions.arm_data import arm_data
-from gristmill.flows.decisions.runs import evaluation_set
+from gristmill.flows.experiments.decisions.arm_data import arm_data
+from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw
 from gristmill.flows.stages.evaluation import documents as chosen

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gristmill.flows.decisions.plan import arms
+from gristmill.flows.experiments.decisions.plan import arms
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 

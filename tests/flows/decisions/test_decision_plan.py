@@ -2,15 +2,15 @@
 
 import pytest
 
-from gristmill.flows.comparison.bank import calibrate, requests
-from gristmill.flows.comparison.power import Noise, smallest_effect
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.decisions.device import Device, known, measured, named, run_flops, time_of
-from gristmill.flows.decisions.noise import read_noise
-from gristmill.flows.decisions.plan import Arms, cost, parameters, planned, protocol_of
+from gristmill.flows.experiments.decisions.device import Device, known, measured, named, run_flops, time_of
+from gristmill.flows.experiments.decisions.noise import read_noise
+from gristmill.flows.experiments.decisions.plan import Arms, cost, parameters, planned, protocol_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stats.bank import calibrate, requests
+from gristmill.flows.stats.power import Noise, smallest_effect
+from gristmill.flows.stats.protocol import Protocol, decide
 from gristmill.training.config import TrainingConfig
 from gristmill.training.hardware import RateRequest
 from gristmill.training.model.decoder import Decoder

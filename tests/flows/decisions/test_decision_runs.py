@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gristmill.flows.comparison.protocol import Protocol
-from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
-from gristmill.flows.decisions import runs as decision_runs
-from gristmill.flows.decisions.arm_data import ComparisonData
-from gristmill.flows.decisions.runs import ProxyRuns, decision_id
+from gristmill.flows.experiments.decisions import runs as decision_runs
+from gristmill.flows.experiments.decisions.arm_data import ComparisonData
+from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id
 from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.flows.stats.protocol import Protocol
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from gristmill.tasks.engine.make import StageResult
 from tests.corpora import context
 

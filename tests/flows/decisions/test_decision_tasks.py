@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
-from gristmill.flows.decisions.task_screen import screened
-from gristmill.flows.decisions.tasks import task_sets
+from gristmill.flows.experiments.decisions.task_screen import screened
+from gristmill.flows.experiments.decisions.tasks import task_sets
 from gristmill.flows.stages.evaluation.judge import judged_sets
+from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from gristmill.storage import checked_json, parquet
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.dedup.near.settings import Shingling

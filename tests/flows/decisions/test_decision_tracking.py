@@ -8,12 +8,12 @@ import sys
 import mlflow
 import pytest
 
-from gristmill.flows.decisions import tracking
-from gristmill.flows.decisions.tracking import Datasets
+from gristmill.flows.experiments.decisions import tracking
+from gristmill.flows.experiments.decisions.tracking import Datasets
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.tracking.experiment import tag_name
-from gristmill.flows.tracking.parent_run import PARENT_TAG, ParentRun
+from gristmill.flows.run.tracking.experiment import tag_name
+from gristmill.flows.run.tracking.parent_run import PARENT_TAG, ParentRun
 from gristmill.tasks.engine.make import StageResult
 from tests.flows.decisions import CONDITIONS, report
 

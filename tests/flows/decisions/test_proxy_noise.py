@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
-from gristmill.flows.comparison.components import Components
-from gristmill.flows.comparison.runs import RunRequest
-from gristmill.flows.decisions.noise import fit_noise, read_noise, write_noise
+from gristmill.flows.experiments.decisions.noise import fit_noise, read_noise, write_noise
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.stages.proxy import run_record
+from gristmill.flows.stats.components import Components
+from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import layout, parquet
 from gristmill.tasks.evaluation.documents import evaluation_file
 from tests.decisions import evaluation, of_hosts

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
-from gristmill.flows.diff import matching
-from gristmill.flows.diff.columns import QUANTILES, Numbers, Values
-from gristmill.flows.diff.difference import Difference, between, changed_characters, diff, page, write
-from gristmill.flows.diff.shares import shares
-from gristmill.flows.diff.sides import side_of, side_of_corpus
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.diff import matching
+from gristmill.flows.reports.diff.columns import QUANTILES, Numbers, Values
+from gristmill.flows.reports.diff.difference import Difference, between, changed_characters, diff, page, write
+from gristmill.flows.reports.diff.shares import shares
+from gristmill.flows.reports.diff.sides import side_of, side_of_corpus
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage import parquet

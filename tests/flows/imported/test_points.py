@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gristmill.flows.models.imported_run import read_points
+from gristmill.flows.experiments.models.imported_run import read_points
 
 
 def test_json_lines_and_csv_give_the_same_points(tmp_path):

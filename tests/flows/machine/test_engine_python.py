@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from gristmill.flows.check.run import check
 from gristmill.flows.machine.engine_python import engine_python, needed
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check.run import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.model import model_spec
 from tests.flows.broken_recipes import BASE

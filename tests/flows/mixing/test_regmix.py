@@ -6,9 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gristmill.flows.mixing import regmix
-from gristmill.flows.mixing.mix import Gain, check_options, gains, kept_weights, refusal, run_noise, source_groups
-from gristmill.flows.mixing.regmix import LEAST_SHARE, Optimum, drawn, optimum
+from gristmill.flows.experiments.mixing import regmix
+from gristmill.flows.experiments.mixing.mix import (
+    Gain,
+    check_options,
+    gains,
+    kept_weights,
+    refusal,
+    run_noise,
+    source_groups,
+)
+from gristmill.flows.experiments.mixing.regmix import LEAST_SHARE, Optimum, drawn, optimum
 from gristmill.flows.recipe.recipe import load
 
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])

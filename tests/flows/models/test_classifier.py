@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gristmill.flows.check import inputs
+from gristmill.flows.experiments.models import classifier
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.models import classifier
+from gristmill.flows.recipe.check import inputs
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement

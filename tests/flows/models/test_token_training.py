@@ -9,8 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
+from gristmill.flows.experiments.models.token_training import load, train_tokens, write_manifest
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.models.token_training import load, train_tokens, write_manifest
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest

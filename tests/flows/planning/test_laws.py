@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.flows.planning import laws
-from gristmill.flows.scaling.optimum import optimum
+from gristmill.flows.experiments.planning import laws
+from gristmill.flows.stats.optimum import optimum
 from tests.flows.planning import published
 
 TABLES = (published.CHINCHILLA_1, published.CHINCHILLA_2, published.CHINCHILLA_3)

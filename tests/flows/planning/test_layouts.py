@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.flows.planning import layouts, memory, plan
-from gristmill.flows.planning.layouts import Devices, Work
-from gristmill.flows.planning.memory import Kept, Layout, bytes_kept
+from gristmill.flows.experiments.planning import layouts, memory, plan
+from gristmill.flows.experiments.planning.layouts import Devices, Work
+from gristmill.flows.experiments.planning.memory import Kept, Layout, bytes_kept
 from gristmill.training.config import ModelConfig, TrainingConfig
 from gristmill.training.hardware import DataSheet, data_sheet
 from tests.flows.planning import published

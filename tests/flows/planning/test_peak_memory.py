@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gristmill.flows.planning import memory
-from gristmill.flows.planning.memory import Layout
+from gristmill.flows.experiments.planning import memory
+from gristmill.flows.experiments.planning.memory import Layout
 from gristmill.training.config import ModelConfig, TrainingConfig
 from gristmill.training.model.parallel import world_of
 from gristmill.training.step import update

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import gristmill
 from gristmill.flows.cli import app
-from gristmill.flows.planning import page
-from gristmill.flows.planning.laws import Ramp
+from gristmill.flows.experiments.planning import page
+from gristmill.flows.experiments.planning.laws import Ramp
 
 RECIPE = """# kept
 name: small
@@ -52,7 +52,7 @@ def test_a_plan_as_json_from_python_and_its_page(recipe, tmp_path):
     assert (found["parameters"], found["flops"]) == (made.parameters, made.flops)
     assert found["choices"][0]["memory"]["total"] == made.best.memory.total
 
-    from gristmill.flows.planning import page
+    from gristmill.flows.experiments.planning import page
 
     one, two = page.page(made), page.page(made)
     assert one == two

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.flows.planning.laws import ramp
+from gristmill.flows.experiments.planning.laws import ramp
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.training.config import TrainingConfig
 

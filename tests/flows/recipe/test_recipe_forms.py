@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from gristmill.flows.decisions.ablate import ablate
+from gristmill.flows.experiments.decisions.ablate import ablate
 from gristmill.flows.pipeline import corpus, pipeline
 from gristmill.flows.recipe import forms
 from gristmill.flows.recipe.errors import RecipeError

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gristmill.flows.experiments.planning.capacity import (
+    SECONDS_A_JOB,
+    WORKER,
+    Machines,
+    Prices,
+    _Crawl,
+    _phase,
+    capacity,
+)
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.capacity import SECONDS_A_JOB, WORKER, Machines, Prices, _Crawl, _phase, capacity
 from gristmill.flows.reports.finished import finished
 from gristmill.storage import layout
 from gristmill.tasks.engine.job_costs import JobCost, PhaseCost

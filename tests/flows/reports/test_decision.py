@@ -14,16 +14,16 @@ from rich.console import Console
 from scipy import stats
 
 from gristmill.flows.cli.render.results import attribution_table, print_decision, print_fitting, tables, verdict_table
-from gristmill.flows.comparison.protocol import Protocol
-from gristmill.flows.comparison.runs import RunRequest
-from gristmill.flows.decisions import ablate, plots
-from gristmill.flows.decisions.differing import diffs
-from gristmill.flows.decisions.task_screen import TaskScreen
-from gristmill.flows.decisions.tracking import description, finish
+from gristmill.flows.experiments.decisions import ablate, plots
+from gristmill.flows.experiments.decisions.differing import diffs
+from gristmill.flows.experiments.decisions.task_screen import TaskScreen
+from gristmill.flows.experiments.decisions.tracking import description, finish
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.plots import figures
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stats.protocol import Protocol
+from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
 from tests.decisions import simulator
 from tests.flows.decisions import CONDITIONS, EVALUATION, RATES, TOKENS, report

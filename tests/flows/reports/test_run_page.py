@@ -11,7 +11,7 @@ from lxml import html
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run_page
-from gristmill.flows.reports.excerpts import excerpt
+from gristmill.flows.reports.marking import excerpt
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.dedup.near_duplicates import minhash
 from gristmill.flows.stages.signals import rules, signals

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from gristmill.flows.scaling.forecast import check, forecast
-from gristmill.flows.scaling.law import fit
-from gristmill.flows.scaling.report import CheckedForecast, GridRun, ScalingReport
-from gristmill.flows.scaling.tracking import description, write_artifacts
+from gristmill.flows.experiments.scaling.report import CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.experiments.scaling.tracking import description, write_artifacts
+from gristmill.flows.stats.forecast import check, forecast
+from gristmill.flows.stats.law import fit
 from tests.flows.scaling.grids import LAWS, simulated
 
 

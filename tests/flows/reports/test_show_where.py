@@ -10,11 +10,11 @@ import pytest
 from backports import zstd
 from typer.testing import CliRunner
 
-from gristmill.flows.check.run import check
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check.run import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.reports.run.rows import documents

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gristmill.flows.scaling.law import ScalingLaw, ScalingRuns
+from gristmill.flows.stats.law import ScalingLaw, ScalingRuns
 
 # Laws of very different shape, of sizes about 10^5 and tokens about 10^5.5, with losses of 1 to 3.
 LAWS = (

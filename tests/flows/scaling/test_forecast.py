@@ -2,8 +2,8 @@
 
 import pytest
 
-from gristmill.flows.scaling.forecast import check, forecast
-from gristmill.flows.scaling.law import Interval, fit
+from gristmill.flows.stats.forecast import check, forecast
+from gristmill.flows.stats.law import Interval, fit
 from tests.flows.scaling.grids import LAWS, simulated
 
 

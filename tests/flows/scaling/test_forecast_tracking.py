@@ -3,10 +3,10 @@
 import pytest
 from mlflow import MlflowClient
 
+from gristmill.flows.experiments.scaling.tracking import FORECAST_TAG, Forecasts
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.scaling.forecast import Forecast
-from gristmill.flows.scaling.law import Interval
-from gristmill.flows.scaling.tracking import FORECAST_TAG, Forecasts
+from gristmill.flows.stats.forecast import Forecast
+from gristmill.flows.stats.law import Interval
 from gristmill.storage import files
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import PhaseRunner

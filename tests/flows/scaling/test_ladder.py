@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.scaling.ladder import JUDGED, AgreementReport
+from gristmill.flows.experiments.scaling.ladder import JUDGED, AgreementReport
 
 LARGEST = [1.0, 1.2, 1.4, 1.6]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import least_squares
 from scipy.stats import binom
 
-from gristmill.flows.scaling.law import Fit, ScalingRuns, bootstrap, fit
+from gristmill.flows.stats.law import Fit, ScalingRuns, bootstrap, fit
 from tests.flows.scaling.grids import LAWS, SQUARE, TARGETS, capped, simulated
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.scaling.forecast import leave_future_out
-from gristmill.flows.scaling.law import ScalingRuns, fit
+from gristmill.flows.stats.forecast import leave_future_out
+from gristmill.flows.stats.law import ScalingRuns, fit
 from tests.flows.scaling.grids import LAWS, capped, simulated
 
 WHERE = capped()

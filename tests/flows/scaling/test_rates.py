@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from gristmill.flows.experiments.scaling.grid import grid
+from gristmill.flows.experiments.scaling.rates import FACTORS, rate_sweep, swept_cells
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.scaling.grid import grid
-from gristmill.flows.scaling.rates import FACTORS, rate_sweep, swept_cells
 
 RATES = [0.01 * factor for factor in FACTORS]
 

@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 
+from gristmill.flows.experiments.scaling.grid import (
+    cell,
+    forecast_cell,
+    grid,
+    number,
+    numbers,
+    plan,
+    scaled_from,
+    scaled_model,
+)
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.scaling.grid import cell, forecast_cell, grid, number, numbers, plan, scaled_from, scaled_model
 from gristmill.training.config import ModelConfig
 from gristmill.training.model.decoder import flops_per_token, parameter_count
 

@@ -15,17 +15,17 @@ from pydantic_core import to_json
 from typer.testing import CliRunner
 
 import gristmill
-from gristmill.flows.browse.opened import open_recipe
-from gristmill.flows.browse.pages import Pages
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse.opened import open_recipe
+from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.search.batches import batch_of
+from gristmill.flows.explore.search.expressions import find_expression
+from gristmill.flows.explore.search.opened import OpenedIndex, opened
+from gristmill.flows.explore.search.phrases import find
+from gristmill.flows.explore.search.spans import trace
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.search.batches import batch_of
-from gristmill.flows.search.expressions import find_expression
-from gristmill.flows.search.opened import OpenedIndex, opened
-from gristmill.flows.search.phrases import find
-from gristmill.flows.search.spans import trace
 from gristmill.flows.stages.indexes import search_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.samples.source import SampleSource

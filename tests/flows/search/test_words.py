@@ -12,13 +12,13 @@ from pydantic_core import to_json
 from typer.testing import CliRunner
 
 import gristmill
-from gristmill.flows.browse.opened import Opened, open_recipe
-from gristmill.flows.browse.pages import Pages
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse.opened import Opened, open_recipe
+from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.search.words import FoundWords, OpenedWords, find_words, opened_words
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.search.words import FoundWords, OpenedWords, find_words, opened_words
 from gristmill.flows.stages.indexes import word_index_spec
 from tests.corpora import context
 from tests.flows.browse.hostile import STEP, finish, rows

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 
-from gristmill.flows.scaling.transfer import Check, Size, coordinates
+from gristmill.flows.experiments.scaling.transfer import Check, Size, coordinates
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, Parametrization, TrainingConfig
 from gristmill.training.evaluate.heldout import Evaluator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from gristmill.flows.planning.laws import ramp
+from gristmill.flows.experiments.planning.laws import ramp
 from gristmill.storage import checked_json, files
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.run.loop import train

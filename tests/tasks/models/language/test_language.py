@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from gristmill.flows.check import run
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check import run
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.documents.batch import schema
 from gristmill.tasks.documents.decisions import decide

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill.flows.check import run
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check import run
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.models.classifier.training import line

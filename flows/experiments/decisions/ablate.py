@@ -1,0 +1,336 @@
+"""The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
+
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+from prefect.logging import get_run_logger
+
+from gristmill.flows.experiments.decisions import device
+from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, proxy_data
+from gristmill.flows.experiments.decisions.differing import diffs, only_in
+from gristmill.flows.experiments.decisions.plan import Plan, arms, planned
+from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
+from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
+from gristmill.flows.experiments.decisions.task_screen import task_results
+from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_sets, tasks_folder
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import require
+from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
+from gristmill.flows.recipe.variants import difference
+from gristmill.flows.reports.funnel import funnel
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.phase_rates import duration
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
+from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
+from gristmill.flows.stages.proxy import ProxyResult
+from gristmill.flows.stats.bank import calibrate, requests
+from gristmill.flows.stats.protocol import decide
+from gristmill.flows.stats.runs import RunRequest
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.lease import lease
+
+if TYPE_CHECKING:
+    from gristmill.flows.experiments.decisions import plots, tracking
+else:
+    plots = wrapt.lazy_import("gristmill.flows.experiments.decisions.plots")
+    tracking = wrapt.lazy_import("gristmill.flows.experiments.decisions.tracking")
+# isort: split
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from prefect.artifacts import create_table_artifact
+
+from gristmill.flows.experiments.decisions.plan import Arms
+from gristmill.flows.run.artifacts import artifact_key
+
+STEP = "minhash"
+FEW = 0.1  # of the pairs: where a run meets fewer, what it says of duplicates is about a tenth of what there is
+
+
+def met(pairs: int, share: float) -> float:
+    """How many of so many pairs of copies are both among the documents of a run, expected, if it reads this share of
+    them at random."""
+    return pairs * min(share, 1.0) ** 2
+
+
+def seldom_met(compared: Arms, data: ComparisonData, pairs: int | None) -> Iterator[str]:
+    """What is to be said of each recipe without the base's step `minhash` whose runs meet few of the pairs that it
+    found. `pairs`: None where the base has no such step."""
+    if not pairs:
+        return
+    for name in compared.candidates:
+        if STEP in [step.step for step in compared.recipes[name].steps]:
+            continue
+        tokens = sum(data.arms[name].source_tokens.values())
+        alone = "" if data.half is None else ", without --resample,"
+        expected = met(pairs, data.budget_tokens / tokens)
+        if expected < FEW * pairs:
+            yield (
+                f"warning: {name} keeps the {pairs:,} pairs of copies that `{STEP}` finds, but a run reads "
+                f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are expected to "
+                f"meet: its verdict says little of duplicates. `--tokens {tokens}`, or a `--proxy` of so many tokens"
+                f"{alone} reads them all"
+            )
+
+
+def publish_decision(report: DecisionReport) -> None:
+    """Record the verdicts of the flow run that calls it, and what the steps are worth, each under the base's name."""
+    rows: list[dict[str, Any]] = [
+        {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+        for row in report.rows()
+    ]
+    what = "; ".join(report.sentences)
+    create_table_artifact(
+        key=artifact_key(report.base, "verdicts"),
+        table=rows,
+        description=f"{report.title} ({report.id}): {what}",
+    )
+    if report.attribution:
+        steps = [asdict(each) for each in report.attribution]
+        create_table_artifact(
+            key=artifact_key(report.base, "attribution"),
+            table=steps,
+            description=f"What the steps of {report.base} are worth: {report.title}",
+        )
+
+
+@dataclass
+class _Clock:
+    """Seconds of the whole flow, and of what it asked others for."""
+
+    began: float
+    asked: float = 0.0
+
+    def others(self, work: Callable[[], Any]) -> Any:
+        start = time.monotonic()
+        try:
+            return work()
+        finally:
+            self.asked += time.monotonic() - start
+
+    def __str__(self) -> str:
+        whole = time.monotonic() - self.began
+        own = whole - self.asked
+        return f"{duration(whole)}, of which {duration(own)} ({own / whole:.1%}) beside data and runs"
+
+
+@recorded_flow(name="ablate", flow_run_name=flow_run_name, persist_result=False)
+def ablate(
+    recipe: RecipeLike,
+    against: list[RecipeLike] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
+    settings: list[str] = [],  # noqa: B006
+    without: list[str] = [],  # noqa: B006
+    leave_one_out: bool = False,
+    raw: bool = False,
+    proxy: str | dict[str, Any] = "small",
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006
+    tasks: str | None = None,
+    tokens: int | None = None,
+    pairs: list[int] = [],  # noqa: B006
+    bank_pairs: int = 0,
+    first_pair: int = 1,
+    tokenizer: str | None = None,
+    resample: bool = False,
+) -> DecisionReport:
+    """Verdicts on candidates beside a base, in bits per byte of documents that no recipe filtered.
+
+    Prefect shows what is said of each parameter in its form.
+
+    Args:
+        recipe: the base
+        against: other recipes, a candidate each
+        settings: the base with another setting, as minhash.threshold=0.9, a candidate each
+        without: steps; the base without one of them is a candidate, for each
+        leave_one_out: the base without each of its steps in turn, which says what each is worth
+        raw: raw extraction, without the steps behind it, is a candidate
+        proxy: the small model that is trained: the name of one that ships, or the path of a YAML file
+        clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files, or `reference`
+        judge: the evaluation sets that count, each a source, `clean` or `task:NAME`, or `extracted` for all
+            sources; clean needs not be named, and without it some must be
+        tasks: a folder of tasks that the models are scored on when they are trained, or lm-eval:NAME,NAME
+        tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
+            default one epoch of the recipe that has least, at most the proxy's
+        pairs: of runs at each look, as 3 and 6, instead of the proxy's
+        bank_pairs: A/A pairs, which say how much runs differ ahead of a verdict; else the own pairs say it alone
+        first_pair: number of the first pair; a decision after one that could not tell takes new ones
+        tokenizer: a file that all recipes are encoded with, instead of one that is trained on the sources of all
+        resample: each pair reads its own half of the hosts, so that the interval covers which pages were crawled
+    """
+    require("train", "comparing recipes")
+    clock = _Clock(time.monotonic())
+    with run_context(recipe) as context:
+        log = get_run_logger()
+        compared = arms(recipe, against, settings, without, leave_one_out, raw)
+        for other in compared.recipes.values():
+            before_run(other, context.settings)
+        folder = tasks_folder(context.settings, tasks) if tasks else None
+        check_judges(context.settings, [*compared.recipes.values()], clean, judge, tuple(task_sets(folder)))
+        file = None if tokenizer is None else tokenizer_at(context.settings, tokenizer, "tokenizer")
+        plan = planned(
+            compared,
+            proxy,
+            partial(device.known, context.settings),
+            leave_one_out=leave_one_out,
+            tokens=tokens,
+            pairs=pairs,
+            bank_pairs=bank_pairs,
+            first_pair=first_pair,
+            clean=clean,
+            judge=judge,
+            resample=resample,
+            vocabulary=None if file is None else vocabulary(file),
+            tasks=task_sets(folder),
+        )
+        for line in (*plan.lines(), *renamed_sets(compared.recipes)):
+            log.info("%s", line)
+        data = clock.others(lambda: _data(context, plan, tokens, clean, file))
+        scored = DecisionTasks(context, folder, data) if folder else None
+        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge, scored), data=data)
+        copies = pairs_of_copies(context, data.arms[compared.base].corpus)
+        pairs_met = None if copies is None else copies.result["pairs"]
+        for line in (*plan.lines(), *seldom_met(compared, data, pairs_met)):
+            log.info("%s", line)
+        decided = _decided(context, plan, data, scored, clock)
+        publish_decision(decided)
+        log.info("decided in %s", clock)
+        return decided
+
+
+def _data(
+    context: RunContext, plan: Plan, tokens: int | None, clean: str | None, tokenizer: Path | None
+) -> ComparisonData:
+    """Corpora and tokens, a subflow `corpus` for each recipe."""
+    compared, proxy = plan.arms, plan.proxy
+
+    def apart(name: str, make: Callable[[], Any]) -> Any:
+        made = []
+
+        @recorded_flow(name="corpus", flow_run_name=lambda: f"corpus-{name}", persist_result=False)
+        def corpus(recipe: RecipeLike) -> None:
+            made.append(make())
+
+        corpus(compared.recipes[name])
+        return made[0]
+
+    return proxy_data(
+        context,
+        proxy,
+        compared.recipes,
+        tokens or proxy.tokens,
+        step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
+        clean=clean,
+        repeat=tokens is not None,
+        tokenizer=tokenizer,
+        pairs=plan.pairs if plan.protocol.resample else None,
+        apart=apart,
+    )
+
+
+def _decided(
+    context: RunContext, plan: Plan, data: ComparisonData, tasks: DecisionTasks | None, clock: _Clock
+) -> DecisionReport:
+    compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
+    log, tokens = get_run_logger(), data.budget_tokens
+    base = compared.recipes[compared.base]
+    batches = 0
+
+    def around(count: int, train: Callable[[], list[ProxyResult]]) -> list[ProxyResult]:
+        """A batch of runs as a subflow."""
+        nonlocal batches
+        batches += 1
+        made = []
+
+        @recorded_flow(name="proxies", flow_run_name=lambda: f"proxies-{batches}", persist_result=False)
+        def proxies(recipe: RecipeLike, runs: int) -> None:
+            made.append(train())
+
+        clock.others(lambda: proxies(base, count))
+        return made[0]
+
+    def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
+        held.confirm()
+        figures = [runs.figures(request) for request, _ in made]
+        tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in made}, datasets)
+        log.info("runs: %d done", len(runs.found))
+
+    runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
+    identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
+    params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
+    params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
+    params |= {"judge": plan.conditions.judge, "parameters": plan.conditions.parameters}
+    datasets = tracking.Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
+    # one process at a time has a decision: of two, the second finds all of it made
+    folder = files.join(context.settings.home, "decisions", identity)
+    tracked = tracking.decision_run(context.settings, base.name, identity, params, datasets)
+    with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
+        bank = None
+        announced = plan.announcement()
+        if plan.bank:
+            numbers = protocol.pairs(0, plan.bank)
+            wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)
+            if missing := runs.missing(wanted):
+                log.info("A/A bank: %d runs of %s, of which %d are trained now", len(wanted), compared.base, missing)
+            bank = calibrate(runs, evaluation, compared.base, numbers, protocol.learning_rates, tokens)
+            by_bank = plan.by_bank(bank)
+            announced = f"{announced} {by_bank}"
+            log.info("%s", by_bank)
+        decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank, plan.conditions)
+        report = DecisionReport(
+            id=identity,
+            decision=decision,
+            arms={name: _figures(arm) for name, arm in data.arms.items()},
+            sets=set_effects(decision, evaluation, {request: runs.bits(request) for request in runs.found}),
+            runs=tuple(map(runs.figures, runs.found)),
+            steps=compared.steps,
+            fixed=compared.fixed,
+            announced=announced,
+            differences={name: tuple(difference(base, compared.recipes[name])) for name in compared.candidates},
+            **(task_results(decision, runs.scores, tasks.left_out) if tasks else {}),
+        )
+        name = files.join(context.settings.home, "decisions", f"{base.name}-{identity}")
+        checked_json.write(f"{name}.json", report.as_json())
+        corpora = {arm: data.arms[arm].corpus for arm in compared.recipes}
+        report = replace(
+            report,
+            only=_differing(corpora, compared.base),
+            diffs=diffs(corpora, compared.base, name),
+            page=f"{name}.html",
+        )
+        files.write_bytes(report.page, plots.page(report).encode())
+        return replace(report, mlflow_run=tracking.finish(tracked, report, compared.recipes))
+
+
+def _differing(corpora: Mapping[str, Corpus], base: str) -> dict[str, OnlyIn]:
+    """By candidate, documents that it has and the base has not, and the other way round."""
+    return {
+        name: OnlyIn(only_in(corpora[base], corpus), only_in(corpus, corpora[base]))
+        for name, corpus in corpora.items()
+        if name != base
+    }
+
+
+def _figures(arm: Arm) -> ArmFigures:
+    rows = funnel(arm.corpus.stages)
+    times = [stage.cpu_seconds for stage in arm.corpus.stages]
+    known = [seconds for seconds in times if seconds is not None]
+    return ArmFigures(
+        documents=rows[-1].documents_out,
+        tokens=sum(arm.source_tokens.values()),
+        epochs=arm.epochs,
+        funnel=tuple(rows),
+        cpu_seconds=sum(known) if len(known) == len(times) else None,
+    )

@@ -1,0 +1,373 @@
+"""What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from gristmill.flows.experiments.decisions.arm_data import ComparisonData
+from gristmill.flows.experiments.decisions.device import Device, run_flops, time_of
+from gristmill.flows.experiments.decisions.noise import ProxyNoise, read_noise
+from gristmill.flows.recipe import variants
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.variants import Variant
+from gristmill.flows.run.phase_rates import duration
+from gristmill.flows.stages.evaluation.judge import TASK, judged_sets, set_names
+from gristmill.flows.stats.bank import Bank, judged_units
+from gristmill.flows.stats.components import Components
+from gristmill.flows.stats.crossed import SEED_SHARE
+from gristmill.flows.stats.power import Noise, smallest_effect
+from gristmill.flows.stats.protocol import WANTED_POWER, Protocol, tested_documents
+from gristmill.flows.stats.runs import EvaluationSet
+from gristmill.flows.stats.verdict import Conditions
+
+
+@dataclass(frozen=True)
+class Arms:
+    """`base`: its name; `recipes`: by name, the base first; `steps`: the step that a candidate of leave-one-out is
+    without, by the candidate's name; `fixed`: steps that cannot be left out, each with the reason."""
+
+    base: str
+    recipes: dict[str, Recipe]
+    steps: dict[str, str]
+    fixed: dict[str, str]
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        return tuple(name for name in self.recipes if name != self.base)
+
+
+def arms(
+    recipe: Any,
+    against: Iterable[Any] = (),
+    settings: Iterable[str] = (),
+    without: Iterable[str] = (),
+    leave_one_out: bool = False,
+    raw: bool = False,
+) -> Arms:
+    """The base and its candidates: other recipes (as `gristmill.flows.recipe.recipe.load` takes them), the base with
+    one other setting each (`minhash.threshold=0.9`), without one step each, without each step in turn, and as raw
+    extraction.
+
+    Raises ValueError for no candidate at all, or one that is the base itself, and what `load` and `variant` raise.
+    """
+    base = load(recipe)
+    candidates = [Variant(other.name, other) for other in map(load, against)]
+    candidates += [variants.variant(base, setting) for setting in settings]
+    candidates += [variants.without(base, step) for step in without]
+    steps: dict[str, str] = {}
+    fixed: dict[str, str] = {}
+    if leave_one_out:
+        for step in (*base.before, *base.after):
+            try:
+                candidate = variants.without(base, step.step)
+            except RecipeError as error:
+                fixed[step.step] = f"{error}"
+                continue
+            candidates.append(candidate)
+            steps[candidate.label] = step.step
+    if raw:
+        candidates.append(variants.raw(base))
+    if not candidates:
+        raise ValueError(
+            f"nothing to compare {base.name} with: name a recipe by --against, a setting by --set or a step by "
+            "--without, or ask for --leave-one-out or --raw"
+        )
+    recipes = {base.name: base}
+    for candidate in candidates:
+        if candidate.recipe == base:
+            raise ValueError(f"{candidate.label} is no other recipe than {base.name}: there is nothing to compare")
+        if recipes.setdefault(candidate.label, candidate.recipe) != candidate.recipe:
+            raise ValueError(f"two of the recipes are called {candidate.label}: give one of them another `name`")
+    return Arms(base.name, recipes, steps, fixed)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The fewest and the most runs, and trained tokens; evaluation is no part of these. `bank_runs`: those of the
+    A/A bank among the runs, of which half are the base's own."""
+
+    bank_runs: int
+    runs: tuple[int, int]
+    tokens: tuple[int, int]
+
+
+def cost(protocol: Protocol, candidates: int, tokens: int, bank_pairs: int) -> Cost:
+    """Of a decision with so many candidates and A/A pairs, whose runs take so many tokens each."""
+    rates, tested = len(protocol.learning_rates), protocol.tested(candidates)
+    screened = candidates if tested < candidates else 0
+
+    def needed(pairs: int) -> int:
+        return rates * (screened + tested * pairs + max(pairs, bank_pairs) + bank_pairs)
+
+    fewest, most, halves = needed(protocol.looks[0]), needed(protocol.looks[-1]), protocol.worth_pairs * rates
+    return Cost(
+        bank_runs=2 * bank_pairs * rates,
+        runs=(fewest, most + halves),
+        tokens=(fewest * tokens, most * tokens + halves * (tokens // 2)),
+    )
+
+
+def sees(
+    protocol: Protocol, evaluation: EvaluationSet, candidates: int, known: Bank | Components, bank_pairs: int = 0
+) -> float:
+    """The effect, in bits per byte, that a decision with so many candidates sees with probability WANTED_POWER.
+
+    known: how much runs differ, by components that were recorded before, or by the decision's own A/A bank; of the
+    bank the size is its own. A bank of one recipe knows nothing of candidates that act differently on different
+    documents: by it the effect is a lower bound. With halves of the hosts (`Protocol.resample`) it is one in any case:
+    what these add is known from the decision's own pairs alone, and counts as nothing here.
+    """
+    judged = tested_documents(protocol, evaluation, candidates)[1]
+    if isinstance(known, Bank):
+        noise = Noise(known.variance(judged_units(judged)), known.degrees)
+    else:
+        of_pair = known.pair_variance(len(protocol.learning_rates), judged)
+        of_documents = max(judged.effective_units - 1, 1.0)
+        noise = Noise(of_pair, max(bank_pairs - 1, 0), known.document_variance(judged), of_documents)
+    if protocol.resample:
+        # what halves of the hosts are taken to add where they add nothing
+        of_halves = noise.pair_variance * (1 - SEED_SHARE * (noise.degrees > 0))
+        noise = replace(noise, degrees=0, shared_variance=noise.shared_variance + of_halves)
+    return smallest_effect(protocol.looks, protocol.limits(candidates), noise, WANTED_POWER)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`tokens`: of a run; `device`: what the runs are trained on, if its rate is known; `bank`: A/A pairs; `noise`:
+    what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
+    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for."""
+
+    arms: Arms
+    protocol: Protocol
+    proxy: ProxyConfig
+    bank: int
+    tokens: int
+    device: Device | None
+    noise: ProxyNoise | None
+    evaluation: EvaluationSet
+    data: ComparisonData | None = None
+    fixed_tokens: bool = False
+
+    @property
+    def cost(self) -> Cost:
+        return cost(self.protocol, len(self.arms.candidates), self.tokens, self.bank)
+
+    @property
+    def pairs(self) -> range:
+        """The numbers of all pairs that may be trained: that of screening, then those of the test and the bank."""
+        return self.protocol.pairs(-1, max(self.protocol.looks[-1], self.bank))
+
+    def announcement(self) -> str:
+        """The smallest effect and the cost."""
+        (fewest, most), (low, high) = self.cost.runs, self.cost.tokens
+        trains = f"It trains {fewest} to {most} runs: {low:,} to {high:,} tokens."
+        if self.noise is None or self.on_tasks:
+            when = "after its A/A bank" if self.bank else "with its own pairs"
+            return (
+                f"What effect this decision sees is known {when}: "
+                f"of the proxy {self.proxy.name} no noise was recorded{' on tasks' * self.on_tasks}. {trains}"
+            )
+        known, looks = self.noise.components, self.protocol.looks
+        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), known, self.bank)
+        of_bank = f", {self.bank} A/A pairs" if self.bank else ""
+        provided = "if runs and recipes differ as those recorded"
+        if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
+            provided = "where candidates act alike on all documents, if runs differ as those recorded"
+        return (
+            f"This decision sees an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} ("
+            f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates{of_bank}, "
+            f"{judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
+            f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
+        )
+
+    @property
+    def on_tasks(self) -> bool:
+        """Whether right answers are among what judges. Noise is recorded on documents, which are many times as long."""
+        return any(name.startswith(TASK) for name in self.evaluation.judged)
+
+    @property
+    def judged(self) -> EvaluationSet:
+        """The documents that judge."""
+        return tested_documents(self.protocol, self.evaluation, len(self.arms.candidates))[1]
+
+    @property
+    def conditions(self) -> Conditions:
+        """What its verdicts hold for."""
+        return Conditions(judged_by(self.judged), parameters(self.proxy), self.tokens, self.protocol.resample)
+
+    @property
+    def _of_halves(self) -> str:
+        return " and half of the hosts is as good as another half (unknown before the runs)" * self.protocol.resample
+
+    def by_bank(self, bank: Bank) -> str:
+        """The smallest effect by the decision's own A/A bank."""
+        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), bank)
+        return (
+            f"By its own {len(bank.pairs)} A/A pairs it sees an effect of {effect:.4f} bits per byte, where candidates "
+            f"act alike on all documents{self._of_halves}."
+        )
+
+    def lines(self) -> Iterator[str]:
+        names = ", ".join(self.arms.candidates)
+        yield f"decision: {self.arms.base} against {names}"
+        yield from (f"{step} cannot be left out: {reason}" for step, reason in self.arms.fixed.items())
+        rates = ", ".join(f"{rate:g}" for rate in self.protocol.learning_rates)
+        looks = _listed(self.protocol.looks, "or")
+        yield (
+            f"proxy: {self.proxy.name}, {parameters(self.proxy):,} parameters; each run {self.tokens:,} tokens"
+            f"{'' if self.data else ' at most'}; learning rates {rates}; after {looks} pairs a verdict may "
+            "fall"
+        )
+        count = len(self.arms.candidates)
+        if (tested := self.protocol.tested(count)) < count:
+            yield f"screening: one run each of {count} candidates, then the best {tested} are tested"
+        if self.data:
+            yield from self._of_data(self.data)
+        fewest, most = self.cost.runs
+        of_bank = (
+            f", {self.cost.bank_runs} of them for the A/A bank that says how much runs differ" if self.bank else ""
+        )
+        yield (f"runs: {fewest} to {most}{of_bank}; {self._time()}; those that the home has are not trained again")
+        if not self.fixed_tokens:
+            yield (
+                "the tokens of a run follow from the recipe that has least text: another set of candidates may give "
+                "other runs; --tokens N fixes them, so that decisions share the runs of a recipe"
+            )
+        yield self.announcement()
+
+    def _time(self) -> str:
+        if self.device is None:
+            return "how long they take on this machine is not known before `--plan` has measured it"
+        time = time_of(self.device, self.proxy, self.tokens, self.cost.runs)
+        least = "at least " if self.device.bound else ""
+        money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
+        low, high = (duration(3600 * hours) for hours in time.hours)
+        return (
+            f"{self.device.at_once} at once, {least}{duration(time.run)} each "
+            f"({run_flops(self.proxy, self.tokens):.2e} floating-point operations; {self.device.said}), so "
+            f"{least}{low} to {high}{money}"
+        )
+
+    def _of_data(self, data: ComparisonData) -> Iterator[str]:
+        if self.protocol.resample:
+            yield (
+                "each pair reads its own half of the hosts of every source, so about half of the tokens below, twice "
+                "as often"
+            )
+        base = {stage.key for stage in data.arms[self.arms.base].corpus.stages}
+        for name, arm in data.arms.items():
+            tokens = sum(arm.source_tokens.values())
+            epochs = ", ".join(f"{source} {count:.2f}" for source, count in arm.epochs.items())
+            shared = "" if name == self.arms.base else self._shared(base, {s.key for s in arm.corpus.stages})
+            yield f"  {name}: {tokens:,} tokens, of which a run reads these epochs: {epochs}{shared}"
+
+    def _shared(self, base: set[str], own: set[str]) -> str:
+        return f"; {len(own & base)} of {len(own)} stages are those of {self.arms.base}"
+
+
+def planned(
+    compared: Arms,
+    proxy: Any,
+    device: Callable[[ProxyConfig], Device | None],
+    *,
+    leave_one_out: bool,
+    tokens: int | None,
+    pairs: list[int],
+    bank_pairs: int,
+    first_pair: int,
+    clean: str | None,
+    judge: Sequence[str],
+    tasks: Mapping[str, int],
+    resample: bool = False,
+    vocabulary: int | None = None,
+) -> Plan:
+    """The plan before any data is made. `proxy`: as `load_proxy` takes it; `device`: gives what it is trained on, see
+    `gristmill.flows.experiments.decisions.device`; `tasks`: examples by set, as `task_sets` gives them; `vocabulary`:
+    the size of a tokenizer that is given, with which no noise was recorded; the others: parameters of `ablate`.
+
+    Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
+    """
+    small, noise = load_proxy(proxy), None
+    if vocabulary is None:
+        noise = read_noise(proxy, small)
+    else:
+        small = small.model_copy(update={"vocab_size": vocabulary})
+    return Plan(
+        arms=compared,
+        protocol=protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs, resample),
+        proxy=small,
+        bank=bank_pairs,
+        tokens=tokens or small.tokens,
+        device=device(small),
+        noise=noise,
+        evaluation=expected_evaluation([*compared.recipes.values()], small, clean, judge, tasks),
+        fixed_tokens=tokens is not None,
+    )
+
+
+def expected_evaluation(
+    recipes: Sequence[Recipe],
+    proxy: ProxyConfig,
+    clean: str | None,
+    judge: Sequence[str],
+    tasks: Mapping[str, int],
+) -> EvaluationSet:
+    """As many evaluation documents of each set as the proxy asks for, and the examples of tasks, all of one length.
+    Raises what `judged_sets` raises."""
+    names = set_names(recipes, clean)
+    counts = [proxy.evaluation_documents] * len(names) + list(tasks.values())
+    set_of = np.repeat(np.arange(len(counts)), counts)
+    judged = judged_sets(names, judge, tuple(tasks))
+    return EvaluationSet((*names, *tasks), set_of, np.ones(len(set_of), np.int64), judged)
+
+
+def protocol_of(
+    proxy: ProxyConfig,
+    pairs: list[int],
+    leave_one_out: bool,
+    first_pair: int = 1,
+    bank_pairs: int = 0,
+    resample: bool = False,
+) -> Protocol:
+    """What is declared before any run. Attribution tests every step; else many candidates are screened.
+
+    Raises ValueError for looks that do not rise from 2 on, and for an A/A bank of one pair.
+    """
+    if bank_pairs == 1:
+        raise ValueError("--bank-pairs 1: one A/A pair has no variance; give 0, for no bank, or 2 or more")
+    looks = tuple(pairs) or proxy.looks
+    given: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks, "first_pair": first_pair}
+    given["resample"] = resample
+    given["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
+    try:
+        return Protocol(**given | ({"survivors": None} if leave_one_out else {}))
+    except ValidationError as error:
+        raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
+
+
+def parameters(proxy: ProxyConfig) -> int:
+    """Of the proxy, norms left out."""
+    model = proxy.model
+    attention = 2 * model.dim * model.head_dim * (model.heads + model.kv_head_count)
+    embeddings = proxy.vocab_size * model.dim * (1 if model.tie_embeddings else 2)
+    return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
+
+
+def judged_by(evaluation: EvaluationSet) -> str:
+    """As "100 documents of 61 hosts of `clean`", or "300 right answers of `task:quiz`". Hosts are left out where each
+    document is of another."""
+    members = np.concatenate([evaluation.members(name) for name in evaluation.judged])
+    hosts = len(np.unique(evaluation.cluster_of[members]))
+    of_hosts = f" of {hosts} host{'s' * (hosts > 1)}" * (hosts < len(members))
+    what = "right answers" if all(name.startswith(TASK) for name in evaluation.judged) else "documents"
+    return f"{len(members)} {what}{of_hosts} of {_listed([f'`{name}`' for name in evaluation.judged], 'and')}"
+
+
+def _listed(parts: Iterable[Any], word: str) -> str:
+    *first, last = map(str, parts)
+    return f"{', '.join(first)} {word} {last}" if first else last

@@ -1,0 +1,316 @@
+"""A decision between recipes: verdicts, scores on tasks, what each recipe keeps and costs, what each step is worth."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import wrapt
+from scipy.special import stdtrit
+
+from gristmill.flows.experiments.decisions.differing import CorpusDiff, Shown
+from gristmill.flows.experiments.decisions.task_screen import TaskAccuracy, TaskScreen
+from gristmill.flows.reports import templates
+from gristmill.flows.reports.funnel import FunnelRow, frame
+from gristmill.flows.stages.evaluation.judge import TASK
+from gristmill.flows.stats.crossed import estimate
+from gristmill.flows.stats.protocol import Decision
+from gristmill.flows.stats.runs import EvaluationSet, RunRequest
+from gristmill.flows.stats.verdict import Conditions, Verdict
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gristmill.flows.experiments.decisions import plots
+else:
+    plots = wrapt.lazy_import("gristmill.flows.experiments.decisions.plots")
+
+
+MOST_SHORT = 2  # verdicts in a headline
+
+
+@dataclass(frozen=True)
+class ArmFigures:
+    """A recipe that was compared. `documents`: those that it trains on; `tokens`: of these, of which a run takes its
+    budget; `epochs`: how often a run reads each source; `funnel`: what its steps did; `cpu_seconds`: what its stages
+    took, None where one was made before that was measured."""
+
+    documents: int
+    tokens: int
+    epochs: dict[str, float]
+    funnel: tuple[FunnelRow, ...]
+    cpu_seconds: float | None
+
+    @property
+    def most_epochs(self) -> float:
+        return max(self.epochs.values())
+
+    def row(self, step: str) -> FunnelRow | None:
+        """What a step did, None if the recipe has it not."""
+        return next((row for row in self.funnel if row.name == step), None)
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run of the proxy: what it was asked for, the key of its stage, its bits per byte on the judged sets together
+    and on each set, the accuracy at each task; `curve`: (step, training loss in nats a token) at some steps; `seconds`:
+    what the training took when it was made, its start included."""
+
+    request: RunRequest
+    key: str
+    bits_per_byte: float
+    by_set: dict[str, float]
+    tasks: dict[str, float] = field(default_factory=dict)
+    curve: tuple[tuple[int, float], ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class OnlyIn:
+    """Documents that the base has and a candidate has not, and the other way round."""
+
+    base: tuple[Shown, ...]
+    candidate: tuple[Shown, ...]
+
+
+@dataclass(frozen=True)
+class SetEffect:
+    """The effect on one evaluation set, with a plain t interval: it is not adjusted for stopping."""
+
+    name: str
+    judged: bool
+    effect: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class StepWorth:
+    """What a step of the base is worth: bits per byte that are lost without it, from `low` to `high`; documents that
+    the recipe has fewer with it, all later steps included; CPU seconds that its stages take more with it, or None."""
+
+    step: str
+    outcome: str
+    worth: float | None
+    low: float | None
+    high: float | None
+    documents: int
+    cpu_seconds: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class DecisionReport:
+    """A finished decision. `id`: 16 hexadecimal characters, of all that decides it; `sets`: effects by candidate;
+    `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
+    reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
+    its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
+    the models were scored on tasks; `task_screen`: which of them say something; `left_out`: of each task the examples
+    that a recipe trains on, which do not count; `only`: by candidate, documents of one of the two alone; `diffs`: by
+    candidate, how all differences of the two corpora are shown; `mlflow_run`:
+    the parent run; `page`: the path of its page."""
+
+    id: str
+    decision: Decision
+    arms: dict[str, ArmFigures]
+    sets: dict[str, tuple[SetEffect, ...]]
+    runs: tuple[TrainedRun, ...]
+    steps: dict[str, str]
+    fixed: dict[str, str]
+    announced: str
+    differences: dict[str, tuple[str, ...]]
+    tasks: dict[str, tuple[TaskAccuracy, ...]] = field(default_factory=dict)
+    task_screen: tuple[TaskScreen, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    only: dict[str, OnlyIn] = field(default_factory=dict)
+    diffs: dict[str, CorpusDiff] = field(default_factory=dict)
+    mlflow_run: str = ""
+    page: str = ""
+
+    def __repr__(self) -> str:
+        return f"<DecisionReport of {self.base}: {'; '.join(self.sentences)}>"
+
+    def _repr_html_(self) -> str:
+        """Verdicts, the plot of effects and what the steps are worth as HTML, every text escaped."""
+        return templates.template("decision.html").render(
+            report=self,
+            effects=plots.effects_svg(self),
+            attribution=plots.attribution_svg(self) if self.attribution else "",
+        )
+
+    @property
+    def base(self) -> str:
+        return self.decision.base
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.decision.verdicts
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdicts."""
+        return self.decision.sentences()
+
+    @property
+    def title(self) -> str:
+        """What was decided, by what judge and at what size of the proxy."""
+        return _joined(f"Decision on {self.base}", self.decision.conditions)
+
+    @property
+    def steps_of_all(self) -> list[str]:
+        """The names of all steps that a recipe has, in the base's order, those of candidates behind them."""
+        return list(dict.fromkeys(row.name for arm in self.arms.values() for row in arm.funnel))
+
+    @property
+    def training_seconds(self) -> float:
+        """Of all runs together."""
+        return sum(run.seconds for run in self.runs)
+
+    @property
+    def headline(self) -> str:
+        """Which recipe won, by how much and how sure, by what judge and at what size, in a line: the verdicts that fell
+        first."""
+        order = {"better": 0, "worse": 1}
+        ranked = sorted(self.verdicts, key=lambda v: (order.get(v.outcome, 2), -abs(v.effect or 0.0)))
+        said = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
+        more = len(ranked) - len(said)
+        return _joined(f"{self.base}: {'; '.join(said)}{f'; {more} more' if more else ''}", self.decision.conditions)
+
+    @property
+    def table(self) -> "DataFrame":
+        """A row for each candidate."""
+        return frame(self.rows())
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each candidate: what is said of it, its effect in bits per byte with the interval, the documents
+        that it keeps and the CPU hours of its stages; its accuracy at each task, and that minus the base's."""
+        names = sorted({task.name for tasks in self.tasks.values() for task in tasks})
+        for verdict in self.verdicts:
+            arm = self.arms[verdict.candidate]
+            yield {
+                "candidate": verdict.candidate,
+                "outcome": verdict.outcome,
+                "verdict": verdict.sentence(),
+                "effect": verdict.effect,
+                "low": verdict.low,
+                "high": verdict.high,
+                "pairs": verdict.pairs,
+                "documents": arm.documents,
+                "epochs": arm.most_epochs,
+                "cpu_hours": None if arm.cpu_seconds is None else arm.cpu_seconds / 3600,
+                **self._accuracies(verdict.candidate, names),
+            }
+
+    def _accuracies(self, candidate: str, names: list[str]) -> dict[str, float | None]:
+        known = {task.name: task for task in self.tasks.get(candidate, ())}
+        figures = {"accuracy": "accuracy", "accuracy_difference": "difference"}
+        return {
+            f"{what}/{name}": getattr(known[name], figure) if name in known else None
+            for name in names
+            for what, figure in figures.items()
+        }
+
+    @cached_property
+    def attribution(self) -> list[StepWorth]:
+        """What the steps are worth that were left out one at a time, in the order of the recipe."""
+        base = self.arms[self.base]
+        found = []
+        for verdict in self.verdicts:
+            if verdict.candidate not in self.steps:
+                continue
+            arm = self.arms[verdict.candidate]
+            known = base.cpu_seconds is not None and arm.cpu_seconds is not None
+            found.append(
+                StepWorth(
+                    self.steps[verdict.candidate],
+                    verdict.outcome,
+                    _negative(verdict.effect),
+                    _negative(verdict.high),
+                    _negative(verdict.low),
+                    arm.documents - base.documents,
+                    base.cpu_seconds - arm.cpu_seconds if known else None,  # type: ignore[operator]
+                )
+            )
+        return found
+
+    def task_effect(self, candidate: str, task: str) -> SetEffect | None:
+        """The effect on the right answers of a task, in bits per byte."""
+        return next((each for each in self.sets[candidate] if each.name == TASK + task), None)
+
+    @property
+    def tasks_note(self) -> str:
+        """One sentence on the examples that do not count; empty if all do."""
+        some = [f"{count:,} of {task}" for task, count in self.left_out.items() if count]
+        return f"Examples that a recipe trains on do not count: {', '.join(some)}." if some else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data; equal decisions give equal data, but for CPU times."""
+        return {
+            "id": self.id,
+            "base": self.base,
+            "tokens": self.decision.tokens,
+            "conditions": asdict(self.decision.conditions) if self.decision.conditions else None,
+            "announced": self.announced,
+            "protocol": self.decision.protocol.model_dump(mode="json"),
+            "screening": [list(each) for each in self.decision.screening],
+            "verdicts": [asdict(verdict) | {"sentence": verdict.sentence()} for verdict in self.verdicts],
+            "sets": {name: [asdict(each) for each in effects] for name, effects in self.sets.items()},
+            "tasks": {name: [asdict(each) for each in tasks] for name, tasks in self.tasks.items()},
+            "task_screen": [asdict(each) for each in self.task_screen],
+            "task_examples_left_out": self.left_out,
+            "attribution": [asdict(each) for each in self.attribution],
+            "fixed": self.fixed,
+            "differences": self.differences,
+            "arms": {name: asdict(arm) for name, arm in self.arms.items()},
+            "runs": [{name: value for name, value in asdict(run).items() if name != "seconds"} for run in self.runs],
+        }
+
+
+def set_effects(
+    decision: Decision, evaluation: EvaluationSet, bits: Mapping[RunRequest, np.ndarray]
+) -> dict[str, tuple[SetEffect, ...]]:
+    """The effect on each evaluation set, by candidate; of those that were tested. `bits`: of all runs."""
+    found: dict[str, tuple[SetEffect, ...]] = {}
+    for verdict in decision.verdicts:
+        if verdict.effect is None:
+            continue
+        pairs = decision.protocol.pairs(0, verdict.pairs)
+        base, candidate = (_bits(decision, bits, name, pairs) for name in (decision.base, verdict.candidate))
+        found[verdict.candidate] = tuple(
+            _set_effect(name, evaluation, base - candidate, verdict.level, decision.protocol.resample)
+            for name in evaluation.names
+        )
+    return found
+
+
+def _bits(decision: Decision, bits: Mapping[RunRequest, np.ndarray], arm: str, pairs: range) -> np.ndarray:
+    """Averaged over learning rates, (pairs, documents)."""
+    rates = decision.protocol.learning_rates
+    return np.array(
+        [np.mean([bits[RunRequest(arm, p, rate, decision.tokens)] for rate in rates], axis=0) for p in pairs]
+    )
+
+
+def _set_effect(
+    name: str, evaluation: EvaluationSet, differences: np.ndarray, level: float, resample: bool
+) -> SetEffect:
+    given = estimate(differences, replace(evaluation, judged=(name,)), resample=resample)
+    reach = float(stdtrit(given.degrees, (1 + level) / 2) * np.sqrt(given.variance))
+    return SetEffect(name, name in evaluation.judged, given.effect, given.effect - reach, given.effect + reach)
+
+
+def _short(verdict: Verdict) -> str:
+    said = f"{verdict.candidate} is {verdict.outcome}"
+    if verdict.outcome not in ("better", "worse"):
+        said = f"{verdict.candidate}: {verdict.outcome}"
+    if verdict.effect is None:
+        return said
+    return f"{said}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
+
+
+def _joined(said: str, conditions: Conditions | None) -> str:
+    return said if conditions is None else f"{said}, {conditions}"
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else 0.0 - value  # no -0.0

@@ -1,0 +1,176 @@
+"""MLflow's record of a decision: a parent run with the verdicts, a child run for each training of the proxy.
+
+Runs are grouped in MLflow's tables and charts by the tags `arm`, `pair`, `learning_rate` and `decision`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+from mlflow.entities import DatasetInput
+
+from gristmill.flows.experiments.decisions import plots
+from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, dump
+from gristmill.flows.reports.plots import figures
+from gristmill.flows.run.tracking.experiment import dataset_input, tag_name
+from gristmill.flows.run.tracking.parent_run import ParentRun
+from gristmill.flows.stats.runs import RunRequest
+from gristmill.tasks.engine.make import StageResult
+
+DECISION_TAG = "decision"
+
+
+class Datasets:
+    """What runs are trained and judged on, by the keys of its stages."""
+
+    def __init__(self, evaluation: StageResult, arms: Mapping[str, StageResult]) -> None:
+        self._evaluation, self._arms = evaluation, arms
+
+    def of_arm(self, arm: str) -> list[DatasetInput]:
+        return [dataset_input(self._arms[arm], "training"), dataset_input(self._evaluation, "evaluation")]
+
+    def of_all(self) -> list[DatasetInput]:
+        arms = {stage.key: stage for stage in self._arms.values()}
+        return [
+            *(dataset_input(stage, "training") for stage in arms.values()),
+            dataset_input(self._evaluation, "evaluation"),
+        ]
+
+
+def decision_run(
+    settings: MachineSettings, base: str, decision: str, params: Mapping[str, Any], datasets: Datasets
+) -> ParentRun:
+    """The MLflow run of a decision, by its id, in the experiment of its base."""
+    tag = DECISION_TAG, decision
+    return ParentRun(settings, base, tag, f"{base}: decision {decision[:8]}", params, datasets.of_all())
+
+
+def log_runs(
+    run: ParentRun,
+    trained: Iterable[TrainedRun],
+    losses: Mapping[str, Sequence[tuple[int, float]]],
+    datasets: Datasets,
+) -> None:
+    """Log finished runs as children, each once. `losses`: (step, training loss) by the key of a run's stage."""
+    for one in trained:
+        given = one.request
+        tags = {
+            "arm": given.arm,
+            "pair": str(given.pair),
+            "learning_rate": f"{given.learning_rate:g}",
+            "purpose": "A/A" if given.salt else "comparison",
+        }
+        params = {
+            "arm": given.arm,
+            "pair": given.pair,
+            "learning_rate": given.learning_rate,
+            "tokens": given.tokens,
+            "salt": given.salt,
+        }
+        values = {"bits_per_byte": one.bits_per_byte} | {f"bits_per_byte/{k}": v for k, v in one.by_set.items()}
+        values |= {f"accuracy/{task}": value for task, value in one.tasks.items()}
+        name = request_name(given)
+        run.log_child(name, one.key, params, values, losses.get(one.key, ()), tags, datasets.of_arm(given.arm))
+
+
+def finish(run: ParentRun, report: DecisionReport, recipes: Mapping[str, Recipe]) -> str:
+    """Log verdicts, table and plots to the parent, if that was not done to its end; returns its id."""
+    if run.is_complete():
+        return run.id
+    values: dict[str, float] = {}
+    for row in report.rows():
+        name = tag_name(row["candidate"])
+        run.client.set_tag(run.id, f"verdict.{name}", row["verdict"])
+        numbers = {"effect": row["effect"], "effect_low": row["low"], "effect_high": row["high"]}
+        values |= {f"{what}/{name}": value for what, value in numbers.items() if value is not None}
+        for task in report.tasks.get(row["candidate"], ()):
+            numbers = {"accuracy": task.accuracy, "accuracy_difference": task.difference}
+            numbers |= {"accuracy_difference_low": task.low, "accuracy_difference_high": task.high}
+            values |= {f"{what}/{task.name}/{name}": value for what, value in numbers.items()}
+    if (held := report.decision.conditions) is not None:
+        given = {"judge": held.judge, "parameters": held.parameters, "tokens": held.tokens}
+        for name, value in given.items():
+            run.client.set_tag(run.id, name, str(value))
+    run.log(run.id, {}, values)
+    # MLflow's page of a run shows its name at the top and the description at the end
+    return run.complete(partial(write_artifacts, report=report, recipes=recipes), description(report), report.headline)
+
+
+def request_name(given: RunRequest) -> str:
+    """The name of a child run."""
+    parts = [given.arm, f"pair {given.pair}", f"lr {given.learning_rate:g}", f"{given.tokens:,} tokens"]
+    return ", ".join([*parts, f"A/A {given.salt}"] if given.salt else parts)
+
+
+def description(report: DecisionReport) -> str:
+    """The verdicts, then the table, as Markdown."""
+    lines = [f"{report.title}.\n", *(f"**{sentence}.**\n" for sentence in report.sentences)]
+    lines += ["| candidate | effect | interval | documents | CPU hours |", "| --- | ---: | ---: | ---: | ---: |"]
+    base = report.arms[report.base]
+    lines.append(f"| {report.base} (base) | | | {base.documents:,} | {_hours(base.cpu_seconds)} |")
+    for row in report.rows():
+        effect = interval = ""
+        if row["effect"] is not None:
+            effect, interval = f"{row['effect']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"
+        hours = _hours(report.arms[row["candidate"]].cpu_seconds)
+        lines.append(
+            f"| {row['candidate'].replace('|', '/')} | {effect} | {interval} | {row['documents']:,} | {hours} |"
+        )
+    if report.tasks:
+        lines += ["", "| candidate | task | bits per byte | accuracy | of the base | difference | interval |"]
+        lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+        for name, tasks in report.tasks.items():
+            for task in tasks:
+                bits = report.task_effect(name, task.name)
+                effect = f"{bits.effect:+.4f} ({bits.low:+.4f} to {bits.high:+.4f})" if bits else ""
+                shares = f"{task.accuracy:.1%} | {task.base:.1%} | {task.difference:+.1%}"
+                interval = f"{task.low:+.1%} to {task.high:+.1%}"
+                lines.append(f"| {name.replace('|', '/')} | {task.name} | {effect} | {shares} | {interval} |")
+        lines += ["", "| task | by | against it at this size |", "| --- | --- | --- |"]
+        lines += [f"| {row.name} | {row.measure} | {'; '.join(row.fails)} |" for row in report.task_screen]
+        if report.tasks_note:
+            lines += ["", report.tasks_note]
+    if report.attribution:
+        lines += ["", "| step | worth | interval | documents it costs |", "| --- | ---: | ---: | ---: |"]
+        for step in report.attribution:
+            worth = interval = ""
+            if step.worth is not None:
+                worth, interval = f"{step.worth:+.4f}", f"{step.low:+.4f} to {step.high:+.4f}"
+            lines.append(f"| {step.step} | {worth} | {interval} | {step.documents:,} |")
+    return "\n".join(
+        [*lines, "", f"Effects: bits per byte of {report.base} minus the candidate's; above 0 the candidate is better."]
+    )
+
+
+def write_artifacts(folder: Path, report: DecisionReport, recipes: Mapping[str, Recipe]) -> None:
+    """Write what a decision has to show: `decision.json`, `decision.html`, plots as PNG, `recipes/<arm>.yaml`, and
+    `verdicts.json`, a table in MLflow's form."""
+    indented = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    (folder / "decision.json").write_bytes(orjson.dumps(report.as_json(), option=indented))
+    rows = list(report.rows())
+    columns = list(rows[0])
+    table = {"columns": columns, "data": [[row[column] for column in columns] for row in rows]}
+    (folder / "verdicts.json").write_bytes(orjson.dumps(table))
+    (folder / "decision.html").write_text(plots.page(report), encoding="utf-8")
+    drawn: dict[str, tuple[Callable[..., None], int, int]] = {
+        "effects.png": (plots.effects(report), len(rows), 1),
+        "learning_rates.png": (
+            plots.by_learning_rate(report), sum(len(v.by_learning_rate) for v in report.verdicts), 1,
+        ),
+        "sets.png": (plots.by_set(report), sum(map(len, report.sets.values())), 1),
+    }  # fmt: skip
+    if report.attribution:
+        drawn["attribution.png"] = (plots.attribution(report), len(report.attribution), 3)
+    for name, (draw, count, across) in drawn.items():
+        (folder / name).write_bytes(figures.png(draw, plots.height(count), across))
+    (folder / "recipes").mkdir()
+    for name, recipe in recipes.items():
+        (folder / "recipes" / f"{tag_name(name)}.yaml").write_text(dump(recipe), encoding="utf-8")
+
+
+def _hours(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds / 3600:.4f}"

@@ -1,0 +1,133 @@
+"""What a trained model is worth: bits per byte of the held-out text of each source, and scores on tasks.
+
+A model is named as a user calls it: a recipe, a folder, or a checkpoint.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+
+from gristmill.flows.machine import mlflow_notes
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stages.model import local_files, local_mixture
+from gristmill.storage import files
+from gristmill.storage.tokens.text_tokens import read_tokenizer
+from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
+from gristmill.training.evaluate.task_scores import scored, task_scores
+from gristmill.training.evaluate.tasks import read_tasks
+from gristmill.training.hub.saved_model import RESULT, RUN, SavedModel, open_model
+from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
+from gristmill.training.model.parallel import processes
+
+if TYPE_CHECKING:
+    from mlflow import entities
+
+    from gristmill.flows.run.tracking import model_run
+else:
+    model_run = wrapt.lazy_import("gristmill.flows.run.tracking.model_run")
+    entities = wrapt.lazy_import("mlflow.entities")
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """`name`: for a person; `folder`: where its report is written, perhaps an address; `report`: what was made of the
+    recipe, None for a folder."""
+
+    name: str
+    folder: str
+    saved: SavedModel
+    report: Report | None = None
+
+    @property
+    def recipe(self) -> Recipe | None:
+        return self.report.recipe if self.report else None
+
+
+def trained_model(target: str | Recipe, settings: MachineSettings | None = None) -> TrainedModel:
+    """The model of a recipe whose training is finished, named as for `load`, or the one in a local folder
+    (`gristmill.training.hub.saved_model`).
+
+    Raises NotFinishedError, which names the remedy, and what `open_model` and `load` raise.
+    """
+    if isinstance(target, str) and Path(target).is_dir():
+        saved = open_model(Path(target))
+        return TrainedModel(saved.folder.name, str(saved.out), saved)
+    settings = settings or MachineSettings()
+    recipe = load(target)
+    recipe.training_mixture()
+    report = finished(recipe, settings)
+    if report.data is None or report.trained is None:
+        raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run` it first")
+    folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))
+    saved = open_model(folder, local_mixture(settings, report.data.mixture.folder))
+    return TrainedModel(recipe.name, report.trained.model.folder, saved, report)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`heldout`: metrics as training names them, empty for a model without its data; `tasks`: figures by task, see
+    `gristmill.training.evaluate.task_scores`; `unknown`: a sentence for each file that is no task; `path`: the report
+    that was written; `mlflow_run`: where the tasks' figures were logged, or empty."""
+
+    model: str
+    heldout: dict[str, float]
+    tasks: dict[str, dict[str, Any]]
+    unknown: list[str]
+    path: str
+    mlflow_run: str = ""
+
+
+def evaluate(
+    target: str,
+    tasks: Path | None,
+    settings: MachineSettings | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Evaluate the model that `trained_model` finds, on a GPU if there is one. A report of an earlier evaluation is
+    replaced. The figures of a recipe's model are logged to its MLflow run.
+
+    Raises ValueError where there is nothing to evaluate on, and what `trained_model` and `read_tasks` raise.
+    """
+    settings = settings or MachineSettings()
+    given, unknown = read_tasks(tasks) if tasks else ([], [])
+    found = trained_model(target, settings)
+    saved = found.saved
+    if not given and saved.data is None:
+        raise ValueError(f"{target} is an exported folder, which has no held-out text: name tasks by --tasks FOLDER")
+    tokenizer = read_tokenizer(saved.tokenizer.read(), saved.tokenizer.path)
+    heldout, scores = {}, {}
+    with processes(timeout_seconds=600) as world:
+        model = saved.load().to(world.device)
+        if saved.run is not None and saved.data is not None:
+            windows = heldout_windows(saved.data, saved.run.model.seq_len, saved.run.training.eval_tokens)
+            heldout = heldout_loss(model, windows, saved.run.training.micro_batch, world)
+        if given:
+            scores = task_scores(model, given, tokenizer, world, progress)
+    path = files.join(found.folder, saved.report)
+    files.write_json(path, {"model": found.name, "heldout": heldout, "tasks": scores, "unknown": unknown})
+    return Evaluation(found.name, heldout, scores, unknown, path, _log(found, scores, settings))
+
+
+def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: MachineSettings) -> str:
+    """Log the figures of tasks to the recipe's MLflow run; returns its id, or an empty string where there is none."""
+    report = found.report
+    if report is None or report.trained is None or report.data is None or not scores:
+        return ""
+
+    model = report.trained.model
+    run = model_run.ModelRun(settings, report.recipe, report.data, model.key, model.folder)
+    run_id = mlflow_notes.run_of(settings, report.recipe.name, model.key) or run.find()
+    if run_id:
+        now, step = time.time_ns() // 1_000_000, report.result["steps"]
+        points = [entities.Metric(name, value, now, step) for name, value in scored(scores).items()]
+        for start in range(0, len(points), 1000):
+            run.client.log_batch(run_id, metrics=points[start : start + 1000])
+    return run_id

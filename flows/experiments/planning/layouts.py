@@ -1,0 +1,214 @@
+"""Layouts of a training over devices: what a step sends, how long it takes, and which layouts fit, the fastest
+first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from gristmill.flows.experiments.planning.memory import Counts, Layout, Memory, peak
+from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.hardware import DataSheet
+
+RECOMPUTE = ("none", "selective", "full")
+RESERVED = 0.05  # of a device's memory: of its driver and of the libraries, and what the allocator cannot give out
+
+
+@dataclass(frozen=True)
+class Devices:
+    """`count` of them, `machine` in each machine, of which each sends `network` bytes a second to other machines;
+    `mfu`: the share of the data sheet's operations that training reaches where it waits for no other device; `memory`:
+    bytes of one."""
+
+    name: str
+    sheet: DataSheet
+    count: int
+    machine: int
+    network: float
+    mfu: float
+    memory: float
+
+    @property
+    def usable(self) -> float:
+        """Bytes of one that a plan may fill."""
+        return self.memory * (1 - RESERVED)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A training, apart from its layout. `flops`: operations of a token, by the model's own count; `product`: bytes of
+    a number in products; `compiled`: whether blocks and loss are."""
+
+    model: ModelConfig
+    training: TrainingConfig
+    vocab_size: int
+    parameters: Counts
+    flops: int
+    product: int = 2
+    compiled: bool = True
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that a device sends in a step. `gather`: to shards, of weights and of gradients; `replicas`: of gradients;
+    `tensor`: of activations within matrices; `pipeline`: of activations between stages."""
+
+    gather: float
+    replicas: float
+    tensor: float
+    pipeline: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A layout with the recomputation and the largest micro-batch that fit, what it holds and sends, and how long a
+    step takes: seconds of `computing`, the bubble included, and of `sending`, of which the most goes on meanwhile."""
+
+    layout: Layout
+    recompute: str
+    micro_batch: int
+    micro_batches: int
+    memory: Memory
+    traffic: Traffic
+    bubble: float
+    padding: float
+    computing: float
+    sending: float
+    waiting: float
+
+    @cached_property
+    def seconds(self) -> float:
+        """Of a step. Weights and gradients travel while others are computed with: of the two times the longer counts.
+        What tensor and pipeline parallelism send is waited for."""
+        return max(self.computing, self.sending) + self.waiting
+
+
+def bubble(stages: int, micro_batches: int) -> float:
+    """The share of a step in which a stage of a pipeline waits for others, with GPipe's schedule as with 1F1B: Huang et
+    al. 2019 (arXiv 1811.06965), section 2.3."""
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def ring(size: float, ranks: int) -> float:
+    """Bytes that a rank sends to gather `size` bytes that so many ranks have a part each of, or to scatter sums of so
+    many: each part goes round once."""
+    return size * (ranks - 1) / ranks
+
+
+def traffic(work: Work, layout: Layout, micro_batch: int, micro_batches: int, recompute: str) -> Traffic:
+    """What a device sends in a step.
+
+    Weights are gathered for the forward pass of each micro-batch, and those of blocks for its backward pass, too, if
+    they are dropped in between; gradients are scattered after each micro-batch, or once a step. Replicas add up their
+    shards' gradients once. Tensor parallelism has two sums over activations in each pass of a layer (Shoeybi et al.
+    2019, arXiv 1909.08053), which full recomputation repeats.
+    """
+    training, parameters = work.training, work.parameters
+    layers = -(-parameters.layers // layout.pipeline)
+    blocks, root = layers * parameters.block / layout.tensor, parameters.root / layout.tensor
+    reduced = 2 if training.reduce_dtype == "bf16" else 4
+    again = blocks if training.reshard_after_forward else 0
+    gathered = work.product * (blocks + root + again) * micro_batches
+    scattered = reduced * (blocks + root) * (1 if training.accumulate == "whole" else micro_batches)
+    tokens = micro_batch * work.model.seq_len * micro_batches
+    activation = work.product * tokens * work.model.dim
+    passes = 3 if recompute == "full" else 2
+    return Traffic(
+        gather=ring(gathered + scattered, layout.shards),
+        replicas=2 * ring(reduced * (blocks + root) / layout.shards, layout.replicas),
+        tensor=2 * passes * layers * 2 * ring(activation, layout.tensor),
+        pipeline=2 * activation * (layout.pipeline > 1),
+    )
+
+
+def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) -> list[Choice]:
+    """The layouts that fit so many devices, each with the recomputation and the largest micro-batch with which a step
+    is shortest, of equal ones the least recomputation; the shortest step first, then that with least memory.
+
+    `tensor`, `pipeline`: the most of each, for engines that have them; our own loop has neither. Raises ValueError
+    where nothing fits, with what would be least.
+    """
+    found: list[Choice] = []
+    least = None
+    for layout in layouts(work.model, devices, tensor, pipeline):
+        tried = [choice(work, devices, layout, recompute) for recompute in RECOMPUTE]
+        if fitting := [one for one in tried if one.memory.total <= devices.usable]:
+            found.append(
+                min(fitting, key=lambda one: (one.seconds, one.computing))
+            )  # of equal ones the least recomputation
+        smallest = min(tried, key=lambda one: one.memory.total)
+        if least is None or smallest.memory.total < least.memory.total:
+            least = smallest
+    if not found:
+        assert least is not None, "one shard a device is a layout"
+        raise ValueError(
+            f"no layout fits {devices.count} {devices.name} of {devices.memory / 1e9:,.0f} GB: the least is "
+            f"{least.memory.total / 1e9:,.1f} GB a device, with recompute {least.recompute} and micro_batch 1; give "
+            "more devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
+        )
+    return sorted(found, key=lambda one: (one.seconds, one.computing, one.memory.total, one.layout.replicas))
+
+
+def layouts(model: ModelConfig, devices: Devices, tensor: int = 1, pipeline: int = 1) -> Iterator[Layout]:
+    """All layouts over so many devices. Tensor parallelism stays within a machine and divides the heads; a pipeline
+    divides the layers."""
+    for t in _divisors(devices.count):
+        if t > min(tensor, devices.machine) or model.heads % t or model.kv_head_count % t or model.ffn_dim % t:
+            continue
+        for p in _divisors(devices.count // t):
+            if p > pipeline or model.layers % p:
+                continue
+            data = devices.count // (t * p)
+            for replicas in _divisors(data):
+                yield Layout(data // replicas, replicas, t, p)
+
+
+def choice(work: Work, devices: Devices, layout: Layout, recompute: str) -> Choice:
+    """A layout with a recomputation and the largest micro-batch that fits; with one row where none does."""
+    training = work.training.model_copy(update={"recompute": recompute})
+    rows = -(-training.batch // layout.data)
+
+    def held(micro_batch: int) -> Memory:
+        return peak(
+            work.model, training, work.parameters, work.vocab_size, layout, micro_batch, -(-rows // micro_batch),
+            work.product, work.compiled,
+        )  # fmt: skip
+
+    fits, too_many = 1, rows + 1
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        fits, too_many = (middle, too_many) if held(middle).total <= devices.usable else (fits, middle)
+    steps = -(-rows // fits)
+    fits = -(-rows // steps)  # as few rows of padding as so many micro-batches leave
+    return timed(work, devices, layout, recompute, fits, steps, held(fits))
+
+
+def timed(
+    work: Work, devices: Devices, layout: Layout, recompute: str, micro_batch: int, micro_batches: int, memory: Memory
+) -> Choice:
+    """How long a step takes.
+
+    Model operations at the data sheet's rate times MFU; full recomputation adds a forward pass, a third (Narayanan et
+    al. 2021, arXiv 2104.04473: 8 T P in place of 6 T P). A group of devices sends as fast as its slowest link.
+    """
+    sent = traffic(work, layout, micro_batch, micro_batches, recompute)
+    rows = micro_batch * micro_batches * layout.data
+    flops = work.flops * rows * work.model.seq_len * (4 / 3 if recompute == "full" else 1)
+    share = bubble(layout.pipeline, micro_batches)
+    computing = flops / (devices.count * devices.sheet.flops * devices.mfu) / (1 - share)
+    inner = layout.tensor * layout.shards  # ranks of a group follow each other
+    gathering = sent.gather / _rate(devices, inner)
+    adding = sent.replicas / _rate(devices, inner * layout.replicas)
+    waiting = sent.tensor / _rate(devices, layout.tensor) + sent.pipeline / _rate(devices, devices.count)
+    return Choice(
+        layout, recompute, micro_batch, micro_batches, memory, sent, share, 1 - work.training.batch / rows,
+        computing, gathering + adding, waiting,
+    )  # fmt: skip
+
+
+def _rate(devices: Devices, span: int) -> float:
+    """Bytes a second of a device in a group that spans so many devices in a row."""
+    return devices.sheet.link if span <= devices.machine else min(devices.sheet.link, devices.network)
+
+
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]

@@ -1,0 +1,201 @@
+"""The page of a plan: its sentences, memory and time of layouts, and what the laws say of as much compute."""
+
+from collections.abc import Callable, Iterator
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+
+from gristmill.flows.experiments.planning.layouts import Choice
+from gristmill.flows.experiments.planning.plan import TrainingPlan
+from gristmill.flows.reports import templates
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.storage import files
+
+MOST = 8  # layouts that are shown
+PARTS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "buffers")
+
+ENGINES = ("tensor", "pipeline", "bubble")  # columns of layouts that our own loop has not
+STATES = ("weights", "gradients", "optimizer", "gathered", "buffers")
+
+
+def lines(made: TrainingPlan) -> Iterator[str]:
+    """The plan in sentences."""
+    at, best = made.devices, made.best
+    yield (
+        f"{made.recipe}: {made.parameters:,} parameters, {made.tokens:,} tokens in {made.steps:,} steps, "
+        f"{made.flops:.3g} floating-point operations (6 N D: {made.compute_6nd:.3g}), "
+        f"{made.tokens / made.parameters:,.1f} tokens a parameter"
+    )
+    if (again := made.repetition) is not None:
+        yield (
+            f"the corpus has {again.unique:,.0f} tokens, so training reads them {again.epochs:.2f} times, which is "
+            f"worth {again.worth:,.0f} new ones and adds {again.added_loss:.3f} nats a token (Muennighoff); of "
+            f"the same compute {again.best.parameters:,.0f} parameters on {again.best.tokens:,.0f} tokens would be best"
+        )
+    if (serving := made.serving) is not None:
+        yield (
+            f"inference-aware (Sardana): {serving.parameters:,.0f} parameters on {serving.tokens:,.0f} tokens are as "
+            f"good as {made.parameters:,} on Chinchilla's, with the fewest operations of training and serving together"
+        )
+    yield (
+        f"{at.count} {at.name} at {at.mfu:.0%} of {at.sheet.flops / 1e12:,.1f} TFLOP/s, {at.memory / 1e9:,.0f} GB "
+        f"each, {at.machine} a machine: shards {best.layout.shards}, replicas {best.layout.replicas}, tensor "
+        f"{best.layout.tensor}, pipeline {best.layout.pipeline}, recompute {best.recompute}, micro_batch "
+        f"{best.micro_batch}, {best.seconds:.3g} s a step"
+    )
+    saved = made.checkpoints
+    yield (
+        f"checkpoints of {saved.bytes / 1e9:,.1f} GB every {saved.steps:,} steps ({saved.interval / 60:,.0f} minutes, "
+        f"by Daly: one of the devices fails every {saved.failures / 3600:,.1f} hours); saving and training again take "
+        f"{saved.lost:.2%}"
+    )
+    money = f", {made.bill.price:,.2f}" if made.price else ""
+    yield f"training: {made.bill.hours:,.1f} hours, {made.bill.device_hours:,.1f} device hours{money}"
+    if (ramp := made.ramp) is not None:
+        yield (
+            f"the finished run's gradient noise scale was {ramp.first:,.1f} sequences after the warm-up, "
+            f"{ramp.last:,.1f} at its end; "
+            + (
+                f"batch_ramp: {ramp.setting} keeps batches at most a quarter of it, and reads the same tokens in "
+                f"steps: {ramp.steps:,}, not {ramp.fixed_steps:,}"
+                if ramp.stages
+                else "twice its batch would be more than a quarter of that, so no batch_ramp"
+            )
+        )
+    if (crawl := made.bill.corpus) is not None:
+        paid = f", {crawl.computing + crawl.requesting:,.2f}, {crawl.storing:,.2f} a month" if crawl.computing else ""
+        yield (
+            f"corpus: {crawl.documents:,} pages, {crawl.core_hours:,.1f} core hours, {crawl.hours:,.1f} hours, "
+            f"{crawl.bytes / 1e12:,.2f} TB{paid}"
+        )
+        if made.bill.total:
+            yield f"crawl to model: {made.bill.total:,.2f}, without the months of the home"
+    yield from made.remarks
+
+
+def laws(made: TrainingPlan) -> Iterator[tuple[str, ...]]:
+    """A row for each law: its name, the best parameters, tokens and tokens a parameter of the same compute, its
+    loss."""
+    for one in made.splits:
+        loss = "" if one.loss is None else f"{one.loss:.3f}"
+        yield one.law, f"{one.parameters:,.0f}", f"{one.tokens:,.0f}", f"{one.tokens / one.parameters:,.1f}", loss
+
+
+def layouts(made: TrainingPlan) -> list[dict[str, str]]:
+    """The first layouts, by column: of the parallelism what a layout has, recomputation, micro-batch and how many, GB
+    by part and in all, GB sent a step, seconds a step, tokens a second of a device. What none of them has is left
+    out."""
+    rows = [_row(made, one) for one in made.choices[:MOST]]
+    idle = [name for name in ENGINES if all(row[name] in ("1", "0%") for row in rows)]
+    return [{name: value for name, value in row.items() if name not in idle} for row in rows]
+
+
+def _row(made: TrainingPlan, one: Choice) -> dict[str, str]:
+    at, held, sent = one.layout, one.memory, one.traffic
+    tokens = made.tokens / made.steps / one.seconds / made.devices.count
+    return {
+        "shards": f"{at.shards}",
+        "replicas": f"{at.replicas}",
+        "tensor": f"{at.tensor}",
+        "pipeline": f"{at.pipeline}",
+        "recompute": one.recompute,
+        "micro-batch": f"{one.micro_batch} x {one.micro_batches}",
+        "states, GB": f"{sum(getattr(held, part) for part in STATES) / 1e9:,.1f}",
+        "activations": f"{held.activations / 1e9:,.1f}",
+        "logits": f"{held.logits / 1e9:,.1f}",
+        "all, GB": f"{held.total / 1e9:,.1f}",
+        "sent, GB": f"{(sent.gather + sent.replicas + sent.tensor + sent.pipeline) / 1e9:,.1f}",
+        "bubble": f"{one.bubble:.0%}",
+        "s a step": f"{one.seconds:.3g}",
+        "tokens/s": f"{tokens:,.0f}",
+    }
+
+
+def write(made: TrainingPlan, home: str) -> str:
+    """Write the page into the home's `reports`, under the recipe and a hash of what the page has; returns its path."""
+    content = page(made).encode()
+    path = files.join(home, "reports", f"plan-{made.recipe}-{files.digest(content)[:16]}.html")
+    files.write_bytes(path, content)
+    return path
+
+
+def page(made: TrainingPlan) -> str:
+    """The page; the same plan gives the same bytes."""
+    rows = layouts(made)
+    return templates.template("plan_page.html").render(
+        plan=made,
+        said=list(lines(made)),
+        columns=list(rows[0]),
+        layouts=[list(row.values()) for row in rows],
+        laws=list(laws(made)),
+        memory=svg("memory", "memory of a device by part, for each layout", memory(made)),
+        time=svg("time", "seconds of a step, for each layout", time(made)),
+        split=svg("split", "parameters and tokens of as much compute, by law", split(made), heights=(4,)),
+    )
+
+
+def memory(made: TrainingPlan) -> Callable[[Axes], None]:
+    """Draws a bar for each layout, its parts on each other, and what a device has."""
+
+    def draw(axes: Axes) -> None:
+        shown = made.choices[:MOST]
+        colours = matplotlib.colormaps["viridis"](np.linspace(0.1, 0.9, len(PARTS)))
+        below = np.zeros(len(shown))
+        for part, colour in zip(PARTS, colours, strict=True):
+            sizes = np.array([getattr(one.memory, part) for one in shown]) / 1e9
+            axes.bar(range(len(shown)), sizes, bottom=below, color=colour, label=part)
+            below += sizes
+        axes.axhline(made.devices.usable / 1e9, color=RED, linewidth=1.2, label="of a device, less a reserve")
+        _ticks(axes, made)
+        axes.set_ylabel("GB a device")
+        axes.legend(loc="lower right", frameon=True, fontsize=8)
+
+    return draw
+
+
+def time(made: TrainingPlan) -> Callable[[Axes], None]:
+    """Draws what computing, sending and waiting take in a step of each layout."""
+
+    def draw(axes: Axes) -> None:
+        shown = made.choices[:MOST]
+        at = np.arange(len(shown))
+        axes.bar(at - 0.2, [one.computing for one in shown], 0.4, color=BLUE, label="computing, bubble included")
+        sending = [one.sending for one in shown]
+        axes.bar(at + 0.2, sending, 0.4, color=LIGHT, label="weights and gradients on their way meanwhile")
+        waited = [one.waiting for one in shown]
+        axes.bar(at + 0.2, waited, 0.4, bottom=sending, color=GREY, label="activations that are waited for")
+        _ticks(axes, made)
+        axes.set_ylabel("seconds a step")
+        axes.legend(loc="lower right", frameon=True, fontsize=8)
+
+    return draw
+
+
+def split(made: TrainingPlan) -> Callable[[Axes], None]:
+    """Draws the splits of the plan's compute on the line of 6 N D, and the plan."""
+
+    def draw(axes: Axes) -> None:
+        sizes = [one.parameters for one in made.splits] + [made.parameters]
+        line = np.geomspace(min(sizes) / 2, max(sizes) * 2, 50)
+        axes.plot(line, made.compute_6nd / 6 / line, color=GREY, linestyle=":", label="6 N D of this training")
+        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(made.splits)))
+        for one, colour in zip(made.splits, colours, strict=True):
+            axes.plot(one.parameters, one.tokens, "o", color=colour, markersize=6, label=one.law)
+        axes.plot(made.parameters, made.tokens, "D", color=RED, markersize=7, label="this training")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("parameters")
+        axes.set_ylabel("tokens")
+        axes.grid(color="#dddddd")
+        axes.legend(loc="upper right", frameon=False, fontsize=8)
+
+    return draw
+
+
+def _ticks(axes: Axes, made: TrainingPlan) -> None:
+    shown = [one.layout for one in made.choices[:MOST]]
+    axes.set_xticks(range(len(shown)))
+    names = [f"{one.shards} x {one.replicas} x {one.tensor} x {one.pipeline}" for one in shown]
+    axes.set_xticklabels(names, fontsize=8)
+    axes.set_xlabel("shards x replicas x tensor x pipeline")

@@ -1,0 +1,323 @@
+"""The plan of a recipe's training: what it is, what it takes on devices that are named, and what it and its corpus
+cost."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+
+from gristmill.flows.experiments.planning.capacity import (
+    SHARD_PAGES,
+    SNAPSHOT_PAGES,
+    Capacity,
+    Machines,
+    Prices,
+    capacity,
+)
+from gristmill.flows.experiments.planning.laws import (
+    Ramp,
+    Split,
+    inference_aware,
+    ramp,
+    repeated_loss,
+    repeated_split,
+    splits,
+    worth,
+)
+from gristmill.flows.experiments.planning.layouts import Choice, Devices, Work, choices
+from gristmill.flows.experiments.planning.memory import counts
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.given_files import check_tokenizer_file
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.settings_file import Value
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stats.law import ScalingLaw
+from gristmill.flows.stats.optimum import TokenCost
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.training.hardware import MFU, asked_sheet
+
+if TYPE_CHECKING:
+    from gristmill.training.model import decoder
+else:
+    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
+import math
+
+from gristmill.flows.experiments.planning.memory import FLOAT, Counts, optimizer_bytes
+from gristmill.training.config import TrainingConfig
+
+# Hours of one device between failures. Grattafiori et al. 2024 (Llama 3, arXiv 2407.21783), section 3.3.4: 419
+# interruptions that nobody had planned in 54 days of 16,384 H100.
+DEVICE_HOURS = 54 * 24 * 16_384 / 419
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """`bytes`: of one, weights and optimizer of all ranks; `stall`: seconds that training waits for it; `failures`:
+    seconds between two; `interval`: seconds of training between two checkpoints; `steps`: the same; `lost`: the share
+    of the time that saving takes and that is trained again."""
+
+    bytes: float
+    stall: float
+    failures: float
+    interval: float
+    steps: int
+    lost: float
+
+
+def young(stall: float, failures: float) -> float:
+    """Young 1974: sqrt(2 delta M), the first order of the best interval between two checkpoints."""
+    return math.sqrt(2 * stall * failures)
+
+
+def daly(stall: float, failures: float) -> float:
+    """Daly 2006, equation 37: a higher order, which holds also where a checkpoint takes long; seconds of work between
+    the end of one and the beginning of the next."""
+    if stall >= 2 * failures:
+        return failures
+    x = math.sqrt(stall / (2 * failures))
+    return young(stall, failures) * (1 + x / 3 + x * x / 9) - stall
+
+
+def checkpoints(
+    training: TrainingConfig, parameters: Counts, devices: int, copied: float, step: float, device_hours: float
+) -> Checkpoints:
+    """Of a training on so many devices. `copied`: bytes a second from a device to its machine's memory, for which
+    training waits (files are written while it goes on); `step`: seconds of one; `device_hours`: of one device between
+    failures, any of which ends the run."""
+    size = FLOAT * parameters.whole + optimizer_bytes(training, parameters)
+    stall = size / devices / copied
+    failures = device_hours * 3600 / devices
+    interval = daly(stall, failures)
+    lost = stall / (interval + stall) + (interval + stall) / (2 * failures)
+    return Checkpoints(size, stall, failures, interval, max(1, round(interval / step)), lost)
+
+
+NETWORK = 400.0  # Gbit/s of a device to other machines: one adapter of NDR InfiniBand each, as in NVIDIA's DGX H100
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """A training that reads more tokens than the corpus has, by Muennighoff et al. 2023. `worth`: new tokens that would
+    teach as much; `added_loss`: what repeating adds to the loss of as many new tokens, in nats a token of their text;
+    `best`: the split of the same compute by their law."""
+
+    unique: float
+    epochs: float
+    worth: float
+    added_loss: float
+    best: Split
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What training takes, in all. `hours`: until it ends, checkpoints and what failures undo included; `device_hours`:
+    of all devices; `price`: of those; `corpus`: what the crawl takes, None without a finished run."""
+
+    hours: float
+    device_hours: float
+    price: float
+    corpus: Capacity | None
+
+    @property
+    def total(self) -> float:
+        """The price of all but the months that the home is kept."""
+        return self.price + (0.0 if self.corpus is None else self.corpus.computing + self.corpus.requesting)
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """`tokens`: that training learns from; `flops`: of the whole training, by the model's own count; `compute_6nd`: 6 N
+    D; `splits`: the best parameters and tokens of as much compute, by law; `choices`: layouts that fit, the fastest
+    first; `ramp`: larger batches that the noise of the finished run allows, None without such a run; `remarks`: what
+    could not be known, and why."""
+
+    recipe: str
+    vocab_size: int
+    parameters: int
+    tokens: int
+    steps: int
+    flops: float
+    devices: Devices
+    price: float
+    splits: tuple[Split, ...]
+    serving: Split | None
+    repetition: Repetition | None
+    choices: tuple[Choice, ...]
+    checkpoints: Checkpoints
+    bill: Bill
+    ramp: Ramp | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def compute_6nd(self) -> float:
+        return 6.0 * self.parameters * self.tokens
+
+    @property
+    def best(self) -> Choice:
+        return self.choices[0]
+
+    def settings(self) -> dict[str, Value]:
+        """What the best layout is in a recipe's `training`. Raises ValueError for one that our own loop has not."""
+        best = self.best
+        if best.layout.tensor > 1 or best.layout.pipeline > 1:
+            raise ValueError(
+                f"the best layout has tensor {best.layout.tensor} and pipeline {best.layout.pipeline}, which our "
+                "own engine lacks; plan without --tensor and --pipeline, or write `engine: olmo_core` and `parallel` "
+                "by hand"
+            )
+        every = min(self.steps, self.checkpoints.steps)
+        return {
+            "micro_batch": best.micro_batch,
+            "recompute": best.recompute,
+            "parallel": {"replicas": best.layout.replicas},
+            "checkpoint_every": every,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for `--json`."""
+        found = asdict(self) | {"compute_6nd": self.compute_6nd}
+        for row, one in zip(found["choices"], self.choices, strict=True):
+            row["seconds"] = one.seconds
+            row["memory"]["total"] = one.memory.total
+        corpus = self.bill.corpus
+        sums = ("core_hours", "hours", "bytes", "requests", "computing", "storing", "requesting")
+        found["bill"]["corpus"] = None if corpus is None else {name: getattr(corpus, name) for name in sums}
+        found["bill"]["total"] = self.bill.total
+        return found
+
+
+def plan(
+    recipe: Any,
+    device: str = "H100",
+    devices: int = 8,
+    *,
+    machine: int = 8,
+    network: float = NETWORK,
+    mfu: float = MFU,
+    memory: float | None = None,
+    price: float = 0.0,
+    device_hours: float = DEVICE_HOURS,
+    tensor: int = 1,
+    pipeline: int = 1,
+    corpus_tokens: float | None = None,
+    served: float | None = None,
+    law: str | None = None,
+    pages: int = SNAPSHOT_PAGES,
+    shard_pages: int = SHARD_PAGES,
+    machines: Machines | None = None,
+    prices: Prices | None = None,
+    settings: MachineSettings | None = None,
+) -> TrainingPlan:
+    """What the training of a recipe takes on so many devices. Trains nothing, and needs no device.
+
+    recipe: as `load` takes it. device: a name of `gristmill.training.hardware`. machine: devices of a machine.
+    network: Gbit/s of a device to other machines. mfu: see `Devices`. memory: GB of a device, None: by its data sheet.
+    price: of a device and an hour. device_hours: of one device between failures. tensor, pipeline: the most of each
+    that an engine has. corpus_tokens: different tokens that there are, None: those of the finished run, if there is
+    one. served: tokens that the model is to answer with, for the inference-aware law. law: a file that `gristmill
+    scale` has written, None: the one in the home for this recipe. pages, shard_pages, machines, prices: those of
+    `capacity`, whose figures are in the bill where the corpus of the recipe is finished.
+
+    Raises ValueError for a device without a data sheet, for shares that are none, and where no layout fits; what `load`
+    raises.
+    """
+    recipe, settings = load(recipe), settings or MachineSettings()
+    at = _devices(device, devices, machine, network, mfu, memory)
+    remarks: list[str] = []
+    report = _finished(recipe, settings, remarks)
+    work = _work(recipe, settings, report)
+    parameters, tokens = work.parameters.whole, recipe.training.token_budget(recipe.model.seq_len)
+    compute = float(work.flops) * tokens
+    own = _own_law(recipe, settings, law, remarks)
+    unique = corpus_tokens if corpus_tokens is not None or report is None else report.tokens
+    found = choices(work, at, tensor, pipeline)
+    seconds = found[0].seconds
+    saved = checkpoints(recipe.training, work.parameters, devices, at.sheet.host, seconds, device_hours)
+    steps = tokens / (recipe.training.batch * recipe.model.seq_len)
+    if saved.lost >= 1:
+        raise ValueError(
+            f"{devices} devices that fail every {device_hours:,.0f} hours each leave no time to train between "
+            f"checkpoints of {saved.stall:,.0f} seconds; give fewer devices, or a larger --failure-hours"
+        )
+    hours = steps * seconds / 3600 / (1 - saved.lost)
+    crawl = None if report is None else capacity(report, pages, machines or Machines(), prices or Prices(), shard_pages)
+    if crawl is not None and crawl.unmeasured:
+        remarks.append(f"without the time of {', '.join(crawl.unmeasured)}, which was not measured")
+    return TrainingPlan(
+        recipe=recipe.name,
+        vocab_size=work.vocab_size,
+        parameters=parameters,
+        tokens=tokens,
+        steps=recipe.training.steps,
+        flops=compute,
+        devices=at,
+        price=price,
+        splits=tuple(splits(compute, own)),
+        serving=None if served is None else inference_aware(parameters, served),
+        repetition=None if unique is None or tokens <= unique else _repetition(parameters, tokens, unique),
+        choices=tuple(found),
+        checkpoints=saved,
+        bill=Bill(hours, hours * devices, hours * devices * price, crawl),
+        ramp=None if report is None else ramp(report.metrics, recipe.training, recipe.model.seq_len),
+        remarks=tuple(remarks),
+    )
+
+
+def _devices(name: str, count: int, machine: int, network: float, mfu: float, memory: float | None) -> Devices:
+    sheet = asked_sheet(name, mfu)
+    for what, value in (("--devices", count), ("--machine-devices", machine), ("--network", network)):
+        if value <= 0:
+            raise ValueError(f"{what} {value:g} is not above 0; correct it")
+    held = sheet.memory if memory is None else memory * 1e9
+    return Devices(name, sheet, count, min(machine, count), network * 1e9 / 8, mfu, held)
+
+
+def _work(recipe: Recipe, settings: MachineSettings, report: Report | None) -> Work:
+    training = recipe.training
+    if report is not None and report.data is not None:
+        vocabulary = checked_json.read(files.join(report.data.mixture.folder, "mixture.json"))["vocab_size"]
+    else:
+        vocabulary = check_tokenizer_file(settings, recipe) or recipe.tokenizer.vocab_size
+    return Work(
+        recipe.model, training, vocabulary, counts(recipe.model, vocabulary),
+        decoder.flops_per_token(recipe.model, vocabulary),
+        product=4 if training.precision == "fp32" else 2,
+        compiled=training.compile is not False,
+    )  # fmt: skip
+
+
+def _finished(recipe: Recipe, settings: MachineSettings, remarks: list[str]) -> Report | None:
+    if files.is_local(settings.home) and not files.exists(files.join(settings.home, "stages")):
+        remarks.append(f"the home {settings.home} has no finished run: the bill is without the corpus")
+        return None
+    try:
+        return finished(recipe, settings)
+    except (NotFinishedError, RecipeError, FileNotFoundError) as error:
+        remarks.append(f"no finished run of {recipe.name}, so the bill is without the corpus: {error}")
+        return None
+
+
+def _own_law(
+    recipe: Recipe, settings: MachineSettings, path: str | None, remarks: list[str]
+) -> tuple[ScalingLaw, TokenCost] | None:
+    """The law that `gristmill scale` has found of the recipe, with the cost of a token that goes with it."""
+    if path is None:
+        folder = files.join(settings.home, "scaling")
+        names = [n for n in files.names(folder) if n.startswith(f"{recipe.name}-")] if files.exists(folder) else []
+        if len(names) != 1:
+            if names:
+                remarks.append(f"{len(names)} laws of {recipe.name} are in {folder}: name one by --law")
+            return None
+        path = files.join(folder, names[0])
+    found = checked_json.read(path)
+    values = {name: interval["value"] for name, interval in found["law"].items()}
+    return ScalingLaw(**values), TokenCost(**found["token_cost"])
+
+
+def _repetition(parameters: float, tokens: float, unique: float) -> Repetition:
+    added = repeated_loss(parameters, tokens, unique) - repeated_loss(parameters, tokens, tokens)
+    best = repeated_split(6 * parameters * tokens, unique)
+    return Repetition(unique, tokens / unique, worth(tokens, unique), added, best)

@@ -1,0 +1,246 @@
+"""Scaling laws of a recipe's runs: the law, its errors, optima of compute budgets, and forecasts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from gristmill.flows.experiments.scaling.rates import RateSweep
+from gristmill.flows.stats.forecast import Forecast, ForecastCheck, FutureErrors, leave_future_out
+from gristmill.flows.stats.law import Fit, Interval, ScalingRuns, bootstrap, fit
+from gristmill.flows.stats.optimum import OptimumIntervals, TokenCost, optimum_intervals, token_cost
+
+# Of a budget without fault, how often it is left out, over all that are tested.
+ERROR = 0.02
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """Which runs follow a law. `kept`: bool (runs,). `error`: mean of loss / predicted - 1 of the longest budget that
+    is left out, under the law of the longer ones. `tested`: how many budgets had enough longer ones to be tested."""
+
+    kept: np.ndarray
+    error: float
+    tested: int
+
+
+def plateau(runs: ScalingRuns) -> Plateau:
+    """Find the token budgets whose runs do not follow the law of the longer runs.
+
+    Raises ValueError for runs that do not determine a law.
+    """
+    budgets = np.unique(runs.tokens)
+    tested = [budget for budget in budgets[::-1] if not runs.take(runs.tokens > budget).problem]
+    for budget in tested:
+        longer, own = runs.take(runs.tokens > budget), runs.take(runs.tokens == budget)
+        error, p_value = _failure(longer, own)
+        if p_value < ERROR / len(tested):
+            return Plateau(runs.tokens > budget, error, len(tested))
+    return Plateau(np.ones(len(runs), bool), 0.0, len(tested))
+
+
+def _failure(longer: ScalingRuns, own: ScalingRuns) -> tuple[float, float]:
+    """Mean of loss / predicted - 1 of `own` runs under the law of `longer` ones, and its two-sided p value."""
+    fitted = fit(longer)
+    error = own.loss / fitted.law.loss(own.parameters, own.tokens) - 1
+    mean = float(error.mean())
+    spread = fitted.mean_error(own.parameters, own.tokens)
+    return mean, float(2 * student.sf(abs(mean) / spread, fitted.freedom))
+
+
+DRAWS = 400  # of the bootstrap: a 5% point moves by a tenth of the interval's width
+_SEED = 0
+LEVEL = 0.9
+LAW = ("E", "A", "alpha", "B", "beta")
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """A finished run. `parameters`: all of them, tied ones once; `non_embedding`: those outside of
+    embedding and output projection; `flops`: of its training; `loss`: bits per byte of the judged
+    evaluation documents, `by_set`: of each set alone; `key`: of its
+    stage."""
+
+    parameters: int
+    non_embedding: int
+    tokens: int
+    flops: float
+    learning_rate: float
+    pair: int
+    loss: float
+    key: str
+    by_set: dict[str, float] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class CheckedForecast:
+    """A forecast, the key of the run it is about, the id of its MLflow run, and what came. `earlier`: it was registered
+    by an earlier command, perhaps from fewer runs."""
+
+    key: str
+    forecast: Forecast
+    mlflow_run: str
+    earlier: bool
+    check: ForecastCheck
+
+
+@dataclass(frozen=True, repr=False)
+class ScalingReport:
+    """A finished grid. `id`: 16 hexadecimal characters, of all that decides it; `budgets`: compute budgets whose
+    optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
+    `mlflow_run`: its id, empty before it is logged."""
+
+    recipe: str
+    id: str
+    runs: tuple[GridRun, ...]
+    judged: tuple[str, ...]
+    budgets: tuple[float, ...] = ()
+    sweeps: tuple[RateSweep, ...] = ()
+    forecasts: tuple[CheckedForecast, ...] = ()
+    mlflow_run: str = ""
+
+    @cached_property
+    def plateau(self) -> Plateau:
+        """Which runs follow a law. Raises ValueError for runs that do not determine one."""
+        return plateau(scaling_runs(self.runs))
+
+    @cached_property
+    def fitted(self) -> tuple[GridRun, ...]:
+        """The runs that the law is fitted to."""
+        return tuple(run for run, kept in zip(self.runs, self.plateau.kept, strict=True) if kept)
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The law, with N all parameters. Raises ValueError for runs that do not determine one."""
+        return fit(scaling_runs(self.fitted))
+
+    @cached_property
+    def alpha_non_embedding(self) -> float:
+        """The exponent of size where N counts no embedding and no output projection, as Kaplan et al. (2020) do."""
+        whole = scaling_runs(self.fitted)
+        counts = np.array([run.non_embedding for run in self.fitted], float)
+        return fit(ScalingRuns(counts, whole.tokens, whole.loss)).law.alpha
+
+    @cached_property
+    def cost(self) -> TokenCost:
+        n = np.array([run.parameters for run in self.runs], float)
+        return token_cost(n, np.array([run.flops / run.tokens for run in self.runs]))
+
+    @cached_property
+    def compute(self) -> np.ndarray:
+        """Floating-point operations of each fitted run, float64 (runs,)."""
+        return np.array([run.flops for run in self.fitted])
+
+    @cached_property
+    def law_intervals(self) -> dict[str, Interval]:
+        """The law's parameters with percentile intervals of the bootstrap by run."""
+        found = {}
+        for name in LAW:
+            low, high = np.quantile([getattr(one, name) for one in self._laws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+            found[name] = Interval(getattr(self.fit.law, name), float(low), float(high), LEVEL)
+        return found
+
+    @cached_property
+    def future(self) -> list[FutureErrors]:
+        return leave_future_out(scaling_runs(self.fitted), self.compute, LEVEL)
+
+    @cached_property
+    def optima(self) -> list[OptimumIntervals]:
+        """The best parameters and tokens of each budget."""
+        return [optimum_intervals(self.fit.law, self._laws, self.cost, budget, LEVEL) for budget in self.budgets]
+
+    @property
+    def sentence(self) -> str:
+        """The law, as one sentence."""
+        law, intervals = self.fit.law, self.law_intervals
+        alpha, beta = intervals["alpha"], intervals["beta"]
+        return (
+            f"bits per byte = {law.E:.3f} + {law.A:.3g} N^-{law.alpha:.3f} + {law.B:.3g} D^-{law.beta:.3f}, from "
+            f"{len(self.fitted)} runs (90% intervals: alpha {alpha.low:.2f} to {alpha.high:.2f}, beta {beta.low:.2f} "
+            f"to {beta.high:.2f}); one run lies {self.fit.deviation:.2%} from it. N counts all parameters; by those "
+            f"outside of embeddings alone alpha is {self.alpha_non_embedding:.3f}"
+        )
+
+    @property
+    def remarks(self) -> list[str]:
+        """Which runs were left out and why, what was not tested, and what the learning rate is worth."""
+        said = []
+        if out := [run for run in self.runs if run not in self.fitted]:
+            budgets = sorted({run.tokens for run in out})
+            said.append(
+                f"{len(out)} runs of {', '.join(f'{budget:,}' for budget in budgets)} tokens are left out: those of "
+                f"{budgets[-1]:,} lie {self.plateau.error:+.1%} from the law of the longer runs, as runs do that end "
+                "on the plateau of the tokens' frequencies"
+            )
+        if not self.plateau.tested:
+            said.append(
+                "whether the shortest runs follow a law could not be tested: that takes four token budgets or more, "
+                "with seven runs in the three longest"
+            )
+        return said + [sweep.sentence for sweep in self.sweeps]
+
+    @property
+    def forecast_sentence(self) -> str:
+        """How many forecasts held; empty without forecasts."""
+        if not self.forecasts:
+            return ""
+        inside = sum(one.check.inside for one in self.forecasts)
+        return f"{inside} of {len(self.forecasts)} forecasts lie inside their {LEVEL:.0%} interval"
+
+    def future_rows(self) -> Iterator[dict[str, Any]]:
+        yield from map(asdict, self.future)
+
+    def forecast_rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each forecast: the run, the claim, and what came."""
+        for one in self.forecasts:
+            claim = one.forecast
+            yield {
+                "parameters": claim.parameters,
+                "tokens": claim.tokens,
+                "reach": claim.reach,
+                "forecast": claim.loss.value,
+                "low": claim.loss.low,
+                "high": claim.loss.high,
+                "loss": one.check.loss,
+                "inside": one.check.inside,
+                "error": one.check.error,
+                "outside": one.check.outside,
+                "key": one.key,
+                "mlflow_run": one.mlflow_run,
+            }
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for `--json` and for the file in the home."""
+        return {
+            "recipe": self.recipe,
+            "id": self.id,
+            "judged": list(self.judged),
+            "law": {name: asdict(interval) for name, interval in self.law_intervals.items()},
+            "parameters_counted": "total",
+            "alpha_non_embedding": self.alpha_non_embedding,
+            "left_out": [run.key for run in self.runs if run not in self.fitted],
+            "sweeps": [asdict(sweep) | {"sentence": sweep.sentence} for sweep in self.sweeps],
+            "deviation": self.fit.deviation,
+            "token_cost": asdict(self.cost),
+            "runs": [asdict(run) for run in self.runs],
+            "leave_future_out": list(self.future_rows()),
+            "optima": [asdict(one) for one in self.optima],
+            "forecasts": list(self.forecast_rows()),
+            "mlflow_run": self.mlflow_run,
+        }
+
+    @cached_property
+    def _laws(self) -> list:
+        return bootstrap(self.fit, DRAWS, _SEED)
+
+
+def scaling_runs(runs: Sequence[GridRun]) -> ScalingRuns:
+    """The runs as arrays."""
+    return ScalingRuns(
+        np.array([run.parameters for run in runs], float),
+        np.array([run.tokens for run in runs], float),
+        np.array([run.loss for run in runs]),
+    )

@@ -1,0 +1,288 @@
+"""The flows `scale` and `agreement`: a recipe's losses at other sizes, and whether recipes keep their order there."""
+
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import wrapt
+from prefect.logging import get_run_logger
+
+from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
+from gristmill.flows.experiments.decisions.plan import arms
+from gristmill.flows.experiments.decisions.runs import evaluation_set
+from gristmill.flows.experiments.decisions.task_screen import mean_by_task
+from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_sets, tasks_folder
+from gristmill.flows.experiments.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
+from gristmill.flows.experiments.scaling.ladder import ERROR, JUDGED, AgreementReport
+from gristmill.flows.experiments.scaling.rates import FACTORS, RateSweep, rate_sweep, swept_cells
+from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import require
+from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages.evaluation.judge import check_judges
+from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
+from gristmill.flows.stats.forecast import forecast
+from gristmill.flows.stats.runs import EvaluationSet
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.spec import StageSpec, digest
+
+if TYPE_CHECKING:
+    from gristmill.flows.experiments.scaling import tracking
+    from gristmill.flows.run.tracking import experiment
+else:
+    tracking = wrapt.lazy_import("gristmill.flows.experiments.scaling.tracking")
+    experiment = wrapt.lazy_import("gristmill.flows.run.tracking.experiment")
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What trains cells on an arm's tokens: `data` has the budget of the longest of them. With `tasks` each run is
+    scored on these, too."""
+
+    context: RunContext
+    proxy: ProxyConfig
+    data: ComparisonData
+    evaluation: EvaluationSet
+    repeat: bool
+    tasks: DecisionTasks | None = None
+
+    def run(self, arm: str, one: Cell, pair: int) -> ProxyRun:
+        proxy = scaled_proxy(self.proxy, one.size)
+        return ProxyRun(proxy, self.data.arms[arm].mixture, pair, one.learning_rate, one.tokens)
+
+    def spec(self, arm: str, one: Cell, pair: int) -> StageSpec:
+        return proxy_spec(self.context.settings, self.run(arm, one, pair), 0)
+
+    def __call__(self, wanted: Sequence[tuple[str, Cell, int]]) -> list[GridRun]:
+        """Runs of an arm, a cell and a pair each; those that are finished in the home are found."""
+        # the longest first, so that no core waits for one at the end
+        order = sorted(range(len(wanted)), key=lambda at: -wanted[at][1].flops)
+        results = train_proxies(self.context, [self.run(*wanted[at]) for at in order])
+        found = {}
+        for at, result in zip(order, results, strict=True):
+            arm, one, pair = wanted[at]
+            bits, errors = self._scored(self.spec(arm, one, pair), result.bits)
+            loss = float(self.evaluation.measure(bits))
+            size, by_set = one.size, self.evaluation.by_set(bits) | errors
+            found[at] = GridRun(
+                size.parameters,
+                size.non_embedding,
+                one.tokens,
+                one.flops,
+                one.learning_rate,
+                pair,
+                loss,
+                result.key,
+                by_set,
+            )
+        return [found[at] for at in range(len(wanted))]
+
+    def _scored(self, spec: StageSpec, bits: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        """Bits of a finished run, then of right answers, and its share of wrong answers by task."""
+        if self.tasks is None:
+            return bits, {}
+        stage = self.context.find(spec)
+        assert stage is not None, "it was trained or found"
+        scores = self.tasks.scored(stage)
+        errors = {f"{ERROR}{name}": 1 - hits for name, hits in mean_by_task(scores, "hit").items()}
+        return np.concatenate([bits, scores["bits"].to_numpy()]), errors
+
+
+@recorded_flow(name="scale", flow_run_name=flow_run_name, persist_result=False)
+def scale(
+    recipe: RecipeLike,
+    sizes: list[int],
+    tokens: list[int],
+    most_flops: float | None = None,
+    forecasts: list[str] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
+    budgets: list[float] = [],  # noqa: B006
+    proxy: str | dict[str, Any] = "small",
+    seeds: int = 1,
+    rate_sweeps: int = 2,
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006
+    repeat: bool = False,
+) -> ScalingReport:
+    """A scaling law of a recipe: the proxy at each of `sizes` (parameters), trained on each of `tokens`.
+
+    `most_flops`: cells of the grid with more operations are left out; `forecasts`: runs as `2.5M:10M`, parameters and
+    tokens, whose loss is forecast, registered, trained and checked; `budgets`: of operations, whose best split between
+    parameters and tokens is asked for; `seeds`: runs of each cell; `rate_sweeps`: sizes at which half and twice the
+    learning rate are tried; `repeat`: documents may be read more than once.
+    """
+    require("train", "training a grid of models")
+    with run_context(recipe) as context:
+        log, small = get_run_logger(), load_proxy(proxy)
+        cells = grid(small, sizes, tokens, most_flops)
+        targets = [forecast_cell(small, text) for text in forecasts]
+        sweeps = swept_cells(cells, rate_sweeps)
+        for line in plan(small, cells, targets, seeds, sweeps):
+            log.info("%s", line)
+        check_judges(context.settings, [recipe], clean, judge)
+        make = partial(_trained, context, {recipe.name: recipe}, small, clean=clean, judge=judge, repeat=repeat)
+        # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
+        trained = make(longest=max(one.tokens for one in cells))
+        larger = make(longest=max(one.tokens for one in targets)) if targets else trained
+
+        wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
+        keys = [trained.spec(*one).key for one in wanted]
+        judged = trained.evaluation.judged
+        asked = {"budgets": str(budgets), "rate_sweeps": str(rate_sweeps)}
+        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
+        params = {"proxy": small.model_dump(mode="json"), "judged": list(judged), "sizes": sizes, "tokens": tokens}
+        datasets = [
+            experiment.dataset_input(trained.data.arms[recipe.name].mixture, "training"),
+            experiment.dataset_input(trained.data.evaluation, "evaluation"),
+        ]
+        with tracking.scaling_run(
+            context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets
+        ) as tracked:
+            tried = [(recipe.name, one, 0) for sweep in sweeps for one in sweep]
+            made = trained(wanted + tried)
+            report = ScalingReport(recipe.name, identity, tuple(made[: len(wanted)]), judged, tuple(budgets))
+            tracking.log_runs(tracked, report.runs)
+            log.info("%s", report.sentence)
+            report = replace(report, sweeps=_swept(made[len(wanted) :], len(FACTORS), report.fit.deviation))
+            for remark in report.remarks:
+                log.info("%s", remark)
+            report = replace(report, forecasts=_forecast(report, larger, recipe.name, targets))
+            report = replace(report, mlflow_run=tracking.finish(tracked, report))
+        path = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}.json")
+        checked_json.write(path, report.as_json())
+        return report
+
+
+@recorded_flow(name="agreement", flow_run_name=flow_run_name, persist_result=False)
+def agreement(
+    recipe: RecipeLike,
+    sizes: list[int],
+    tokens: list[int],
+    against: list[RecipeLike] = [],  # noqa: B006
+    settings: list[str] = [],  # noqa: B006
+    without: list[str] = [],  # noqa: B006
+    raw: bool = False,
+    proxy: str | dict[str, Any] = "small",
+    seeds: int = 2,
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006
+    tasks: str | None = None,
+    repeat: bool = False,
+) -> AgreementReport:
+    """Whether recipes keep their order from the smaller of `sizes` to the largest; `tokens`: of a run at each.
+
+    `against`, `settings`, `without`, `raw`: the recipes that are compared, as for the flow `ablate`; `tasks`: a folder,
+    or lm-eval:NAME,NAME, whose right answers and wrong choices are measures beside the evaluation sets.
+    """
+    require("train", "comparing recipes")
+    with run_context(recipe) as context:
+        log, small = get_run_logger(), load_proxy(proxy)
+        if len(sizes) < 2 or len(tokens) != len(sizes) or sorted(set(sizes)) != sizes:
+            raise ValueError(
+                f"sizes are {sizes} and token budgets {tokens}; give two or more of each, the smallest size first"
+            )
+        compared = arms(recipe, against, settings, without, raw=raw)
+        for other in compared.recipes.values():
+            before_run(other, context.settings)
+        folder = tasks_folder(context.settings, tasks) if tasks else None
+        check_judges(context.settings, [*compared.recipes.values()], clean, judge, tuple(task_sets(folder)))
+        cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
+        names = tuple(compared.recipes)
+        for line in plan(small, cells, [], seeds * len(names)):
+            log.info("%s", line)
+        losses: dict[str, list[np.ndarray]] = {}
+        for one in cells:
+            # each size has a budget, and so tokens, of its own, which a decision at that size finds again
+            train = _trained(context, compared.recipes, small, one.tokens, clean, judge, repeat, folder)
+            runs = train([(name, one, pair) for name in names for pair in range(seeds)])
+            measured = [{JUDGED: run.loss} | run.by_set for run in runs]
+            for measure in measured[0]:
+                values = [each[measure] for each in measured]
+                losses.setdefault(measure, []).append(np.reshape(values, (len(names), seeds)))
+        report = AgreementReport(
+            recipe=recipe.name,
+            arms=names,
+            parameters=tuple(one.size.parameters for one in cells),
+            tokens=tuple(one.tokens for one in cells),
+            losses={measure: np.stack(each) for measure, each in losses.items() if len(each) == len(cells)},
+            judged=train.evaluation.judged,
+        )
+        log.info("%s", report.sentence)
+        return report
+
+
+def _trained(
+    context: RunContext,
+    recipes: Mapping[str, Recipe],
+    proxy: ProxyConfig,
+    longest: int,
+    clean: str | None,
+    judge: Sequence[str],
+    repeat: bool,
+    tasks: Path | None = None,
+) -> _Trained:
+    """Data for runs of up to `longest` tokens. Raises ValueError where an arm has fewer and none may be repeated."""
+    data = proxy_data(context, proxy, recipes, longest, clean=clean, repeat=repeat)
+    if data.budget_tokens < longest:
+        raise ValueError(
+            f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "
+            "ask for fewer tokens, give more documents, or allow it by --repeat"
+        )
+    scored = None if tasks is None else DecisionTasks(context, tasks, data)
+    return _Trained(context, proxy, data, evaluation_set(data, judge, scored), repeat, scored)
+
+
+def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep, ...]:
+    """The sweeps of runs that follow each other, so many rates each."""
+    groups = [runs[at : at + rates] for at in range(0, len(runs), rates)]
+    return tuple(
+        rate_sweep(
+            group[0].parameters,
+            group[0].tokens,
+            [run.learning_rate for run in group],
+            [run.loss for run in group],
+            noise,
+        )
+        for group in groups
+    )
+
+
+def _forecast(
+    report: ScalingReport, train: _Trained, recipe: str, targets: Sequence[Cell]
+) -> tuple[CheckedForecast, ...]:
+    """Register a forecast of each target, all of them ahead of the first training, then train and check."""
+    if not targets:
+        return ()
+
+    log, keys = get_run_logger(), tuple(run.key for run in report.fitted)
+    forecasts, largest = tracking.Forecasts(train.context.settings, recipe), float(report.compute.max())
+    claims = []
+    for one in targets:
+        claimed = forecast(report.fit, keys, one.size.parameters, one.tokens, one.flops / largest, LEVEL)
+        params = {"learning_rate": one.learning_rate, "pair": 0, "scaling": report.id}
+        claim = forecasts.register(train.spec(recipe, one, 0), claimed, params)
+        loss = claim.forecast.loss
+        how = "was registered before" if claim.earlier else "registered"
+        log.info(
+            "forecast %s: %s parameters on %s tokens: %.4f bits per byte, %.0f%% interval %.4f to %.4f",
+            how, f"{one.size.parameters:,}", f"{one.tokens:,}", loss.value, 100 * loss.level, loss.low, loss.high,
+        )  # fmt: skip
+        claims.append(claim)
+    made = train([(recipe, one, 0) for one in targets])
+    found = []
+    for claim, run in zip(claims, made, strict=True):
+        checked = forecasts.check(claim, run.loss)
+        log.info("%s", tracking.sentence(claim.forecast, checked))
+        found.append(CheckedForecast(run.key, claim.forecast, claim.mlflow_run, claim.earlier, checked))
+    return tuple(found)

@@ -1,0 +1,316 @@
+"""MLflow's record of a scaling law and of forecasts.
+
+A law is a parent run with its tables and plots, and a child for each run of the grid.
+
+A forecast is registered before a run is trained and checked after it. It is a run of its own in the recipe's
+experiment, SCHEDULED until it is checked. The tag `forecast` is the key of the stage that will hold the forecasted run,
+so there is one forecast of it, and the first one counts. Its datasets are the runs that the law was fitted to, by their
+keys; its start is the time of registration.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import orjson
+from matplotlib.axes import Axes
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
+
+from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.plots import figures
+from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED
+from gristmill.flows.run.tracking.experiment import TrackedExperiment
+from gristmill.flows.run.tracking.parent_run import ParentRun
+from gristmill.flows.stages.model import local_folder
+from gristmill.flows.stats.forecast import Forecast, ForecastCheck, check
+from gristmill.flows.stats.law import Interval
+from gristmill.flows.stats.optimum import optimum
+from gristmill.storage import files
+from gristmill.tasks.engine.make import find
+from gristmill.tasks.engine.spec import StageSpec
+
+_CURVES = 6  # of equal compute at most: more lie on each other
+
+
+def by_compute(report: ScalingReport) -> Callable[[Axes], None]:
+    """Draws the loss of all runs by compute, the law's smallest loss at each compute, and forecasts with their
+    intervals."""
+
+    def draw(axes: Axes) -> None:
+        losses = [run.loss for run in report.fitted]
+        computes = [*report.compute, *(one.forecast.reach * report.compute.max() for one in report.forecasts)]
+        line = np.geomspace(min(computes), max(computes) * 1.2, 100)
+        best = [optimum(report.fit.law, report.cost, compute).loss for compute in line]
+        axes.plot(line, best, color=GREY, linestyle=":", label="best of the law at each compute")
+        axes.plot(report.compute, losses, "o", color=BLUE, markersize=5, label="runs of the fit")
+        if out := [run for run in report.runs if run not in report.fitted]:
+            axes.plot([run.flops for run in out], [run.loss for run in out], "o", color=LIGHT, markersize=5,
+                      label="left out")  # fmt: skip
+        for number, one in enumerate(report.forecasts):
+            at, claim = one.forecast.reach * report.compute.max(), one.forecast.loss
+            axes.plot([at, at], [claim.low, claim.high], color=LIGHT, linewidth=5, solid_capstyle="butt",
+                      label=None if number else "forecast, 90% interval")  # fmt: skip
+            axes.plot(at, one.check.loss, "D", color=RED, markersize=5, label=None if number else "what came")
+        axes.set_xscale("log")
+        axes.set_xlabel("floating-point operations of training")
+        axes.set_ylabel("bits per byte")
+        axes.grid(color="#dddddd")
+        axes.legend(loc="upper right", frameon=False)
+
+    return draw
+
+
+def isoflop(report: ScalingReport) -> Callable[[Axes], None]:
+    """Draws the law's loss by parameters along runs of equal compute, its optimum on each, and the runs.
+
+    A run is drawn in the colour of the nearest curve, moved to that curve's compute by the law: its distance from the
+    curve is its error.
+    """
+
+    def draw(axes: Axes) -> None:
+        law, cost = report.fit.law, report.cost
+        curves = np.geomspace(report.compute.min(), report.compute.max(), _CURVES)
+        nearest = np.abs(np.log(report.compute[:, None] / curves)).argmin(axis=1)
+        sizes = np.array([run.parameters for run in report.fitted], float)
+        line = np.geomspace(sizes.min() / 1.5, sizes.max() * 1.5, 100)
+        shades = np.linspace(0.15, 0.85, _CURVES)
+
+        colours = matplotlib.colormaps["viridis"](shades)
+        for number, compute in enumerate(curves):
+            along = law.loss(line, compute / cost.flops(line, 1))
+            axes.plot(line, along, color=colours[number], linewidth=1, label=f"{compute:.1e}")
+            best = optimum(law, cost, float(compute))
+            if line[0] <= best.parameters <= line[-1]:
+                axes.plot(best.parameters, best.loss, "*", color=colours[number], markersize=11)
+            for at in np.flatnonzero(nearest == number):
+                moved = float(law.loss(sizes[at], compute / cost.flops(sizes[at], 1))) / (1 + report.fit.errors[at])
+                axes.plot(sizes[at], moved, "o", color=colours[number], markersize=4)
+        axes.set_xscale("log")
+        axes.set_xlabel("parameters")
+        axes.set_ylabel("bits per byte")
+        axes.grid(color="#dddddd")
+        axes.legend(title="operations; stars: optimum", loc="upper right", frameon=False, ncols=2, fontsize=8)
+
+    return draw
+
+
+def future(report: ScalingReport) -> Callable[[Axes], None]:
+    """Draws the mean error of the larger runs, and its direction, by the compute that the fit was left."""
+
+    def draw(axes: Axes) -> None:
+        reach = [row.reach for row in report.future]
+        axes.plot(reach, [100 * row.error for row in report.future], "o-", color=BLUE, label="mean absolute error")
+        axes.plot(
+            reach, [100 * row.bias for row in report.future], "o--", color=RED, label="mean error: above 0 too high"
+        )
+        axes.axhline(0, color=GREY, linewidth=0.8)
+        axes.set_xlabel("largest compute that is predicted over the largest in the fit")
+        axes.set_ylabel("error of the loss, %")
+        axes.grid(color="#dddddd")
+        axes.legend(loc="upper left", frameon=False)
+
+    return draw
+
+
+SCALING_TAG = "scaling"
+
+
+def scaling_run(
+    settings: MachineSettings, recipe: str, identity: str, params: Mapping[str, Any], datasets: list[DatasetInput]
+) -> ParentRun:
+    """The MLflow run of a scaling law, by the identity of its grid, in the experiment of its recipe."""
+    return ParentRun(settings, recipe, (SCALING_TAG, identity), f"scaling-{identity[:8]}", params, datasets)
+
+
+def log_runs(run: ParentRun, trained: tuple[GridRun, ...]) -> None:
+    """Log finished runs of the grid as children, each once."""
+    for one in trained:
+        name = f"{one.parameters:,} parameters, {one.tokens:,} tokens, pair {one.pair}"
+        params = {
+            "parameters": one.parameters,
+            "tokens": one.tokens,
+            "learning_rate": one.learning_rate,
+            "pair": one.pair,
+        }
+        run.log_child(name, one.key, params, {"bits_per_byte": one.loss, "flops": one.flops})
+
+
+def finish(run: ParentRun, report: ScalingReport) -> str:
+    """Log the law, its tables and its plots to the parent; returns its id. What was asked for this time replaces what
+    an earlier command logged."""
+    values = {f"law/{name}": interval.value for name, interval in report.law_intervals.items()}
+    values |= {"law/deviation": report.fit.deviation, "law/alpha_non_embedding": report.alpha_non_embedding}
+    if report.forecasts:
+        values["forecasts/inside"] = sum(one.check.inside for one in report.forecasts) / len(report.forecasts)
+    run.log(run.id, {}, values)
+    return run.complete(partial(write_artifacts, report=report), description(report))
+
+
+def description(report: ScalingReport) -> str:
+    """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
+    lines = [f"**{report.sentence}.**", "", *(f"- {remark}" for remark in report.remarks), ""]
+    if report.forecasts:
+        lines += [f"**{report.forecast_sentence}.**", ""]
+        lines += _header("parameters", "tokens", "compute", "forecast", "90% interval", "came")
+        for one in report.forecasts:
+            claim, came = one.forecast, one.check
+            loss = f"{came.loss:.4f}{'' if came.inside else ' (outside)'}"
+            spread = f"{claim.loss.low:.4f} to {claim.loss.high:.4f}"
+            size = f"{claim.parameters:,} | {claim.tokens:,} | {claim.reach:.1f} times"
+            lines.append(f"| {size} | {claim.loss.value:.4f} | {spread} | {loss} |")
+        lines.append("")
+    if report.optima:
+        lines += _header("operations", "best parameters", "best tokens", "bits per byte")
+        for best in report.optima:
+            cells = [f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})" for one in (best.parameters, best.tokens)]
+            loss = f"{best.loss.value:.4f} ({best.loss.low:.4f} to {best.loss.high:.4f})"
+            lines.append(f"| {best.compute:.2e} | {' | '.join(cells)} | {loss} |")
+        lines.append("")
+    lines += ["Fitted to the smaller runs, and held against the larger:", ""]
+    lines += _header("operations up to", "runs", "predicted", "reach", "mean error", "bias", "inside 90%")
+    for row in report.future:
+        counts = f"{row.compute:.2e} | {row.fitted} | {row.predicted} | {row.reach:.1f} times"
+        lines.append(f"| {counts} | {row.error:.2%} | {row.bias:+.2%} | {row.inside} |")
+    return "\n".join(lines)
+
+
+def _header(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(columns)}"]
+
+
+def write_artifacts(folder: Path, report: ScalingReport) -> None:
+    """Write `scaling.json`, the tables `leave_future_out.json` and `forecasts.json` in MLflow's form, and the plots."""
+    indented = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+    (folder / "scaling.json").write_bytes(orjson.dumps(report.as_json(), option=indented))
+    for name, rows in (
+        ("leave_future_out", list(report.future_rows())),
+        ("forecasts", list(report.forecast_rows())),
+    ):
+        if rows:
+            table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
+            (folder / f"{name}.json").write_bytes(orjson.dumps(table))
+    drawn = {"compute.png": by_compute(report), "isoflop.png": isoflop(report)}
+    if report.future:
+        drawn["leave_future_out.png"] = future(report)
+    for name, draw in drawn.items():
+        (folder / name).write_bytes(figures.png(draw, (4,)))
+
+
+FORECAST_TAG = "forecast"
+_MOST_INPUTS = 1000  # datasets that a server takes in one request
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A registered forecast. `registered`: when, in milliseconds since 1970, by MLflow; `earlier`: before this
+    command."""
+
+    mlflow_run: str
+    forecast: Forecast
+    registered: int
+    earlier: bool
+
+
+class Forecasts:
+    """The forecasts in the experiment of a recipe."""
+
+    def __init__(self, settings: MachineSettings, recipe: str) -> None:
+        self._settings = settings
+        self._experiment = TrackedExperiment(settings, recipe)
+        self._client = self._experiment.client
+
+    def register(self, run: StageSpec, forecast: Forecast, params: Mapping[str, Any]) -> Claim:
+        """Register a forecast of the run that a stage will hold; `params`: of that run, for people.
+
+        A forecast of it that was registered before is returned in its place. Raises ValueError for a run that is
+        finished, or that has begun to train.
+        """
+        if (found := self._find(run.key)) is not None:
+            return found
+        folder = run.folder(self._settings.home)
+        begun = files.exists(files.join(local_folder(self._settings, folder), "run.json"))
+        if begun or find(self._settings.home, run) is not None:
+            raise ValueError(
+                f"the run of {forecast.parameters:,} parameters on {forecast.tokens:,} tokens is "
+                f"{'being trained' if begun else 'trained'} already ({folder}), so a forecast of it would be none: "
+                "forecast another run"
+            )
+        name = f"forecast-{run.key[:8]}"
+        # found by its key from the last line on: one that is not whole is none
+        made = self._experiment.create(name, {})
+        claim, interval = _claim(forecast), forecast.loss
+        given = [Param(name, str(value)) for name, value in {**claim, **params}.items()]
+        self._client.log_batch(made, params=given)
+        for start in range(0, len(forecast.runs), _MOST_INPUTS):
+            self._client.log_inputs(made, [_input(key) for key in forecast.runs[start : start + _MOST_INPUTS]])
+        points = {"forecast": interval.value, "forecast_low": interval.low, "forecast_high": interval.high}
+        self._client.log_batch(made, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
+        self._client.update_run(made, status="SCHEDULED")
+        self._client.set_tag(made, FORECAST_TAG, run.key)
+        return self._read(self._client.get_run(made), earlier=False)
+
+    def check(self, claim: Claim, loss: float) -> ForecastCheck:
+        """Compare the loss of the finished run with its forecast, and log how it went."""
+        found = check(claim.forecast.loss, loss)
+        points = {
+            "bits_per_byte": found.loss,
+            "inside": float(found.inside),
+            "error": found.error,
+            "outside": found.outside,
+        }
+        run = claim.mlflow_run
+        self._client.log_batch(run, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
+        self._client.set_tag(run, "mlflow.note.content", sentence(claim.forecast, found))
+        self._client.set_terminated(run, "FINISHED")
+        return found
+
+    def _find(self, key: str) -> Claim | None:
+        if (experiment := self._experiment.find()) is None:
+            return None
+        tagged = f"tags.`{FORECAST_TAG}` = '{key}'"
+        oldest = ["attributes.start_time ASC"]
+        found = self._client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, 1, oldest)
+        return self._read(found[0], earlier=True) if found else None
+
+    def _read(self, run: Run, earlier: bool) -> Claim:
+        params = run.data.params
+        interval = Interval(*(float(params[f"forecast.{name}"]) for name in ("value", "low", "high", "level")))
+        inputs = run.inputs.dataset_inputs if run.inputs else []
+        keys = sorted(given.dataset.digest for given in inputs)
+        forecast = Forecast(
+            int(params["parameters"]), int(params["tokens"]), float(params["reach"]), interval, tuple(keys)
+        )
+        return Claim(run.info.run_id, forecast, run.info.start_time, earlier)
+
+
+def sentence(forecast: Forecast, found: ForecastCheck) -> str:
+    """A forecast and what came, as one sentence."""
+    claim = forecast.loss
+    how = "inside" if found.inside else f"outside by {found.outside:.2%}"
+    return (
+        f"{forecast.parameters:,} parameters on {forecast.tokens:,} tokens: forecast {claim.value:.4f} bits per byte "
+        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), came {found.loss:.4f}, {how}"
+    )
+
+
+def _claim(forecast: Forecast) -> dict[str, Any]:
+    """The params of a forecast, from which it is read again: floats with all of their digits."""
+    interval = forecast.loss
+    claimed = {"value": interval.value, "low": interval.low, "high": interval.high, "level": interval.level}
+    return {f"forecast.{name}": repr(float(value)) for name, value in claimed.items()} | {
+        "parameters": forecast.parameters,
+        "tokens": forecast.tokens,
+        "reach": repr(float(forecast.reach)),
+        "fit.runs": len(forecast.runs),
+    }
+
+
+def _input(key: str) -> DatasetInput:
+    source = orjson.dumps({"uri": f"stages/proxy-{key}"}).decode()
+    dataset = Dataset(name="proxy", digest=key, source_type="gristmill", source=source)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "fit")])

@@ -1,0 +1,125 @@
+"""A finished corpus that is looked at, and what is known of it without reading documents."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from gristmill.flows.explore.search.opened import OpenedIndex, opened
+from gristmill.flows.explore.search.words import OpenedWords, opened_words
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
+from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stages.corpus import Corpus, pinned
+from gristmill.flows.stages.removal import takedown_lists
+from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.url.step import Url
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the funnel, and the stage that has its ledger."""
+
+    stage: FinishedStage
+    row: FunnelRow
+
+    @property
+    def key(self) -> str:
+        """By which a page names it: a step may be in the funnel twice."""
+        return f"{self.stage.label}.{self.row.step}"
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """Documents by rule, most first; rules that dropped none are left out."""
+        return {rule: documents for rule, documents in ranked(self.row.drops).items() if documents}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """`given`: the recipe as it was asked for."""
+
+    given: Any
+    report: Report
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.report.recipe
+
+    @property
+    def settings(self) -> MachineSettings:
+        return self.report.settings
+
+    @property
+    def corpus(self) -> Corpus:
+        return self.report.corpus
+
+    @cached_property
+    def extracted(self) -> FinishedStage:
+        return open_stage(self.corpus.extracted.folder)
+
+    @cached_property
+    def kept(self) -> FinishedStage:
+        return open_stage(self.corpus.kept.folder)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The funnel, in the order of the steps; of training data also what is held out."""
+        data = self.report.data
+        stages = data.split.train.stages if data else self.corpus.stages
+        deciding = [open_stage(stage.folder) for stage in stages if stage.step_counts]
+        return [Step(stage, funnel_row(count)) for stage in deciding for count in stage.step_counts]
+
+    @cached_property
+    def recipe_steps(self) -> dict[str, Any]:
+        """The recipe's steps by name, with the content that their files have now."""
+        context, _ = open_run(self.settings, self.recipe)
+        return {step.step: step for step in self.recipe.steps} | {
+            step.step: step for step in pinned(context, self.recipe.after)
+        }
+
+    @cached_property
+    def kept_by_shard(self) -> list[int]:
+        """How many documents of each shard are kept, as its jobs have counted."""
+        return [record["rows_out"] for record in self.kept.part_records]
+
+    @cached_property
+    def _takedowns(self) -> Url:
+        return takedown_lists(open_run(self.settings, self.recipe)[0], self.recipe)
+
+    def taken_down(self, documents: Iterable[tuple[str, str | None]]) -> set[str]:
+        """The ids of those that the recipe's takedown lists name, whatever dropped them: nothing of them is shown.
+        `documents`: ids and URLs."""
+        given = list(documents)
+        if not given or not self.recipe.takedowns:
+            return set()
+        ids, urls = zip(*given, strict=True)
+        named = taken_down(pa.table({"id": ids, "url": pa.array([url or "" for url in urls])}), self._takedowns)
+        return {id_ for id_, entry in zip(ids, named.to_pylist(), strict=True) if entry is not None}
+
+    @cached_property
+    def index(self) -> OpenedIndex | None:
+        """The index of its texts; None where it was not made."""
+        return None if self.recipe.mixture is None else opened(self.recipe, self.settings)
+
+    @cached_property
+    def words(self) -> OpenedWords | None:
+        """The word index; None where it was not made."""
+        return opened_words(self.recipe, self.settings)
+
+    def step(self, key: str) -> Step:
+        """Raises LookupError for a key that no step has."""
+        for step in self.steps:
+            if step.key == key:
+                return step
+        raise LookupError(f"no step {key}")
+
+
+def open_recipe(recipe: Any, settings: MachineSettings | None = None) -> Opened:
+    """A recipe's finished corpus. Raises NotFinishedError, which names the remedy."""
+    return Opened(recipe, finished(recipe, settings))

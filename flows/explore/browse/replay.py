@@ -1,0 +1,177 @@
+"""Another threshold for a finished corpus: what it would drop, and which documents would enter and leave."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.flows.explore.browse.draws import DrawnDocument, documents
+from gristmill.flows.explore.browse.opened import Opened
+from gristmill.flows.recipe.steps import thresholds_of
+from gristmill.flows.reports.whatif import ComparedStep, Replay, ShardReplay, funnel, whatif
+from gristmill.storage import parquet
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.step import Bound, DocumentStep
+
+EXAMPLES = 5  # documents shown that enter, and that leave
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A setting of a step that can be replayed, and the rule and signal that it belongs to, where it is a number's.
+
+    `ends`: the least and the largest value that it may have, where both are known."""
+
+    step: str
+    setting: str
+    value: Any
+    rule: str = ""
+    signal: str = ""
+    ends: tuple[float, float] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.step}.{self.setting}"
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.value, int | float) and not isinstance(self.value, bool)
+
+
+@dataclass
+class Moved:
+    """`documents`: how many enter, or leave; `examples`: some of them, drawn by the seed."""
+
+    documents: int = 0
+    examples: list[DrawnDocument] = field(default_factory=list)
+    drawn: list[tuple[float, int, str]] = field(default_factory=list, repr=False)
+
+    def add(self, shard: int, ids: pa.ChunkedArray, seed: int) -> None:
+        self.documents += len(ids)
+        numbers = uniform(ids, seed, "browse")
+        first = np.argsort(numbers, kind="stable")[:EXAMPLES].tolist()
+        self.drawn = sorted([*self.drawn, *((float(numbers[at]), shard, ids[at].as_py()) for at in first)])[:EXAMPLES]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The funnel beside the recorded one, and the documents that enter and leave behind the replayed steps."""
+
+    changes: dict[str, Any]
+    rows: list[ComparedStep]
+    enter: Moved
+    leave: Moved
+    behind: tuple[str, ...]
+    unchanged: bool
+
+
+class SupersededError(RuntimeError):
+    """Another replay was asked for."""
+
+
+class Replays:
+    """One replay at a time: a newer one ends the one before."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._one, self.newest = threading.Lock(), 0
+
+    def replay(self, changes: dict[str, Any], seed: int) -> Replayed:
+        """Decide anew, a shard at a time for each core. Raises SupersededError; else as `whatif` does."""
+        self.newest += 1
+        number = self.newest
+        with self._one:
+
+            def check() -> None:
+                if number != self.newest:
+                    raise SupersededError("another replay was asked for")
+
+            check()
+            return replayed(self._opened, changes, seed, check)
+
+
+@dataclass(frozen=True)
+class _Watched(Replay):
+    """A replay whose shards are seen once they are decided."""
+
+    seen: Callable[[int, ShardReplay], None]
+
+    def shard(self, number: int) -> ShardReplay:
+        found = super().shard(number)
+        self.seen(number, found)
+        return found
+
+
+def replayed(opened: Opened, changes: dict[str, Any], seed: int, check: Callable[[], None] = lambda: None) -> Replayed:
+    """As `gristmill whatif` has it, with the documents that enter and leave. Holds for each core the columns of a shard
+    that the decisions read. `check` is called ahead of each shard, and may end it by an error."""
+    plain = whatif(opened.recipe, changes, opened.settings)
+    enter, leave, lock = Moved(), Moved(), threading.Lock()
+
+    def seen(number: int, found: ShardReplay) -> None:
+        check()
+        before = parquet.read_table(plain.passed.left.kept.part(number), ["id"])["id"]
+        new = found.kept.filter(pc.invert(pc.is_in(found.kept, before.combine_chunks())))
+        gone = before.filter(pc.invert(pc.is_in(before, found.kept.combine_chunks())))
+        with lock:
+            enter.add(number, new, seed)
+            leave.add(number, gone, seed)
+
+    watched = _Watched(**{each.name: getattr(plain, each.name) for each in fields(plain)}, seen=seen)
+    rows = funnel(watched)
+    for moved in (enter, leave):
+        moved.examples = [_shown(opened, plain, shard, id_) for _, shard, id_ in moved.drawn]
+    return Replayed(changes, rows, enter, leave, watched.behind, watched.unchanged)
+
+
+def _shown(opened: Opened, replay: Replay, shard: int, id_: str) -> DrawnDocument:
+    """A document as it reached the replayed steps: later ones may have dropped it."""
+    [found] = documents(opened, shard, [id_], replay.passed.arriving.documents.part(shard))
+    return found
+
+
+def thresholds(step: Any) -> list[Threshold]:
+    """The settings of a step that can be replayed and are a number, a text or nothing; those of rules first, and behind
+    each those that single languages have in its place."""
+    found = []
+    for name in thresholds_of(step):
+        value = getattr(step, name)
+        if isinstance(value, int | float | str | None):
+            rule = _moved_by(step, name, value)
+            ends = _ends(type(step).model_fields[name].metadata)
+            names = (rule.rule, rule.signal) if rule else ("", "")
+            found.append(Threshold(step.step, name, value, *names, ends))
+            found += [
+                Threshold(step.step, f"languages.{language}.{name}", own[name], *names, ends)
+                for language, own in getattr(step, "languages", {}).items()
+                if name in own and "." not in language  # which parts a setting's name from the one within
+            ]
+    return sorted(found, key=lambda one: not one.rule)
+
+
+def _moved_by(step: Any, name: str, value: Any) -> Bound | None:
+    """The rule on a number that another value of a setting gives other ends."""
+    if not isinstance(step, DocumentStep) or isinstance(value, str | bool):
+        return None
+    other = step.model_copy(update={name: 1 if value is None else value + 1})
+    try:
+        pairs = zip(step.decisions(), other.decisions(), strict=True)
+        rules = [one for one, new in pairs if isinstance(one, Bound) and one != new]
+    except (TypeError, ValueError):  # a setting that is no number, or of which another one is none
+        return None
+    return rules[0] if len(rules) == 1 else None
+
+
+def _ends(metadata: list[Any]) -> tuple[float, float] | None:
+    """The least and the largest value of a setting, where it has both."""
+    low = next(
+        (end for each in metadata for kind in ("ge", "gt") if (end := getattr(each, kind, None)) is not None), None
+    )
+    high = next(
+        (end for each in metadata for kind in ("le", "lt") if (end := getattr(each, kind, None)) is not None), None
+    )
+    return None if low is None or high is None else (float(low), float(high))

@@ -1,0 +1,154 @@
+"""The index of a finished recipe, and searches in all of its shards."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from os import cpu_count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import wrapt
+
+from gristmill.flows.curation import Outputs
+from gristmill.flows.machine.context import job_options, workers
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.storage import layout
+from gristmill.storage.tokens.token_shards import SPLIT
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.code_version import code_version
+from gristmill.tasks.engine.executors import Executor, Threads
+from gristmill.tasks.engine.jobs import Code
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.search import look_ups
+from gristmill.tasks.search.index import DROPPED
+from gristmill.tasks.search.look_ups import LookUp, Portion
+from gristmill.tasks.search.pieces import Pieces
+from gristmill.tasks.search.shards import IndexedShards, SearchedShard
+
+if TYPE_CHECKING:
+    from gristmill.flows.explore.search import index as index_flow
+else:
+    index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
+
+# Look-ups, of a phrase in a shard, that are made in threads of this process: five seconds of a core where files are in
+# memory (.28 ms each, in shards of 12 million tokens). More are jobs of the machine's executor, which takes seconds to
+# start.
+FEW = 20_000
+THREADS = min(32, (cpu_count() or 1) + 4)  # some more than cores, since a search waits for disks
+_PORTION = 64  # shards of a job: an index of a snapshot has 180,000 files
+_PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
+
+R = TypeVar("R")
+# Given what makes an index, it runs that.
+Make = Callable[[Callable[[], Any]], Any]
+
+
+@dataclass(frozen=True)
+class OpenedIndex:
+    """The index of a recipe, and the stages that it was made from. `few`: how many look-ups are made here."""
+
+    recipe: Recipe
+    settings: MachineSettings
+    data: Data
+    stage: StageResult
+    few: int = FEW
+
+    @property
+    def documents(self) -> int:
+        return sum(self.stage.result[split]["documents"] for split in (SPLIT, DROPPED))
+
+    @cached_property
+    def places(self) -> IndexedShards:
+        return IndexedShards(self.stage.folder, self.data.tokens.folder, tokenizer_of(self.data.tokenizer))
+
+    @property
+    def pieces(self) -> Pieces:
+        return self.places.pieces
+
+    @property
+    def shards(self) -> Sequence[int]:
+        return range(len(self.data.split.train.sources))
+
+    def workers(self, phrases: int) -> AbstractContextManager[Executor]:
+        """Where so many phrases are looked up in each shard: threads of this process, or the machine's executor."""
+        return executor(self.settings, 2 * phrases * len(self.shards) <= self.few)
+
+    def each(
+        self, workers: Executor, work: Callable[[Iterator[SearchedShard]], R], dropped: bool = True
+    ) -> Iterator[tuple[bool, R]]:
+        """What `work` gives for portions of shards in their order, of what is trained on first: whether it is of that,
+        and the result. `work` is a function of a module, or a `partial` of one."""
+        splits, ranges = (True, False) if dropped else (True,), portions_of(self.shards)
+        portions = [Portion(kept, one.start, one.stop) for kept in splits for one in ranges]
+        search = LookUp(work, self.places, code_sent(workers, look_ups.__name__))
+        held: dict[int, R] = {}
+        done = 0
+        for number, result in workers.map(search, portions):
+            held[number] = result
+            while done in held:
+                yield portions[done].kept, held.pop(done)
+                done += 1
+
+    def records(self, number: int, documents: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Where documents of a shard come from, by id."""
+        part = layout.part(self.data.split.train.extracted.folder, number)
+        return {row["id"]: row for row in rows_of(part, documents, _PLACE)}
+
+
+def executor(settings: MachineSettings, here: bool) -> AbstractContextManager[Executor]:
+    """Threads of this process, or the machine's executor."""
+    return nullcontext(Threads(THREADS, SimpleQueue())) if here else workers(settings)
+
+
+def portions_of(shards: Sequence[int]) -> list[range]:
+    """The shards of each job."""
+    size = max(1, min(_PORTION, -(-len(shards) // THREADS)))
+    return [range(begin, min(begin + size, len(shards))) for begin in range(0, len(shards), size)]
+
+
+def code_sent(workers: Executor, module: str) -> Code | None:
+    """What a job of a module says of its code: None to threads of this process."""
+    return None if isinstance(workers, Threads) else Code((module,), code_version((module,)))
+
+
+def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
+    """The index of a recipe, by which `find`, `trace` and `memorised` look texts up; it is made, and all that comes
+    before it, where it is not there. `recipe`: a YAML file, the name of one that ships, or a mapping; `make`: is given
+    what makes it. Raises RecipeError, also for a recipe without a mixture.
+    """
+    recipe = load(recipe)
+    recipe.training_mixture()
+
+    def run() -> None:
+        index_flow.index(recipe)
+
+    return found_or_made(partial(opened, recipe), make, run)
+
+
+def found_or_made(look: Callable[[], R | None], make: Make, run: Callable[[], Any]) -> R:
+    """What `look` finds, after `make(run)` where it finds nothing."""
+    found = look()
+    if found is None:
+        make(run)
+        found = look()
+    assert found is not None, "it was just made"
+    return found
+
+
+def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedIndex | None:
+    """The index of a recipe; None where it is not made yet, or is of another state of recipe, files and code. Makes
+    nothing."""
+    settings = settings or MachineSettings()
+    options.configure(job_options(settings))
+    outputs = Outputs(*open_run(settings, recipe))
+    try:
+        stage = outputs.context.find(outputs.search_index_spec)
+    except NotFinishedError:
+        return None
+    return None if stage is None else OpenedIndex(outputs.recipe, settings, outputs.data, stage)

@@ -1,0 +1,128 @@
+"""Where a phrase is in a corpus: how often, in which documents, and what became of them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from gristmill.flows.explore.search.opened import OpenedIndex
+from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.search import look_ups
+from gristmill.tasks.search.look_ups import Hit, Tally
+
+# On either side of a phrase that is shown; a character that is cut there is left out.
+CONTEXT_TOKENS = 40
+
+
+@dataclass(frozen=True)
+class FoundDocument:
+    """A document with a phrase.
+
+    `kept`: whether it is trained on; `step`, `rule`: what dropped it, empty where no ledger says; `times`: how often it
+    has the phrase; `shard`, `token`: the number of its shard, and there of the token with the phrase's first byte, None
+    where that is not known; `match`: the phrase's first place, and `before`, `after`: the text around; `record`: its
+    source, its URL and where its record is.
+    """
+
+    id: str
+    kept: bool
+    step: str
+    rule: str
+    times: int
+    shard: int
+    token: int | None
+    before: str
+    match: str
+    after: str
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Count:
+    """`times`: how often a phrase is there; `documents`: in how many of them."""
+
+    times: int = 0
+    documents: int = 0
+
+
+@dataclass(frozen=True)
+class FoundPhrase:
+    """`kept`: in what is trained on; `dropped`: in what was dropped, and `rules`: how many of these documents each
+    `step.rule` dropped; `documents`: those that are shown."""
+
+    phrase: str
+    kept: Count
+    dropped: Count
+    rules: dict[str, int]
+    documents: tuple[FoundDocument, ...]
+
+
+def find(index: OpenedIndex, phrase: str, n: int = 5, dropped: bool = True) -> FoundPhrase:
+    """Every place of a phrase, byte for byte, within a document. `n`: how many documents are shown of what is kept and
+    of what was dropped, the first of the corpus; `dropped`: whether what was dropped is searched, too.
+
+    Raises ValueError for an empty phrase. Holds twelve bytes a place of a shard.
+    """
+    wanted = phrase.encode()
+    if not wanted:
+        raise ValueError("an empty phrase is everywhere: give some text")
+    with index.workers(1) as workers:
+        tallies = tallied(index, workers, [wanted], n, dropped)
+    [found] = described(index, [wanted], tallies)
+    return found
+
+
+def tallied(
+    index: OpenedIndex, workers: Executor, phrases: Sequence[bytes], n: int, dropped: bool
+) -> list[tuple[Tally, Tally]]:
+    """Of each phrase what is found in what is trained on, and in what was dropped: with up to `n` documents of both.
+    All shards are opened once."""
+    found = [(Tally(), Tally()) for _ in phrases]
+    for kept, tallies in index.each(workers, partial(look_ups.tallies, phrases=phrases, most=n), dropped):
+        for totals, tally in zip(found, tallies, strict=True):
+            totals[not kept].add(tally, n)
+    return found
+
+
+def described(
+    index: OpenedIndex, phrases: Sequence[bytes], tallies: Sequence[tuple[Tally, Tally]]
+) -> list[FoundPhrase]:
+    """What was found of each phrase, with the text around its first places, and where the documents come from. Reads of
+    each shard with one of them its documents' records once."""
+    wanted: dict[int, list[str]] = defaultdict(list)
+    for hit in (hit for both in tallies for tally in both for hit in tally.first):
+        wanted[hit.shard].append(hit.row["id"])
+    records = {(shard, name): row for shard, ids in wanted.items() for name, row in index.records(shard, ids).items()}
+    found = []
+    for phrase, both in zip(phrases, tallies, strict=True):
+        kept, dropped = (Count(tally.times, tally.documents) for tally in both)
+        rules = dict(sorted(both[1].rules.items(), key=lambda item: (-item[1], item[0])))
+        shown = (
+            _shown(index, hit, phrase, records.get((hit.shard, hit.row["id"]), {}))
+            for tally in both
+            for hit in tally.first
+        )
+        found.append(FoundPhrase(phrase.decode(), kept, dropped, rules, tuple(shown)))
+    return found
+
+
+def _shown(index: OpenedIndex, hit: Hit, phrase: bytes, record: dict[str, Any]) -> FoundDocument:
+    row, token, shard = hit.row, hit.token, index.places.shard(hit.shard, hit.kept)
+    begin, end = row["offset"], row["offset"] + row["length"]
+    around = slice(max(begin, token - CONTEXT_TOKENS), min(end, token + len(phrase) + CONTEXT_TOKENS))
+    before, found, after = shard.index.pieces.text(shard.index.tokens[around]).partition(phrase)
+    assert found, "the first place in a document is the first in what surrounds it"
+    return FoundDocument(
+        row["id"],
+        hit.kept,
+        row.get("step", ""),
+        row.get("rule", ""),
+        hit.times,
+        hit.shard,
+        token,
+        before.decode(errors="ignore"),
+        found.decode(),
+        after[: 6 * CONTEXT_TOKENS].decode(errors="ignore"),
+        record,
+    )

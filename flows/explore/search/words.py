@@ -1,0 +1,135 @@
+"""Documents ranked by the words that they have, of what is kept and of what was dropped."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+
+from gristmill.flows.curation import Outputs
+from gristmill.flows.explore.search.opened import Make, code_sent, executor, found_or_made, portions_of
+from gristmill.flows.machine.context import job_options
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.search import word_index
+from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
+
+if TYPE_CHECKING:
+    from gristmill.flows.explore.search import index as index_flow
+else:
+    index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
+
+# Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
+# to start.
+FEW = 500
+_CONTEXT = 200  # characters on either side of a word that is shown
+_PLACE = ["id", "source", "url", "title", "file", "offset", "length", "record_id", "text"]
+_WORD = re.compile(r"\w+")
+# What of a query is not looked for in texts: other fields, what must not be there, and what joins words.
+_ASIDE = re.compile(r'(?:(?<!\S)-|\b(?!text:)\w+:)(?:"[^"]*"|\S+)|\b(?:AND|OR|NOT)\b')
+
+
+@dataclass(frozen=True)
+class OpenedWords:
+    """The word index of a recipe, and the corpus that it is of. `few`: in how many shards a search is made here."""
+
+    recipe: Recipe
+    settings: MachineSettings
+    corpus: Corpus
+    stage: StageResult
+    few: int = FEW
+
+
+@dataclass(frozen=True)
+class RankedDocument:
+    """A document. `score`: BM25 by tantivy among the documents of its block of 32 MB; `step`, `rule`: what dropped it;
+    `match`: the first of the query's words in its text, and `before`, `after`: the text around."""
+
+    score: float
+    id: str
+    kept: bool
+    step: str
+    rule: str
+    shard: int
+    before: str
+    match: str
+    after: str
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FoundWords:
+    """`matching`: how many documents match, kept and dropped; `documents`: the best of them first."""
+
+    query: str
+    matching: int
+    documents: tuple[RankedDocument, ...]
+
+
+def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
+    """The word index of a recipe; it is made, and the corpus that it is of, where it is not there. `recipe` and `make`
+    as for `open_index`. Raises RecipeError."""
+    recipe = load(recipe)
+
+    def run() -> None:
+        index_flow.word_index(recipe)
+
+    return found_or_made(partial(opened_words, recipe), make, run)
+
+
+def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedWords | None:
+    """The word index of a recipe; None where it is not made yet, or is of another state of recipe, files and code.
+    Makes nothing."""
+    settings = settings or MachineSettings()
+    options.configure(job_options(settings))
+    outputs = Outputs(*open_run(settings, recipe))
+    try:
+        stage = outputs.context.find(outputs.word_index_spec)
+    except NotFinishedError:
+        return None
+    return None if stage is None else OpenedWords(outputs.recipe, settings, outputs.corpus, stage)
+
+
+def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
+    """The `n` documents that match a query best, in the language of tantivy: words, all of which a document has;
+    "phrases"; `-must not`, AND, OR; `title:`, `url:`, `source:`, `id:`, `step:`, `rule:`, `kept:true`.
+    Raises ValueError for what is no query."""
+    if not query.strip():
+        raise ValueError("an empty query: give some words")
+    check_query(query)
+    best: list[Ranked] = []
+    matching, shards = 0, range(len(words.corpus.sources))
+    with executor(words.settings, len(shards) <= words.few) as workers:
+        search = WordQuery(words.stage.folder, query, n, code_sent(workers, word_index.__name__))
+        for _, (count, found) in workers.map(search, portions_of(shards)):
+            matching += count
+            best = first([*best, *found], n)
+    return FoundWords(query, matching, tuple(_described(words, best, query)))
+
+
+def _described(words: OpenedWords, best: list[Ranked], query: str) -> list[RankedDocument]:
+    wanted: dict[tuple[int, bool], list[str]] = defaultdict(list)
+    for one in best:
+        wanted[one.shard, one.kept].append(one.id)
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    for (shard, kept), ids in wanted.items():
+        part = (words.corpus.documents if kept else words.corpus.extracted).part(shard)
+        rows |= {(shard, row["id"]): row for row in rows_of(part, ids, _PLACE)}
+    known = sorted({re.escape(word) for word in _WORD.findall(_ASIDE.sub(" ", query))}, key=len, reverse=True)
+    pattern = re.compile(rf"\b({'|'.join(known)})\b" if known else "(?!)", re.IGNORECASE)
+    found = []
+    for one in best:
+        row = dict(rows[one.shard, one.id])
+        text = row.pop("text")
+        at = pattern.search(text)
+        begin, end = at.span() if at else (0, 0)
+        around = text[max(0, begin - _CONTEXT) : begin], text[begin:end], text[end : end + _CONTEXT]
+        found.append(RankedDocument(one.score, one.id, one.kept, one.step, one.rule, one.shard, *around, row))
+    return found

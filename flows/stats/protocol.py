@@ -1,0 +1,310 @@
+"""How two or more recipes are compared, declared before the first run.
+
+1. *Pairs.* Every arm trains with the same pair number, which seeds weights and order; the effect is the mean over
+   pairs of base minus candidate, in bits per byte, averaged over the judged evaluation sets. What a pair adds to all
+   arms cancels.
+2. *Two learning rates*, a small and the tuned one, since verdicts of proxy models flip with it (arXiv 2512.24503). A
+   pair's value is its mean over learning rates, so whatever the runs of a pair share does not count as replication.
+   Learning rates are a fixed choice: a verdict is about these. They *disagree* if, where a boundary is crossed, the
+   effect at one of them has the other sign than the mean. The verdict is then withheld, and sampling of this
+   candidate ends. That can only take verdicts away, so no error rate rises. At the boundary it costs about one true
+   verdict in twenty if runs are all noise, at an effect that is seen with probability .8 about one in a hundred.
+3. *Interval.* A t interval over pairs; with 3 or 4 pairs a percentile bootstrap covers far less than it says. The
+   variance of a pair is pooled with that of the A/A bank of the same proxy, tokens and learning rates, with its
+   degrees of freedom, unless the decision's own pairs vary more (an F test at 10%). Evaluation documents are a random
+   sample too: pairs and documents are crossed random effects, their variances are added with Satterthwaite's degrees of
+   freedom (`crossed`). Documents of one host are alike, so hosts are drawn, and documents only with them.
+4. *Looks.* After declared numbers of pairs the statistic is compared with a boundary that spends a two-sided error of
+   alpha t^2 up to the share t of the pairs (Lan and DeMets 1983; Kim and DeMets 1987; Jennison and Turnbull, Group
+   Sequential Methods, 2000, chapter 7). A t statistic is compared through its tail probability (section 3.8). A
+   decision ends at its last look: more pairs afterwards, because the result was not clear, are a new decision on new
+   pair numbers (`first_pair`).
+5. *After stopping* a plain interval covers too little. Interval, effect and p value follow from the stage-wise ordering
+   of outcomes (`interval`); the effect is median-unbiased.
+6. *Many candidates.* They are screened by one run of each at each learning rate, with a pair number and with evaluation
+   documents that the test does not use (hosts with about a fourth of each set's documents), so the test is not biased
+   by the selection. A set of too few hosts to spare one is split by documents. The best go on, and alpha is
+   split evenly over them (Bonferroni).
+7. *Worth.* The base trains on half of the tokens too, and the effect is expressed by its learning curve (`worth`).
+8. *These files or the method* (`resample`). Without it all pairs read the same training documents, and a verdict is on
+   these. With it each pair reads its own half of the hosts of every source, the same half for all arms. Halves of N
+   hosts vary about the N as the N vary about all hosts there are (delete-half jackknife, Shao and Wu 1989; exact for
+   halves drawn without replacement: both variances are S^2/N for hosts of variance S^2). So the mean effect of n pairs
+   has, as an estimate for all hosts, the variance
+
+       (V_half + V_seed) / n + V_half
+
+   where V_half + V_seed is the variance of the own pairs, and V_seed that of the A/A bank, both runs of whose pairs
+   read one half. Averaging pairs leaves the last term. V_half is taken as the own variance less half of the bank's, at
+   least 0, and the variance of a pair as the larger of the two; both with the degrees of the own pairs. To subtract
+   all of the bank's is unbiased, but a difference of two variances that few pairs know is too often near 0
+   (`SEED_SHARE` has the figures). Without a bank V_half is the whole own variance. Bank and own pairs are not pooled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Self, cast
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from scipy.special import stdtrit
+
+from gristmill.flows.stats.bank import Bank, judged_units
+from gristmill.flows.stats.crossed import Estimate, estimate
+from gristmill.flows.stats.interval import Look, declared, p_value, stagewise
+from gristmill.flows.stats.power import Noise, chance_to_tell, pairs_needed
+from gristmill.flows.stats.runs import EvaluationSet, Run, RunRequest, asked
+from gristmill.flows.stats.verdict import AtLearningRate, Conditions, Outcome, Verdict, worth
+
+# Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
+VERSION = 3
+WANTED_POWER = 0.8
+# New pairs are advised if they would tell with this probability at least, by what was seen and how unsure that is.
+ADVISED = 0.5
+# One evaluation document in so many is for screening.
+SCREENING_STRIDE = 4
+
+
+class Protocol(BaseModel):
+    """The settings of a decision."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    learning_rates: tuple[float, ...] = Field(min_length=1, description="Learning rates of the proxy, smallest first.")
+    looks: tuple[int, ...] = Field((3, 6, 12), min_length=1, description="Pairs after which a decision may end.")
+    alpha: float = Field(0.05, gt=0, lt=1, description="Two-sided error over all looks and candidates.")
+    level: float = Field(0.9, gt=0, lt=1, description="Level of the printed intervals.")
+    survivors: int | None = Field(2, ge=1, description="Candidates that screening leaves; null: all are tested.")
+    first_pair: int = Field(1, ge=1, description="Number of the first pair of the test; screening uses the one before.")
+    worth_pairs: int = Field(3, ge=0, description="Pairs of the base at half of the tokens; 0: no worth in tokens.")
+    resample: bool = Field(False, description="Each pair reads its own half of the hosts, the same for all arms.")
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.looks[0] < 2 or any(b <= a for a, b in pairwise(self.looks)):
+            raise ValueError(f"looks: {list(self.looks)} must rise and begin with 2 or more pairs.")
+        if len(set(self.learning_rates)) < len(self.learning_rates) or min(self.learning_rates) <= 0:
+            raise ValueError(f"learning_rates: {list(self.learning_rates)} must differ and be above 0.")
+        if self.worth_pairs == 1 or self.worth_pairs > self.looks[0]:
+            raise ValueError(
+                f"worth_pairs: {self.worth_pairs} must be 0, or from 2 to the first look's {self.looks[0]}."
+            )
+        return self
+
+    def tested(self, candidates: int) -> int:
+        """How many of so many candidates are tested."""
+        return candidates if self.survivors is None else min(candidates, self.survivors)
+
+    def limits(self, candidates: int) -> tuple[float, ...]:
+        return declared(self.looks, self.alpha / self.tested(candidates))
+
+    def pairs(self, start: int, end: int) -> range:
+        """Pair numbers of the test from its start-th to before its end-th."""
+        return range(self.first_pair + start, self.first_pair + end)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Verdicts in the order of the candidates; which runs were asked for, and their trained tokens."""
+
+    base: str
+    tokens: int
+    protocol: Protocol
+    verdicts: tuple[Verdict, ...]
+    runs: tuple[RunRequest, ...]
+    screening: tuple[tuple[str, float], ...]
+    conditions: Conditions | None = None
+
+    def sentences(self) -> list[str]:
+        return [verdict.sentence() for verdict in self.verdicts]
+
+
+def decide(
+    protocol: Protocol,
+    evaluation: EvaluationSet,
+    base: str,
+    candidates: Sequence[str],
+    tokens: int,
+    run: Run,
+    bank: Bank | None = None,
+    conditions: Conditions | None = None,
+) -> Decision:
+    """Compare candidates with a base. `run` is asked for whole batches: screening, then look by look. `conditions`:
+    what every verdict says it holds for; None for runs without a model.
+
+    ValueError if arms have the same name, or if the bank is of other tokens or learning rates.
+    """
+    if not candidates or len({base, *candidates}) <= len(candidates):
+        raise ValueError(f"arms: {[base, *candidates]} must be two or more, with a name of their own each.")
+    if bank is not None and (bank.tokens, bank.learning_rates) != (tokens, protocol.learning_rates):
+        raise ValueError(
+            f"bank: it was trained on {bank.tokens} tokens at learning rates {list(bank.learning_rates)}, this decision"
+            f" has {tokens} and {list(protocol.learning_rates)}; calibrate one for them."
+        )
+    losses: dict[RunRequest, np.ndarray] = {}
+
+    def train(arms: Sequence[str], pairs: Sequence[int], count: int = tokens) -> None:
+        wanted = [RunRequest(arm, p, rate, count) for p in pairs for rate in protocol.learning_rates for arm in arms]
+        losses.update(asked(run, wanted, len(evaluation.size)))
+
+    def bits(arm: str, pairs: Sequence[int], count: int = tokens) -> np.ndarray:
+        """Of a trained arm, float64 (pairs, learning rates, documents)."""
+        rows = [[losses[RunRequest(arm, p, rate, count)] for rate in protocol.learning_rates] for p in pairs]
+        return np.array(rows)
+
+    tested, screening = list(candidates), list[tuple[str, float]]()
+    if protocol.tested(len(candidates)) < len(candidates):
+        before = range(protocol.first_pair - 1, protocol.first_pair)
+        train(candidates, before)
+        mask, _ = evaluation.split(SCREENING_STRIDE)
+        measured = {
+            arm: float(evaluation.take(mask).measure(bits(arm, before)[..., mask]).mean()) for arm in candidates
+        }
+        screening = sorted(measured.items(), key=lambda item: item[1])
+        tested = [arm for arm, _ in screening[: protocol.survivors]]
+    mask, judged = tested_documents(protocol, evaluation, len(candidates))
+
+    limits = protocol.limits(len(candidates))
+    looks: dict[str, list[Look]] = {arm: [] for arm in tested}
+    verdicts: dict[str, Verdict] = {}
+    for k, (start, end) in enumerate(pairwise((0, *protocol.looks))):
+        going = [arm for arm in candidates if arm in tested and arm not in verdicts]
+        if not going:
+            break
+        train([base, *going], protocol.pairs(start, end))
+        pairs = protocol.pairs(0, end)
+        for arm in going:
+            differences = (bits(base, pairs) - bits(arm, pairs))[..., mask]
+            if not differences.any():
+                verdicts[arm] = Verdict(
+                    arm, base, "identical", protocol.level, end, protocol.learning_rates, 0.0, 0.0, 0.0
+                )
+                continue
+            known = _pooled(bank, base, pairs, judged)
+            found = estimate(differences.mean(axis=1), judged, known, protocol.resample)
+            looks[arm].append(_look(found, limits[k]))
+            if looks[arm][-1].crossed or end == protocol.looks[-1]:
+                alpha = protocol.alpha / len(tested)
+                verdicts[arm] = _verdict(protocol, base, arm, differences, looks[arm], found, judged, bank, alpha)
+    if protocol.worth_pairs and any(verdict.outcome in ("better", "worse") for verdict in verdicts.values()):
+        pairs = protocol.pairs(0, protocol.worth_pairs)
+        train([base], pairs, tokens // 2)
+        half, full = (
+            judged.measure(bits(base, pairs, count)[..., mask]).mean(axis=1) for count in (tokens // 2, tokens)
+        )
+        verdicts = {arm: _with_worth(verdict, half, full) for arm, verdict in verdicts.items()}
+    for rank, (arm, _) in enumerate(screening[len(tested) :], len(tested) + 1):
+        verdicts[arm] = Verdict(
+            arm,
+            base,
+            "screened out",
+            protocol.level,
+            1,
+            protocol.learning_rates,
+            rank=rank,
+            candidates=len(candidates),
+        )
+    said = tuple(
+        replace(verdicts[arm], conditions=conditions, hosts=judged.effective_units, one_host=judged.alone)
+        for arm in candidates
+    )
+    return Decision(base, tokens, protocol, said, tuple(losses), tuple(screening), conditions)
+
+
+def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict:
+    if verdict.outcome not in ("better", "worse"):
+        return verdict
+    effect = cast(tuple[float, float, float], (verdict.low, verdict.effect, verdict.high))
+    return replace(verdict, worth=worth(effect, half, full, verdict.level))
+
+
+def tested_documents(
+    protocol: Protocol, evaluation: EvaluationSet, candidates: int
+) -> tuple[np.ndarray, EvaluationSet]:
+    """The documents that judge: those that screening, if there is any, does not use."""
+    mask = np.ones(len(evaluation.size), dtype=bool)
+    if protocol.tested(candidates) < candidates:
+        _, mask = evaluation.split(SCREENING_STRIDE)
+    return mask, evaluation.take(mask)
+
+
+def _pooled(bank: Bank | None, base: str, pairs: Sequence[int], judged: EvaluationSet) -> tuple[float, int, int] | None:
+    if bank is None:
+        return None
+    shared = len(set(bank.pairs) & set(pairs)) if bank.arm == base else 0
+    return bank.variance(judged_units(judged)), bank.degrees, shared
+
+
+def _look(found: Estimate, limit: float) -> Look:
+    if found.variance == 0:
+        raise ValueError("decision: all pairs gave the same difference; let the pair number seed the runs.")
+    return Look(found.pairs, found.effect, float(np.sqrt(found.variance)), found.degrees, 1 / found.variance, limit)
+
+
+def _verdict(
+    protocol: Protocol,
+    base: str,
+    arm: str,
+    differences: np.ndarray,
+    looks: Sequence[Look],
+    found: Estimate,
+    judged: EvaluationSet,
+    bank: Bank | None,
+    alpha: float,
+) -> Verdict:
+    """differences: bits (pairs, learning rates, documents)."""
+    # Shares of information follow from the variances as they are known in the end.
+    looks = [replace(look, information=1 / found.variance_at(look.pairs)) for look in looks]
+    low, effect, high = stagewise(looks, protocol.level)
+    by_rate = tuple(
+        _at_learning_rate(protocol, rate, differences[:, column], judged, bank)
+        for column, rate in enumerate(protocol.learning_rates)
+    )
+    last, outcome, needed = looks[-1], "cannot tell", None
+    limited = unlikely = False
+    if last.crossed:
+        agree = all(np.sign(one.effect) == np.sign(last.effect) for one in by_rate)
+        outcome = ("better" if last.effect > 0 else "worse") if agree else "withheld"
+    else:
+        noise = _noise(protocol, found, bank)
+        needed = pairs_needed(effect, alpha, noise, WANTED_POWER)
+        limited = needed is None and pairs_needed(effect, alpha, replace(noise, shared_variance=0.0)) is not None
+        unlikely = needed is not None and chance_to_tell(effect, found.variance, alpha, noise, needed) < ADVISED
+    return Verdict(
+        candidate=arm,
+        base=base,
+        outcome=cast(Outcome, outcome),
+        level=protocol.level,
+        pairs=found.pairs,
+        learning_rates=protocol.learning_rates,
+        effect=effect,
+        low=low,
+        high=high,
+        p_value=p_value(looks),
+        look=len(looks) if last.crossed else None,
+        by_learning_rate=by_rate,
+        pairs_needed=None if unlikely else needed,
+        first_pair=protocol.first_pair,
+        limited_by_documents=limited,
+        may_be_noise=unlikely,
+    )
+
+
+def _noise(protocol: Protocol, found: Estimate, bank: Bank | None) -> Noise:
+    """By which new pairs are advised."""
+    known, degrees = (0 if bank is None or protocol.resample else bank.degrees), found.document_degrees
+    if found.half_variance:
+        of_both = found.half_variance**2 / (found.pairs - 1) + found.document_variance**2 / found.document_degrees
+        degrees = found.shared_variance**2 / of_both
+    return Noise(found.pair_variance, known, found.shared_variance, degrees)
+
+
+def _at_learning_rate(
+    protocol: Protocol, rate: float, differences: np.ndarray, judged: EvaluationSet, bank: Bank | None
+) -> AtLearningRate:
+    """differences: bits (pairs, documents)."""
+    known = None if bank is None else (bank.variance_at(rate), bank.degrees, 0)
+    found = estimate(differences, judged, known, protocol.resample)
+    reach = float(stdtrit(found.degrees, (1 + protocol.level) / 2) * np.sqrt(found.variance))
+    return AtLearningRate(rate, found.effect, found.effect - reach, found.effect + reach)
