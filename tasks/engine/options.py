@@ -6,7 +6,7 @@ A job reads them with `current()`. They travel beside the record that a job's ke
 from dataclasses import dataclass
 
 from gristmill.storage.remote import config
-from gristmill.storage.remote.retry import RemoteIOConfig
+from gristmill.storage.remote.config import RemoteIOConfig
 
 
 @dataclass(frozen=True)
