@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from gristmill.flows.experiments.planning.capacity import REQUESTS_A_READ
 from gristmill.flows.reports.run import Report
 from gristmill.storage import files
+from gristmill.tasks.engine.job_costs import REQUESTS_A_READ
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS, TIMING
 

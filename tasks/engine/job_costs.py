@@ -14,6 +14,10 @@ import psutil
 from gristmill.storage import files
 from gristmill.tasks.engine import process_start
 
+# A file is opened by two requests, of its end and of what is wanted, and written by one.
+REQUESTS_A_READ = 2
+
+
 Grows = Literal["documents", "documents^1.5", "constant"]
 """How CPU time, jobs and files of a phase grow: with the documents of the corpus, the time with these times their root,
 or not at all, as what is made of a sample that is full. The memory of a job stays the same where a phase has many jobs,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.recipe.errors import RecipeError
@@ -57,7 +57,7 @@ def clouds(rng: np.random.Generator, n: int, dimension: int, centres: int, sprea
 
 
 @given(st.integers(0, 10**6), st.integers(0, 70), st.integers(1, 9), st.sampled_from([0.5, 0.8, 0.95, 0.999, 1.0]))
-@semantic(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60)
 def test_duplicates_are_those_of_the_definition_whatever_the_blocks(seed, n, centres, similarity):
     rng = np.random.default_rng(seed)
     vectors = rounded(clouds(rng, n, 6, centres, rng.choice([0.0, 0.05, 0.3])))
@@ -204,17 +204,17 @@ def test_of_a_cluster_at_most_so_many_are_kept(tmp_path, planted, most, keep):
     vectors = stored(arriving)
     table = parquet.read_table(f"{left.kept.folder}/centroids.parquet")
     centroids = np.array(table["vector"].to_pylist())
-    semantic: dict[int, list[str]] = {}
+    clusters: dict[int, list[str]] = {}
     for i in sorted(vectors, key=lambda i: (-len(planted.texts[i]) if keep else 0, i)):
         products = [exact_dot(vectors[i], centroid) for centroid in centroids]
-        semantic.setdefault(products.index(max(products)), []).append(i)
+        clusters.setdefault(products.index(max(products)), []).append(i)
     cap = math.ceil(most * len(vectors) / len(centroids))
     found = losses(left)
-    assert {*found} == {i for members in semantic.values() for i in members[cap:]}
-    for number, members in semantic.items():
+    assert {*found} == {i for members in clusters.values() for i in members[cap:]}
+    for number, members in clusters.items():
         said = f"cluster {number} has {len(members)} documents, of which {cap} stay"
         assert {found[i] for i in members[cap:]} <= {(None, said)}
-    assert bool(found) == (most < max(map(len, semantic.values())) * len(centroids) / len(vectors))
+    assert bool(found) == (most < max(map(len, clusters.values())) * len(centroids) / len(vectors))
     kept = read(left.kept, list(left.places.shards()))["id"].to_pylist()
     assert sorted(kept) == sorted({*planted.texts} - {*found})
 

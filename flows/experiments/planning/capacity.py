@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gristmill.flows.reports.run import Report
-from gristmill.tasks.engine.job_costs import PhaseCost
+from gristmill.tasks.engine.job_costs import REQUESTS_A_READ, PhaseCost
 from gristmill.tasks.engine.make import StageResult
 
 # Pages of the crawl of December 2024, CC-MAIN-2024-51, as Common Crawl has published it:
@@ -25,8 +25,6 @@ SECONDS_A_JOB = 0.002
 WORKER = 300 << 20
 # CPU seconds of a phase below which it is the noise of a processor and not what a phase does that was measured.
 SHORTEST = 0.05
-# A file is opened by two requests, of its end and of what is wanted, and written by one.
-REQUESTS_A_READ = 2
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import pytest
 
 from gristmill.storage import files, layout
 
-WORK = {"prefect", "mlflow", "torch", "distributed", "numba", "fasttext", "pandas", "pyarrow", "aiohttp", "numpy"}
-HELP = WORK | {"fsspec", "pydantic", "yaml"}
+WORK = {"prefect", "mlflow", "torch", "distributed", "numba", "scipy", "sklearn", "fasttext", "pandas", "aiohttp"}
+HELP = WORK | {"fsspec", "pydantic", "yaml", "numpy", "pyarrow"}
 RUN = """
 import sys
 sys.argv = ["gristmill", *sys.argv[1:]]

@@ -93,7 +93,8 @@ def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
         package.mkdir(parents=True)
         for above in package.parents[:2]:
             (above / "__init__.py").touch()
-        shutil.copyfile(ROOT / "tasks" / "kernels" / "__init__.py", package / "__init__.py")
+        for name in ("__init__.py", "compiled.py"):
+            shutil.copyfile(ROOT / "tasks" / "kernels" / name, package / name)
         environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / place)}
         command = [
             sys.executable,
