@@ -91,16 +91,16 @@ class Index:
         """The weights of the words of each question that are in no n-gram that is looked up, summed up: float64 [I]."""
         n = self.settings.words
         seen = np.zeros(len(self.words) + 1, np.int64)
-        at = self.question[self.posting_item] + self.posting_place
-        np.add.at(seen, at, 1)
-        np.add.at(seen, np.minimum(at + n, len(self.words)), -1)
+        positions = self.question[self.posting_item] + self.posting_place
+        np.add.at(seen, positions, 1)
+        np.add.at(seen, np.minimum(positions + n, len(self.words)), -1)
         before = np.append(0.0, np.cumsum(np.where(np.cumsum(seen[:-1]) > 0, 0.0, self.weights)))
         return before[self.stop[self.first[:-1]]] - before[self.question]
 
     def texts(self, item: int, kind: int) -> list[tuple[slice, int]]:
         """The texts of a kind that an item has, as slices of the words, with their lengths."""
-        at = range(self.first[item], self.first[item + 1])
-        return [(slice(self.start[i], self.stop[i]), int(self.length[i])) for i in at if self.kind[i] == kind]
+        rows = range(self.first[item], self.first[item + 1])
+        return [(slice(self.start[i], self.stop[i]), int(self.length[i])) for i in rows if self.kind[i] == kind]
 
 
 def build_index(
@@ -178,8 +178,8 @@ def _weights(words: np.ndarray, item: np.ndarray, items: int) -> np.ndarray:
 
 def _symbols(words: np.ndarray, texts: list[str]) -> np.ndarray:
     """Which of the words of the texts are numbers or single letters: bool."""
-    found = sorted({symbol for text in texts for symbol in _SYMBOL.findall(text)})
-    return np.isin(words, word_hashes(*utf8(pa.array(found, pa.large_string())))[0])
+    symbols = sorted({symbol for text in texts for symbol in _SYMBOL.findall(text)})
+    return np.isin(words, word_hashes(*utf8(pa.array(symbols, pa.large_string())))[0])
 
 
 def _lengths(words: np.ndarray, ends: np.ndarray, symbols: np.ndarray) -> np.ndarray:
@@ -201,14 +201,16 @@ def _ngrams(
     hashes = ngram_hashes(words, ends, settings.words)
     text = np.repeat(np.arange(len(item)), np.diff(ends))
     if settings.method == "overlap":
-        [at] = np.nonzero((hashes != 0) & (kind[text] == QUESTION))
-        return hashes[at], item[text[at]], at - ends[text[at]], kind[text[at]]
-    [at] = np.nonzero(hashes)
-    owner = item[text[at]]
-    order = np.lexsort((hashes[at], owner))
-    at, owner = at[order], owner[order]
-    new = np.append(True, (hashes[at][1:] != hashes[at][:-1]) | (owner[1:] != owner[:-1]))[: len(at)]
-    return hashes[at][new], owner[new], np.zeros(int(new.sum()), np.int64), kind[text[at]][new]
+        [positions] = np.nonzero((hashes != 0) & (kind[text] == QUESTION))
+        return hashes[positions], item[text[positions]], positions - ends[text[positions]], kind[text[positions]]
+    [positions] = np.nonzero(hashes)
+    owner = item[text[positions]]
+    order = np.lexsort((hashes[positions], owner))
+    positions, owner = positions[order], owner[order]
+    new = np.append(True, (hashes[positions][1:] != hashes[positions][:-1]) | (owner[1:] != owner[:-1]))[
+        : len(positions)
+    ]
+    return hashes[positions][new], owner[new], np.zeros(int(new.sum()), np.int64), kind[text[positions]][new]
 
 
 def _write(folder: str, name: str, schema: pa.Schema, *columns: list | np.ndarray) -> None:

@@ -142,9 +142,9 @@ class Decontamination(Indexing, Policy, CorpusStep):
         return self
 
     def problems(self, deep: bool) -> Iterator[Problem]:
-        for at, benchmark in enumerate(self.benchmarks):
+        for index, benchmark in enumerate(self.benchmarks):
             check = partial(read_items, benchmark.path, benchmark)
-            yield from file_problems(benchmark.path, ("benchmarks", at), deep, check, own_sentence)
+            yield from file_problems(benchmark.path, ("benchmarks", index), deep, check, own_sentence)
 
 
 # Benchmarks as they are published: files with a row for each item, of which some fields are its texts.

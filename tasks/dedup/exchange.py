@@ -118,11 +118,11 @@ def fan_ins(n_files: int) -> list[int]:
     fan_in = LEAST_FAN_IN
     while passes and n_files > FAN_IN * fan_in**passes:
         fan_in += 1
-    found = []
+    counts = []
     while n_files > FAN_IN:
-        found.append(fan_in)
+        counts.append(fan_in)
         n_files = -(-n_files // fan_in)
-    return found
+    return counts
 
 
 def collect_shards(folder: str, number: int, source: SortedFiles, target: str, ranges: KeyRanges, key: str) -> dict:

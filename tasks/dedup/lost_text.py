@@ -63,9 +63,9 @@ def draw_shard(
     sizes = parquet.read_table(arriving, ["id", "characters"])
     sizes = sizes.filter(pc.is_in(sizes["id"], duplicates["id"].combine_chunks()))
     ends = np.cumsum(sizes["characters"].to_numpy())
-    at = np.random.default_rng([seed, shard]).integers(0, ends[-1], draws)
-    row = np.searchsorted(ends, at, side="right")
-    place = at - (ends - sizes["characters"].to_numpy())[row]
+    characters = np.random.default_rng([seed, shard]).integers(0, ends[-1], draws)
+    row = np.searchsorted(ends, characters, side="right")
+    place = characters - (ends - sizes["characters"].to_numpy())[row]
     rows, of = np.unique(row, return_inverse=True)
     named = sizes.take(pa.array(rows))
     texts = _texts(documents, arriving, named["id"].combine_chunks())
@@ -74,9 +74,9 @@ def draw_shard(
     whole = set(of[:shown].tolist())
     tables = [DRAWN.empty_table()]
     for number, (name, text) in enumerate(zip(named["id"].to_pylist(), texts, strict=True)):
-        found = _sentences(text, place[of == number], number in whole)
-        of_it = {"id": pa.repeat(name, len(found)), "representative": [representatives[number]] * len(found)}
-        tables.append(pa.table({**of_it, **{n: found[n] for n in found.column_names}}).cast(DRAWN))
+        sentences = _sentences(text, place[of == number], number in whole)
+        of_it = {"id": pa.repeat(name, len(sentences)), "representative": [representatives[number]] * len(sentences)}
+        tables.append(pa.table({**of_it, **{n: sentences[n] for n in sentences.column_names}}).cast(DRAWN))
     parquet.write_table(_drawn(folder, shard), pa.concat_tables(tables))
     return {"draws": draws}
 
@@ -96,12 +96,12 @@ def seek_shard(folder: str, job: int, documents: str, kept: str) -> dict:
     """
     values, bounds = _unlike(_all_drawn(folder))
     head, following = chains(values, bounds)
-    found = np.zeros(len(bounds) - 1, np.bool_)
+    is_found = np.zeros(len(bounds) - 1, np.bool_)
     for group in select_groups(documents, kept, ["text"]):
         words, ends = word_hashes(*utf8(group["text"]))
-        mark_found(words, ends, values, bounds, head, following, found)
-    parquet.write_table(_found(folder, job), pa.table({"number": np.flatnonzero(found)}))
-    return {"found": int(found.sum())}
+        mark_found(words, ends, values, bounds, head, following, is_found)
+    parquet.write_table(_found(folder, job), pa.table({"number": np.flatnonzero(is_found)}))
+    return {"found": int(is_found.sum())}
 
 
 def estimate(folder: str, job: int, sought: int) -> dict:
@@ -137,8 +137,8 @@ def _duplicates(ledger: str) -> pa.Table:
 def _texts(documents: str, arriving: str, ids: pa.Array) -> list[str]:
     """The texts of documents, in the order of their ids."""
     groups = [group.filter(pc.is_in(group["id"], ids)) for group in select_groups(documents, arriving, ["text"])]
-    found = pa.concat_tables(groups)
-    return found["text"].take(pc.index_in(ids, found["id"].combine_chunks())).to_pylist()
+    table = pa.concat_tables(groups)
+    return table["text"].take(pc.index_in(ids, table["id"].combine_chunks())).to_pylist()
 
 
 def _sentences(text: str, places: np.ndarray, whole: bool) -> pa.Table:
@@ -146,9 +146,9 @@ def _sentences(text: str, places: np.ndarray, whole: bool) -> pa.Table:
     scanned = scan(pa.array([text], pa.large_string()))
     start, stop = scanned.spans("sentences")
     data = text.encode()
-    at = [len(text[:place].encode()) for place in places.tolist()]
+    offsets = [len(text[:place].encode()) for place in places.tolist()]
     # white space counts with the sentence before it, at the beginning with the first
-    hit = np.maximum(np.searchsorted(start, at, side="right") - 1, 0) if len(start) else np.empty(0, np.int64)
+    hit = np.maximum(np.searchsorted(start, offsets, side="right") - 1, 0) if len(start) else np.empty(0, np.int64)
     draws = np.bincount(hit, minlength=len(start))
     chosen = np.flatnonzero((draws > 0) | (whole & (start < SHOWN_BYTES)))
     spans = zip(start[chosen].tolist(), stop[chosen].tolist(), strict=True)

@@ -156,10 +156,10 @@ def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step, r
         text = kernels.scan.scan(part["text"])
         bounds = _bounds(text, step)
         keys, counts = _passages(text, step)
-        at = np.flatnonzero(counts)
-        document = np.searchsorted(bounds, at, side="right") - 1
-        hashes.append(keys[at])
-        places.append(((document + row) << 32) + (at - bounds[document]))
+        positions = np.flatnonzero(counts)
+        document = np.searchsorted(bounds, positions, side="right") - 1
+        hashes.append(keys[positions])
+        places.append(((document + row) << 32) + (positions - bounds[document]))
         row += len(part)
     place = np.concatenate(places)
     columns = {"hash": np.concatenate(hashes), "rank": rank[place >> 32]}
@@ -319,9 +319,9 @@ def _blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> np.ndarray:
     end = text.paragraphs[1:][document]
     kept = np.append(-1, np.flatnonzero(staying))
     last_kept = kept[np.searchsorted(kept, end - 1, side="right") - 1]
-    behind = (above >= text.paragraphs[document]) & ~np.append(staying, True)[above]
+    follows_gone = (above >= text.paragraphs[document]) & ~np.append(staying, True)[above]
     trailing = (last_kept <= above) & (above + 1 < end)
-    return (text.line_words[1:] == text.line_words[:-1]) & (behind | trailing)
+    return (text.line_words[1:] == text.line_words[:-1]) & (follows_gone | trailing)
 
 
 def _too_short(ids: pa.Array, text: kernels.scan.Scan, edits: Edits, step: Step) -> pa.Table:

@@ -71,10 +71,10 @@ def nearest(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """int64 (n): for each rounded vector the number of the centroid with the largest product, of equal ones the
     first."""
     against = centroids.astype(np.float32).T
-    found = [np.empty(0, np.int64)]
+    clusters = [np.empty(0, np.int64)]
     for begin in range(0, len(vectors), _BLOCK):
-        found.append((vectors[begin : begin + _BLOCK].astype(np.float32) @ against).argmax(axis=1))
-    return np.concatenate(found)
+        clusters.append((vectors[begin : begin + _BLOCK].astype(np.float32) @ against).argmax(axis=1))
+    return np.concatenate(clusters)
 
 
 def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.ndarray]:
@@ -90,12 +90,12 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
     kept_vectors = np.empty(vectors.shape, np.float32)
     for begin in range(0, n, _BLOCK):
         block = vectors[begin : begin + _BLOCK].astype(np.float32)
-        for at in range(0, n_kept, _BLOCK):
-            products = block @ kept_vectors[at : min(at + _BLOCK, n_kept)].T
+        for start in range(0, n_kept, _BLOCK):
+            products = block @ kept_vectors[start : min(start + _BLOCK, n_kept)].T
             near = products >= bound
             rows = np.flatnonzero(near.any(axis=1) & (of[begin : begin + len(block)] < 0))
             first = near[rows].argmax(axis=1)
-            of[begin + rows] = kept[at + first]
+            of[begin + rows] = kept[start + first]
             cosine[begin + rows] = products[rows, first].astype(np.float64) / SCALE**2
         products = block @ block.T
         near = products >= bound
@@ -190,12 +190,12 @@ def draw_shard(folder: str, number: int, vectors: str, kept: str, share: float) 
 
     Returns `documents` with a vector, and their `dimension`.
     """
-    ids, found = _vectors(vectors, kept)
+    ids, matrix = _vectors(vectors, kept)
     hashes = np.fromiter((xxhash.xxh3_64_intdigest(each.encode()) for each in ids.to_pylist()), np.uint64, len(ids))
     drawn = hashes < share * 2.0**64 if share < 1 else np.ones(len(ids), bool)
-    rows = pa.table({"hash": hashes[drawn], "vector": _column(found[drawn])})
+    rows = pa.table({"hash": hashes[drawn], "vector": _column(matrix[drawn])})
     exchange.write(sample_files(folder, number + 1).path(number), rows, "hash", None)
-    return {"documents": len(ids), "dimension": found.shape[1]}
+    return {"documents": len(ids), "dimension": matrix.shape[1]}
 
 
 def find_centroids(folder: str, _: int, sample: SortedFiles, clusters: int) -> dict:
@@ -221,12 +221,12 @@ def assign_shard(
 ) -> dict:
     """Write the documents of a shard by their clusters. `signals`: its parts with the signal `best`; `source`: the
     number of its source; `ranges`: see `exchange.write`."""
-    ids, found = _vectors(vectors, kept)
+    ids, matrix = _vectors(vectors, kept)
     ordered = gather((*signals, documents), kept, order.columns(settings))
     ordered = ordered.take(pc.index_in(ids, ordered["id"].combine_chunks()))
     ordered = order.keyed(ordered, source, settings)
     centroids = vectors_of(parquet.read_table(centroids_path(folder)))
-    columns = {"cluster": nearest(found, centroids), "vector": _column(found), "id": ids}
+    columns = {"cluster": nearest(matrix, centroids), "vector": _column(matrix), "id": ids}
     columns |= {name: ordered[name] for name in order.order_names(settings)}
     columns["shard"] = np.full(len(ids), shard, np.int64)
     exchange.write(vectors_files(folder, number + 1).path(number), pa.table(columns), "cluster", ranges)
@@ -247,10 +247,10 @@ def choose(
     Returns counts: documents dropped, and those of the largest cluster, whose vectors are held.
     """
     rows, begins, ends = _by_cluster(pa.concat_tables(vectors.each(*ranges.bounds(partition))), settings)
-    found = vectors_of(rows)
+    matrix = vectors_of(rows)
     of, cosine = np.full(len(rows), -1), np.zeros(len(rows))
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        first, cosine[begin:end] = duplicates(found[begin:end], settings.similarity)
+        first, cosine[begin:end] = duplicates(matrix[begin:end], settings.similarity)
         of[begin:end] = np.where(first < 0, -1, begin + first)
     gone = of >= 0
     dropped = pa.table(
@@ -340,9 +340,9 @@ def _vectors(vectors: str, kept: str) -> tuple[pa.Array, np.ndarray]:
     table = parquet.read_table(vectors, ["id", "vector"])
     left = parquet.read_table(kept, ["id"])["id"]
     table = table.filter(pc.is_in(table["id"], left.combine_chunks()))
-    found = rounded(vectors_of(table))
-    compared = found.any(axis=1)
-    return table["id"].combine_chunks().filter(pa.array(compared)), found[compared]
+    matrix = rounded(vectors_of(table))
+    compared = matrix.any(axis=1)
+    return table["id"].combine_chunks().filter(pa.array(compared)), matrix[compared]
 
 
 def _column(vectors: np.ndarray) -> pa.FixedSizeListArray:

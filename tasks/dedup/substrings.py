@@ -177,22 +177,22 @@ def key_shard(
     windows = 0
     for part in slices(select(documents, kept, ["text"])):
         units = _units(part["text"], settings.unit)
-        found = kernels.minimizers.runs(units.values, units.offsets, n)
-        first, last = _places(units, found, n)
-        columns["key"].append(found.key)
+        window_runs = kernels.minimizers.runs(units.values, units.offsets, n)
+        first, last = _places(units, window_runs, n)
+        columns["key"].append(window_runs.key)
         columns["size"].append(units.ends[last] - units.ends[first])
-        columns["repeats"].append(found.repeats)
-        windows += int(found.windows.sum())
+        columns["repeats"].append(window_runs.repeats)
+        windows += int(window_runs.windows.sum())
     table = pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
     table = table.append_column("node", pa.array((shard << 32) + np.arange(len(table))))
     exchange.write(exchanged(folder, "keys", shard + 1).path(shard), table, "key", ranges)
     return {"windows": windows, "runs": len(table)}
 
 
-def _places(units: _Units, found: kernels.minimizers.Runs, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _places(units: _Units, window_runs: kernels.minimizers.Runs, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The first unit of each run of windows, and that behind its last, among the units of all documents."""
-    first = units.offsets[found.document] + found.first
-    return first, first + found.windows + n - 1
+    first = units.offsets[window_runs.document] + window_runs.first
+    return first, first + window_runs.windows + n - 1
 
 
 def match_partition(
@@ -236,16 +236,16 @@ def gather_shard(
     n, before, start, tables = settings.min_length, 0, low, [_GATHERED.empty_table()]
     for part in slices(select(documents, kept, ["text"])):
         units = _units(part["text"], settings.unit)
-        found = kernels.minimizers.runs(units.values, units.offsets, n)
-        here = hot[slice(*np.searchsorted(hot, [before, before + len(found.key)]))] - before
-        before += len(found.key)
-        first, last = _places(units, found, n)
-        row = found.document[here]
+        window_runs = kernels.minimizers.runs(units.values, units.offsets, n)
+        here = hot[slice(*np.searchsorted(hot, [before, before + len(window_runs.key)]))] - before
+        before += len(window_runs.key)
+        first, last = _places(units, window_runs, n)
+        row = window_runs.document[here]
         columns = {
-            "key": found.key[here],
+            "key": window_runs.key[here],
             "id": part["id"].take(pa.array(row)).combine_chunks(),
             "node": start + row,
-            "first": found.first[here],
+            "first": window_runs.first[here],
             "content": units.text(first[here], last[here]),
         }
         tables.append(pa.table(columns, schema=_GATHERED))
@@ -346,8 +346,8 @@ def _within(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.nda
         starts = _windows(offsets, n)
         size[starts] = n
     order = divsufsort(data)
-    found = np.flatnonzero(kernels.minimizers.repeated(order, kasai(data, order), size, settings.keep == "first"))
-    first = np.searchsorted(begin, found) if settings.unit == "words" else found
+    positions = np.flatnonzero(kernels.minimizers.repeated(order, kasai(data, order), size, settings.keep == "first"))
+    first = np.searchsorted(begin, positions) if settings.unit == "words" else positions
     bounds = word if settings.unit == "words" else offsets
     of = np.searchsorted(bounds, first, side="right") - 1
     place = first + of  # so that contents do not touch each other
@@ -376,9 +376,9 @@ def spans_of(spans: CollectedShards, shard: int) -> tuple[np.ndarray, np.ndarray
 
     row: of the selection; first, stop: the document's units. Spans that overlap or touch each other are made one.
     """
-    found = spans.read(shard)
-    row = found["node"].to_numpy() - (shard << 32)
-    first, stop = ((row << _DOCUMENT) + found[name].to_numpy() for name in ("first", "stop"))
+    table = spans.read(shard)
+    row = table["node"].to_numpy() - (shard << 32)
+    first, stop = ((row << _DOCUMENT) + table[name].to_numpy() for name in ("first", "stop"))
     order = np.argsort(first)
     first, stop = _spans(first[order], stop[order])
     inside = (1 << _DOCUMENT) - 1

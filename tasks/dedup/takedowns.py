@@ -19,12 +19,12 @@ def taken_down(documents: pa.Table, lists: Url) -> pa.ChunkedArray:
     if not lists.takedowns:
         return pa.chunked_array([pa.nulls(len(documents), pa.string())])
     by_url = work_of(lists).measure(lists, Batch(documents.select(["id", "url"])))["url_takedown"]
-    found = pc.if_else(pc.equal(by_url, ""), pa.scalar(None, pa.string()), by_url)
+    entries = pc.if_else(pc.equal(by_url, ""), pa.scalar(None, pa.string()), by_url)
     for label, listed in _listed(lists):
         named = pc.is_in(documents["id"], listed)
         entry = pc.binary_join_element_wise(label, documents["id"], ": ")
-        found = pc.coalesce(found, pc.if_else(named, entry, pa.scalar(None, pa.string())))
-    return found
+        entries = pc.coalesce(entries, pc.if_else(named, entry, pa.scalar(None, pa.string())))
+    return entries
 
 
 @lru_cache(1)

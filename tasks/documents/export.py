@@ -120,16 +120,16 @@ def curated(
     there = parquet.schema(documents)
     asked = {column.name: column for column in columns if column.name in names}
     schema = pa.schema([asked[name].field if name in asked else there.field(name) for name in names])
-    found = [name for name, column in asked.items() if column.measured]
-    measured = gather(signals, kept, found) if found else None
+    names_measured = [name for name, column in asked.items() if column.measured]
+    measured = gather(signals, kept, names_measured) if names_measured else None
     for group in select_groups(documents, kept, [name for name in names if name not in asked]):
         given = {name: group[name] for name in names if name not in asked}
         for name, column in asked.items():
             if measured is None or not column.measured:
                 given[name] = pa.nulls(len(group), column.field.type)
         if measured is not None:
-            at = pc.index_in(group["id"], measured["id"].combine_chunks())
-            given |= {name: measured[name].take(at) for name in found}
+            indices = pc.index_in(group["id"], measured["id"].combine_chunks())
+            given |= {name: measured[name].take(indices) for name in names_measured}
         yield pa.table({name: given[name] for name in names}).cast(schema)
 
 

@@ -257,7 +257,7 @@ def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:
     """Raise ValueError where not all of scheduler, workers and run talk by TLS, or all by TCP."""
     has = {part: _talks_tls(manifest["spec"][part]) for part in ("scheduler", "worker")} | {"run": all(tls)}
     if len(set(has.values())) > 1:
-        lacking = " and ".join(part for part, found in has.items() if not found)
+        lacking = " and ".join(part for part, present in has.items() if not present)
         raise ValueError(
             f"the {lacking} of GRISTMILL_CLUSTER would talk without TLS to what asks for it: give scheduler and worker "
             "`--tls-ca-file`, `--tls-cert` and `--tls-key`, and the run GRISTMILL_DASK_TLS_CA, _CERT and _KEY, as "
@@ -306,8 +306,8 @@ def dask_cluster(template: Mapping[str, Any], workers: int, environment: Mapping
     if _talks_tls(worker):
         # the operator names tcp:// to workers that are not told their scheduler
         for container in worker["spec"]["containers"]:
-            at = {"name": "DASK_SCHEDULER_ADDRESS", "value": f"tls://{name}-scheduler:8786"}
-            container["env"] = [*container.get("env", ()), at]
+            variable = {"name": "DASK_SCHEDULER_ADDRESS", "value": f"tls://{name}-scheduler:8786"}
+            container["env"] = [*container.get("env", ()), variable]
     if environment.get("POD_NAME") and environment.get("POD_UID"):
         owner = {"apiVersion": "v1", "kind": "Pod", "name": environment["POD_NAME"], "uid": environment["POD_UID"]}
         manifest["metadata"]["ownerReferences"] = [owner]

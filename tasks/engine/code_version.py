@@ -124,9 +124,9 @@ def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
         if spec is not None and spec.submodule_search_locations:
             return "a package without code of its own", ()
         raise ModuleNotFoundError(f"{module}: its source is not there, so its code cannot be part of a key")
-    found = source(spec.origin)
-    imports = {name for each in found.imports for name in _imported(each, module, spec.origin, packages)}
-    return found.digest, tuple(sorted(imports))
+    module_source = source(spec.origin)
+    imports = {name for each in module_source.imports for name in _imported(each, module, spec.origin, packages)}
+    return module_source.digest, tuple(sorted(imports))
 
 
 def _imported(statement: Imported, module: str, origin: str, packages: frozenset[str]) -> list[str]:

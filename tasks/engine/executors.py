@@ -118,7 +118,7 @@ class _Waiting:
 
     def take(self, most: int, together: int) -> list[list[tuple[int, Any]]]:
         """Up to `most` lists of up to `together` jobs."""
-        some = [self._first[at : at + together] for at in range(0, len(self._first), together)][:most]
+        some = [self._first[start : start + together] for start in range(0, len(self._first), together)][:most]
         self._first = self._first[together * len(some) :]
         while len(some) < most and self._more:
             jobs = list(islice(self._jobs, together))

@@ -103,15 +103,15 @@ class Measuring:
 def measured() -> Iterator[Measuring]:
     """Measures a block. Of jobs in threads of one process each counts what the others take meanwhile; where a process
     does one job at a time, as Dask's workers do, each counts its own."""
-    found = Measuring()
+    measuring = Measuring()
     process_start.watch()
     started, opened, held = process_start.seconds(), files.opened(), _begin_peak()
     began = cpu_seconds()
-    yield found
+    yield measuring
     # a guard's worker that is replaced meanwhile ends with what its parent never counts
     taken = max(0.0, round(cpu_seconds() - began, 6))
     peak = None if held is None else _memory("VmHWM")
-    found.cost = JobCost(
+    measuring.cost = JobCost(
         taken,
         # of what a child of a process counts in hundredths a part may be missing
         min(taken, round(process_start.seconds() - started, 6)),

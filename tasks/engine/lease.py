@@ -67,8 +67,8 @@ class Lease:
     def _is_ours(self) -> bool:
         if max(_numbers(self.folder), default=0) != self.number:
             return False
-        found = _owner(exclusive.read(_path(self.folder, self.number)))
-        return found is not None and found["token"] == self._content["token"]
+        owner = _owner(exclusive.read(_path(self.folder, self.number)))
+        return owner is not None and owner["token"] == self._content["token"]
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_SECONDS):
@@ -162,8 +162,8 @@ def _path(folder: str, number: int) -> str:
 
 
 def _numbers(folder: str) -> list[int]:
-    found = (_NUMBERED.fullmatch(name) for name in exclusive.names(files.join(folder, "lease")))
-    return [int(match[1]) for match in found if match]
+    matches = (_NUMBERED.fullmatch(name) for name in exclusive.names(files.join(folder, "lease")))
+    return [int(match[1]) for match in matches if match]
 
 
 def _owner(content: bytes | None) -> dict[str, Any] | None:

@@ -78,10 +78,10 @@ class StageResult:
         """What the jobs of each phase took where they were done; None for a stage of a version that did not measure
         it."""
         try:
-            found = checked_json.read(files.join(self.folder, COST))
+            record = checked_json.read(files.join(self.folder, COST))
         except FileNotFoundError:
             return None
-        return {phase: PhaseCost(**cost) for phase, cost in found["phases"].items()} if "phases" in found else None
+        return {phase: PhaseCost(**cost) for phase, cost in record["phases"].items()} if "phases" in record else None
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -130,8 +130,8 @@ def find_or_make(
     is no space, LedgerError where documents are not accounted for, and LeaseLostError where another process has taken
     over.
     """
-    if (found := find(home, spec)) is not None:
-        return found
+    if (result := find(home, spec)) is not None:
+        return result
     with space.said_of(spec.folder(home)), progress() as shown:
         while True:
             folder = spec.folder(home)
@@ -139,8 +139,8 @@ def find_or_make(
                 remakes.forget(home)
                 if spec.folder(home) != folder:  # another process has begun it again
                     continue
-                if (found := find(home, spec)) is not None:  # made while this process waited
-                    return found
+                if (result := find(home, spec)) is not None:  # made while this process waited
+                    return result
                 if _may_go_on(spec, folder, shown):
                     _restore_inputs(home, spec, executor, shown, check)
                     return _make(spec, folder, executor, shown, check, held)
@@ -258,9 +258,9 @@ def mark_begun(folder: str, manifest: Mapping[str, Any]) -> None:
 def _maker(code: Any, libraries: Any, release: Any = None) -> dict[str, Any]:
     """Who makes an unfinished stage. Python, Arrow and NumPy decide no contents, but parts of two of their releases are
     not put together."""
-    found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
-    found |= {name: code_version.releases((name,))[name] for name in ("numpy", "pyarrow")}
-    return {"release": release or code_version.release(), "code": code, "libraries": {**found, **(libraries or {})}}
+    versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    versions |= {name: code_version.releases((name,))[name] for name in ("numpy", "pyarrow")}
+    return {"release": release or code_version.release(), "code": code, "libraries": {**versions, **(libraries or {})}}
 
 
 def _empty(folder: str) -> None:

@@ -38,20 +38,20 @@ class Source(NamedTuple):
 
 def source(path: str) -> Source:
     """What is known of a source file; it is read if it is not the file that it was. Raises FileNotFoundError."""
-    at = os.stat(path)
-    stamp = (at.st_mtime_ns, at.st_ctime_ns, at.st_size, at.st_dev, at.st_ino)
+    status = os.stat(path)
+    stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_dev, status.st_ino)
     known = _known()
     if path in known and known[path][0] == stamp:
         return known[path][1]
     words: list[str] = []
     statements: list[ast.Import | ast.ImportFrom] = []
     _write(ast.parse(Path(path).read_text(encoding="utf-8")), words, statements)
-    found = Source(hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(map(_imported, statements)))
+    result = Source(hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(map(_imported, statements)))
     # a clock that ticks once a second would not tell a file from what it was written over with within that second
     if time.time_ns() - max(stamp[:2]) > _TICK:
-        known[path] = stamp, found
+        known[path] = stamp, result
         _fresh.add(path)
-    return found
+    return result
 
 
 def keep() -> None:

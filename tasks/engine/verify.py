@@ -44,8 +44,8 @@ def verify(folder: str) -> Verified:
     damages: list[Damage] = []
     with ThreadPoolExecutor(16) as pool:
         while some := list(islice(listed, _AT_ONCE)):
-            for found in pool.map(lambda item: list(_damages(*item)), some):
-                damages += found
+            for file_damages in pool.map(lambda item: list(_damages(*item)), some):
+                damages += file_damages
     if not damages:
         try:
             shards.check_balance(folder, parts)

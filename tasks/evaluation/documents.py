@@ -109,7 +109,7 @@ def sample_shard(
     `apart`: these are no documents of a recipe's sources, whatever their files are called. Holds the texts of a row
     group and those that are written, and the ids of that part.
     """
-    found = _SAMPLED.empty_table()
+    sample = _SAMPLED.empty_table()
     counted = 0
     survivors = pa.array([], pa.string()) if not kept else parquet.read_table(kept, ["id"])["id"].combine_chunks()
     columns = dict.fromkeys(["id", "source", "text", "url", *PLACE, *host_columns(documents)])
@@ -129,11 +129,11 @@ def sample_shard(
         survives = pc.is_in(worded["id"], survivors)
         place = pa.repeat("", len(worded)) if apart else records(worded)
         sampled = [worded["id"], rank, worded["text"], place, hosts(worded), content, survives]
-        found = pa.concat_tables([found, pa.table(sampled, schema=_SAMPLED)])
-        found = found.take(_by_host(found)[:most])
-    if len(found):
-        parquet.write_table(_sampled_file(folder, shard), found)
-    return {"documents": counted, "sampled": len(found)}
+        sample = pa.concat_tables([sample, pa.table(sampled, schema=_SAMPLED)])
+        sample = sample.take(_by_host(sample)[:most])
+    if len(sample):
+        parquet.write_table(_sampled_file(folder, shard), sample)
+    return {"documents": counted, "sampled": len(sample)}
 
 
 def choose_documents(
@@ -158,8 +158,8 @@ def choose_documents(
     parts: dict[str, pa.Table] = {}
     survivors = survivors or {}
     sampled = parquet.paths_in(sampled_folder(folder))
-    for name, (count, (first, behind)) in sets.items():
-        samples = [path for path in sampled if first <= _sampled_shard(path) < behind]
+    for name, (count, (first, stop)) in sets.items():
+        samples = [path for path in sampled if first <= _sampled_shard(path) < stop]
         taken = _chosen(count, samples, characters, shingling, threshold, most_bytes)
         parts[name] = _evaluated(taken, name, characters)
         if name in survivors:
@@ -240,7 +240,7 @@ def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold
     for text in range(len(texts) - before):
         if not alike.get(text, set()) & taken:
             taken.add(before + text)
-    return [at - before for at in sorted(taken) if at >= before]
+    return [index - before for index in sorted(taken) if index >= before]
 
 
 def records(documents: pa.Table) -> pa.ChunkedArray:

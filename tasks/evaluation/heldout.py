@@ -49,12 +49,12 @@ def draw_shard(folder: str, shard: int, forms: tuple[str, ...], heldout: Heldout
 
     `forms`: the parts with the texts of the shard's documents; `characters`: code points of a text that are evaluated.
     """
-    found = [_TEXTS.empty_table()]
+    tables = [_TEXTS.empty_table()]
     for form in forms:
         rows = np.flatnonzero(heldout.mask(parquet.read_table(form, ["id", "source"])))
-        found.append(read_rows(form, rows, _TEXTS.names).cast(_TEXTS))
-    found += [table.set_column(1, _TEXTS.field("text"), evaluated_part(table["text"], characters)) for table in found]
-    distinct = pa.concat_tables(found).group_by(_TEXTS.names).aggregate([]).select(_TEXTS.names)
+        tables.append(read_rows(form, rows, _TEXTS.names).cast(_TEXTS))
+    tables += [table.set_column(1, _TEXTS.field("text"), evaluated_part(table["text"], characters)) for table in tables]
+    distinct = pa.concat_tables(tables).group_by(_TEXTS.names).aggregate([]).select(_TEXTS.names)
     if len(distinct):
         path = files.join(drawn_folder(folder), f"{shard:05d}.parquet")
         parquet.write_table(path, distinct.sort_by([(name, "ascending") for name in _TEXTS.names]))
@@ -88,13 +88,13 @@ def split_shard(
     worst: dict[str, tuple[float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            found = likest(known, group["text"], threshold, never)
+            likest_texts = likest(known, group["text"], threshold, never)
             same = pc.index_in(group["text"], wordless).fill_null(-1).to_numpy()
-            at = np.where(same >= 0, same, found.given)
-            value = np.where(same >= 0, 1.0, found.value)
-            [rows] = np.nonzero(at >= 0)
+            indices = np.where(same >= 0, same, likest_texts.given)
+            value = np.where(same >= 0, 1.0, likest_texts.value)
+            [rows] = np.nonzero(indices >= 0)
             ids = group["id"].take(pa.array(rows)).to_pylist()
-            for document, similarity, which in zip(ids, value[rows].tolist(), at[rows].tolist(), strict=True):
+            for document, similarity, which in zip(ids, value[rows].tolist(), indices[rows].tolist(), strict=True):
                 if document not in worst or worst[document][0] < similarity:
                     worst[document] = similarity, which
     lost = [{"id": document, "step": STEP, "rule": RULE} for document in arriving["id"].to_pylist() if document in own]

@@ -99,13 +99,13 @@ def remove_shard(
     worst: dict[str, tuple[bool, float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            found = likest(known, group["text"], threshold, enough)
-            [rows] = np.nonzero(found.given >= 0)
+            likest_texts = likest(known, group["text"], threshold, enough)
+            [rows] = np.nonzero(likest_texts.given >= 0)
             ids = group["id"].take(pa.array(rows)).to_pylist()
-            columns = (found.like[rows], found.value[rows], found.given[rows])
-            for document, like, value, at in zip(ids, *(column.tolist() for column in columns), strict=True):
+            columns = (likest_texts.like[rows], likest_texts.value[rows], likest_texts.given[rows])
+            for document, like, value, index in zip(ids, *(column.tolist() for column in columns), strict=True):
                 if document not in worst or worst[document][:2] < (like, value):
-                    worst[document] = like, value, at
+                    worst[document] = like, value, index
     known_ids = set(by_id.to_pylist())
     losses = [{"id": document, "step": STEP, "rule": "evaluation_document"} for document in by_id.to_pylist()] + [
         {
@@ -114,9 +114,9 @@ def remove_shard(
             "rule": "near_duplicate" if like else "contains_evaluation_document",
             "value": value,
             "threshold": threshold,
-            "representative": names[at],
+            "representative": names[index],
         }
-        for document, (like, value, at) in worst.items()
+        for document, (like, value, index) in worst.items()
         if document not in known_ids
     ]
     return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(losses))])

@@ -55,8 +55,8 @@ def percentiles(
     scores. Raises ValueError for a score that is not finite, and for more than 65,536 groups.
     """
     sizes: Counter[str] = Counter()
-    for found in _of_parts(parts, lambda part: _sizes(part, signal, group)):
-        sizes.update(found)
+    for part_sizes in _of_parts(parts, lambda part: _sizes(part, signal, group)):
+        sizes.update(part_sizes)
     names = sorted(sizes)
     wanted_of = {name: wanted if sizes[name] >= least else () for name in names}
     if len(names) > _MOST_GROUPS:
@@ -101,8 +101,8 @@ def _find_digit(
 
     bins, counts = np.empty(0, np.uint64), np.empty(0, np.int64)
     held = [(bins, counts)]
-    for found in _of_parts(parts, count):
-        held.append(found)
+    for part_counts in _of_parts(parts, count):
+        held.append(part_counts)
         if len(held) > _AT_ONCE:
             held = [_added(held)]
     bins, counts = _added(held)
@@ -111,26 +111,26 @@ def _find_digit(
         slot = int(np.searchsorted(slots, np.uint64(each.slot())))
         begin, end = ends[slot : slot + 2].tolist()
         before = np.cumsum(counts[begin:end])
-        at = int(np.searchsorted(before, each.rank, side="right"))
-        each.rank -= int(before[at - 1]) if at else 0
-        each.digits = each.digits << _DIGIT | int(bins[begin + at]) & 0xFFFF
+        index = int(np.searchsorted(before, each.rank, side="right"))
+        each.rank -= int(before[index - 1]) if index else 0
+        each.digits = each.digits << _DIGIT | int(bins[begin + index]) & 0xFFFF
 
 
 def _counts(numbers: np.ndarray, keys: np.ndarray, slots: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
     """How many of some scores have each next digit, of those in a slot: (slot << 16 | digit, count), sorted."""
     keys = keys >> np.uint64(shift)
-    found = numbers << np.uint64(48) | keys >> np.uint64(_DIGIT)
-    at = np.searchsorted(slots, found)
-    here = slots[np.minimum(at, len(slots) - 1)] == found
+    slot_keys = numbers << np.uint64(48) | keys >> np.uint64(_DIGIT)
+    indices = np.searchsorted(slots, slot_keys)
+    here = slots[np.minimum(indices, len(slots) - 1)] == slot_keys
     return np.unique(
-        at[here].astype(np.uint64) << np.uint64(_DIGIT) | keys[here] & np.uint64(0xFFFF), return_counts=True
+        indices[here].astype(np.uint64) << np.uint64(_DIGIT) | keys[here] & np.uint64(0xFFFF), return_counts=True
     )
 
 
-def _added(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    bins, at = np.unique(np.concatenate([each for each, _ in found]), return_inverse=True)
+def _added(histograms: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    bins, inverse = np.unique(np.concatenate([each for each, _ in histograms]), return_inverse=True)
     counts = np.zeros(len(bins), np.int64)
-    np.add.at(counts, at, np.concatenate([each for _, each in found]))
+    np.add.at(counts, inverse, np.concatenate([each for _, each in histograms]))
     return bins, counts
 
 
@@ -150,20 +150,20 @@ def _columns(part: str, signal: str, group: str | None) -> Iterator[tuple[pa.Chu
 
 
 def _sizes(part: str, signal: str, group: str | None) -> Counter[str]:
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for scores, names in _columns(part, signal, group):
         if not pc.all(pc.is_finite(scores)).as_py() and len(scores):
             raise ValueError(f"{part} has a {signal} that is not a finite number: it has no place among the others")
         for each in pc.value_counts(names).to_pylist():
-            found[each["values"]] += each["counts"]
-    return found
+            sizes[each["values"]] += each["counts"]
+    return sizes
 
 
 def _read(part: str, signal: str, group: str | None, names: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The numbers of the groups and the keys of the scores, both uint64, row group by row group."""
     known = pa.array(names, pa.string())
-    for scores, found in _columns(part, signal, group):
-        numbers = np.asarray(pc.index_in(found, known)).astype(np.uint64)
+    for scores, groups in _columns(part, signal, group):
+        numbers = np.asarray(pc.index_in(groups, known)).astype(np.uint64)
         yield numbers, _keys(np.asarray(scores, np.float64))
 
 

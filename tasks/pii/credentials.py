@@ -96,10 +96,10 @@ def _decoded(part: bytes) -> bytes:
 
 def _has_algorithm(header: bytes) -> bool:
     try:
-        found = json.loads(_decoded(header))
+        fields = json.loads(_decoded(header))
     except (ValueError, RecursionError):  # lists in lists without end
         return False
-    return isinstance(found, dict) and "alg" in found
+    return isinstance(fields, dict) and "alg" in fields
 
 
 def keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
@@ -247,17 +247,17 @@ def said(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     if not match:
         return []
     group = "quoted" if match["quoted"] else "bare"
-    found = match[group]
+    password = match[group]
     if group == "bare":
-        if match.end() == len(value) and len(found) > 64:
+        if match.end() == len(value) and len(password) > 64:
             return []
-        found = found.rstrip(_END)
-    if (group == "bare" and len(found) < 8) or not _is_password(found, group == "quoted"):
+        password = password.rstrip(_END)
+    if (group == "bare" and len(password) < 8) or not _is_password(password, group == "quoted"):
         return []
     start = match.start(group)
-    if group == "bare" and _WORD_OF_PROSE.match(found) and _PROSE.match(value, start + len(found)):
+    if group == "bare" and _WORD_OF_PROSE.match(password) and _PROSE.match(value, start + len(password)):
         return []
-    return [(start, start + len(found))]
+    return [(start, start + len(password))]
 
 
 def of_curl(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:

@@ -30,10 +30,10 @@ def separator(data, i, end):
         return 2
     if (b == 0xE2 or b == 0xEF) and i + 2 < end:
         between, c = byte(data, i + 1), byte(data, i + 2)
-        found = (between == 0x80 and 0x90 <= c <= 0x95) or (between == 0x88 and c == 0x92)
+        is_separator = (between == 0x80 and 0x90 <= c <= 0x95) or (between == 0x88 and c == 0x92)
         if b == 0xEF:
-            found = between == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D)
-        return 3 if found else 0
+            is_separator = between == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D)
+        return 3 if is_separator else 0
     return 0
 
 
@@ -84,13 +84,13 @@ def announced(data, begin, first):
 @nb.njit(nogil=True, cache=True)
 def grouped(grouping, zero, groupings):
     """Whether a number is grouped as one of `groupings` (see `plans.groupings`); `zero`: whether it begins with one."""
-    at = np.searchsorted(groupings, grouping)
-    if at < len(groupings) and groupings[at] == grouping:
+    index = np.searchsorted(groupings, grouping)
+    if index < len(groupings) and groupings[index] == grouping:
         return True
     if not zero:
         return False
-    at = np.searchsorted(groupings, grouping | TRUNK)
-    return at < len(groupings) and groupings[at] == grouping | TRUNK
+    index = np.searchsorted(groupings, grouping | TRUNK)
+    return index < len(groupings) and groupings[index] == grouping | TRUNK
 
 
 @nb.njit(nogil=True, cache=True)

@@ -93,8 +93,8 @@ _GROUPS = re.compile(rb"[A-Z0-9]{4}(?: [A-Z0-9]{4})+(?: [A-Z0-9]{1,3})?|[A-Z0-9]
 @cache
 def _length(country: str) -> int:
     """Characters of a country's numbers, 0 if it has none: those of its parts, such as `8!n10!n`, and four."""
-    ((_, found), *_) = numdb.get("iban").info(f"{country}00")
-    return 4 + sum(map(int, re.findall(r"(\d+)!", found["bban"]))) if "bban" in found else 0
+    ((_, properties), *_) = numdb.get("iban").info(f"{country}00")
+    return 4 + sum(map(int, re.findall(r"(\d+)!", properties["bban"]))) if "bban" in properties else 0
 
 
 @cache
@@ -177,10 +177,10 @@ def _stands_alone(value: bytes, before: bytes, after: bytes) -> bool:
     """Whether the number is a card's by itself, and what stands in a list beside it is another, or belongs to it."""
     if not _is_card(value, said=False) or _ASSIGNED.search(before):
         return False
-    ahead, behind = _NUMBER_BEFORE.search(before), _NUMBER_AFTER.match(after)
+    ahead, next_number = _NUMBER_BEFORE.search(before), _NUMBER_AFTER.match(after)
     if ahead and not _is_card(ahead[1], said=False):
         return False
-    return not behind or _BESIDE.fullmatch(behind[1]) is not None or _is_card(behind[1], said=False)
+    return not next_number or _BESIDE.fullmatch(next_number[1]) is not None or _is_card(next_number[1], said=False)
 
 
 class _Form(NamedTuple):
@@ -286,7 +286,7 @@ def national_ids(value: bytes, before: bytes, after: bytes, countries: tuple[str
     # one character a byte, so that places are bytes
     text = (before[-_MARGIN:] + value + after[:_MARGIN]).decode("latin-1").translate(_SEPARATE)
     shift = min(_MARGIN, len(before))
-    found = []
+    spans = []
     for country in countries:
         for written, module, word in _compiled(country):
             for match in written.finditer(text):
@@ -295,8 +295,8 @@ def national_ids(value: bytes, before: bytes, after: bytes, countries: tuple[str
                     continue
                 said = before + value[:start] if start >= 0 else before[:start]
                 if word is None or word.search(said.decode("utf-8", "ignore")):
-                    found.append((start, stop))
-    return sorted(set(found))
+                    spans.append((start, stop))
+    return sorted(set(spans))
 
 
 # letters of other scripts stand beside numbers without a space

@@ -117,11 +117,11 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     if not called and (_BEFORE_PLUS if signed else _BEFORE_SAID if said else _BEFORE).search(outside):
         return []
     fields = [match.span() for match in _FIELD.finditer(value) if _DIGITS.search(value, *match.span())]
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     first = 0
     while first < len(fields):
         start = fields[first][0]
-        announced = not first or (said and bool(found) and found[-1][1] == fields[first - 1][1])
+        announced = not first or (said and bool(spans) and spans[-1][1] == fields[first - 1][1])
         before_brackets = first + 1 < len(fields) and value[fields[first + 1][0] :].startswith(b"(")  # `8 (495) ...`
         several = announced and (
             signed or said or before_brackets or value[start : start + 1] == b"0" or _FREE.match(value, start)
@@ -130,11 +130,11 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
         for last in range(min(len(fields), most) - 1, first - 1, -1):
             stop = fields[last][1]
             if span := _number(value, start, stop, before, value[stop:] + after, signed, said and announced, regions):
-                found.append(span)
+                spans.append(span)
                 first = last
                 break
         first += 1
-    return found
+    return spans
 
 
 @lru_cache(1 << 14)

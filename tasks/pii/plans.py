@@ -32,13 +32,13 @@ _LONGEST_CODE = 3  # E.164
 @cache
 def _metadata(code: int, region: str) -> PhoneMetadata:
     """What libphonenumber knows of a region; `code` says which, where the region is the world."""
-    found = (
+    metadata = (
         PhoneMetadata.metadata_for_nongeo_region(code)
         if region == _WORLD
         else PhoneMetadata.metadata_for_region(region)
     )
-    assert found is not None, f"{region} is a region with a numbering plan"
-    return found
+    assert metadata is not None, f"{region} is a region with a numbering plan"
+    return metadata
 
 
 def _numbers(metadata: PhoneMetadata) -> tuple[str, frozenset[int]]:
@@ -173,6 +173,6 @@ def groupings(regions: tuple[str, ...]) -> np.ndarray:
 
     Four bits a group, the first group lowest, and `TRUNK` where the first one begins with a trunk prefix 0.
     """
-    found = {one for region in regions for one in _groupings(region) if 0 < len(one[1]) <= MOST_GROUPS}
-    coded = (TRUNK * trunk + sum(size << 4 * n for n, size in enumerate(sizes)) for trunk, sizes in found)
+    distinct = {one for region in regions for one in _groupings(region) if 0 < len(one[1]) <= MOST_GROUPS}
+    coded = (TRUNK * trunk + sum(size << 4 * n for n, size in enumerate(sizes)) for trunk, sizes in distinct)
     return np.array(sorted(coded), np.int64)

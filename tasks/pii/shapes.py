@@ -80,18 +80,20 @@ def _is_ascii(data, start, stop):
 
 
 @nb.njit(nogil=True, cache=True)
-def mailbox(data, begin, at, end, classes, sign):
-    """(start, stop) of what may be an address around the @ at `at`, which has `sign` bytes; the stop is 0 if there is
+def mailbox(data, begin, at_sign, end, classes, sign):
+    """(start, stop) of what may be an address around the @ at `at_sign`, which has `sign` bytes; the stop is 0 if there is
     none.
 
     Both sides are cut at the lengths of RFC 5321, between characters; an ASCII local part that is longer is none. A
     local part in double quotes goes from quote to quote, on one line. With another @ right
     behind an ASCII domain, or before an ASCII local part, there is none.
     """
-    left = at
-    if at > begin and byte(data, at - 1) == 0x22:
-        left = at - 2
-        while left >= begin and at - left <= _LONGEST_LOCAL and byte(data, left) != 0x22 and byte(data, left) != 0x0A:
+    left = at_sign
+    if at_sign > begin and byte(data, at_sign - 1) == 0x22:
+        left = at_sign - 2
+        while (
+            left >= begin and at_sign - left <= _LONGEST_LOCAL and byte(data, left) != 0x22 and byte(data, left) != 0x0A
+        ):
             left -= 1
         if left < begin or byte(data, left) != 0x22:
             return left, 0
@@ -99,31 +101,31 @@ def mailbox(data, begin, at, end, classes, sign):
         ascii_ = True
         while left > begin and has(data, left - 1, classes, _LOCAL):
             ascii_ &= byte(data, left - 1) < 0x80
-            if at - left == _LONGEST_LOCAL:
+            if at_sign - left == _LONGEST_LOCAL:
                 if ascii_:
                     return left, 0
                 break
             left -= 1
-        while left < at and _inside(data, left, end):
+        while left < at_sign and _inside(data, left, end):
             left += 1
-    right = run(data, at + sign, min(end, at + sign + _LONGEST_DOMAIN), classes, _DOMAIN)
+    right = run(data, at_sign + sign, min(end, at_sign + sign + _LONGEST_DOMAIN), classes, _DOMAIN)
     while _inside(data, right, end):
         right -= 1
     point = False
-    for i in range(at + sign + 1, right):
+    for i in range(at_sign + sign + 1, right):
         point |= byte(data, i) == 0x2E
         point |= sign == 3 and byte(data, i) == 0xEF and i + 2 < right and byte(data, i + 2) == 0x8E  # full-width
-    beside = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at)
-    beside |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at, right)
-    return left, right if point and left < at and not beside else 0
+    beside = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at_sign)
+    beside |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at_sign, right)
+    return left, right if point and left < at_sign and not beside else 0
 
 
 @nb.njit(nogil=True, cache=True)
-def login(data, begin, at, end):
+def login(data, begin, at_sign, end):
     """Where the user and the password of an URL begin that end at the @ at `at`; -1 if no URL's do."""
-    i = at - 1
+    i = at_sign - 1
     colon = False
-    while i > begin + 1 and at - i <= _LONGEST_LOGIN:
+    while i > begin + 1 and at_sign - i <= _LONGEST_LOGIN:
         b = byte(data, i)
         if b <= 0x20 or b == 0x40 or b == 0x22 or b == 0x27:
             return -1
@@ -299,8 +301,8 @@ def quad(data, begin, start, end, classes):
         if not 1 <= stop - i <= 3 or (byte(data, i) == 0x30 and stop - i > 1):
             return 0
         octet = 0
-        for at in range(i, stop):
-            octet = 10 * octet + np.int64(byte(data, at)) - 0x30
+        for byte_index in range(i, stop):
+            octet = 10 * octet + np.int64(byte(data, byte_index)) - 0x30
         first = octet if k == 0 else first
         small += k > 0 and octet <= 31
         if octet > 255 or (k == 0 and (octet in (0, 10, 127) or octet > 223)) or (k == 3 and octet in (0, 255)):

@@ -270,7 +270,9 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
     regions: of each document, those whose national phone numbers are found.
     """
     sought = {
-        shape: found for shape, judges in _judges().items() if (found := [(k, j) for k, j in judges if k in step.kinds])
+        shape: some_judges
+        for shape, judges in _judges().items()
+        if (some_judges := [(k, j) for k, j in judges if k in step.kinds])
     }
     written = groupings(tuple(sorted({region for some in set(regions) for region in some})))
     codes = candidates.CODE in sought and bool(step.national_ids)

@@ -249,8 +249,8 @@ def stop_words(text: kernels.scan.Scan, settings: GopherQuality, language: pa.Ch
     which = np.zeros(len(text.chars), np.int64)
     if language is not None:
         codes = pa.array(list(settings.stop_words_by_language), pa.string())
-        at = pc.index_in(language.cast(pa.string()), codes)
-        which = np.asarray(pc.fill_null(at, -1), np.int64) + 1
+        indices = pc.index_in(language.cast(pa.string()), codes)
+        which = np.asarray(pc.fill_null(indices, -1), np.int64) + 1
     bounds = np.append(0, np.cumsum([len(words) for words in lists]))
     if settings.definition == "dclm":
         fields, _ = dclm.fields(text)
@@ -271,11 +271,9 @@ def pinned(step: GopherQuality) -> GopherQuality:
 
 def is_one_word(word: str) -> bool:
     """Whether what is given is one word with a letter, mark or number, by Unicode's word segmentation."""
-    found = kernels.scan.scan(pa.array([word]))
+    text = kernels.scan.scan(pa.array([word]))
     return (
-        len(found.word_hash) == 1
-        and found.word_chars[0] == found.chars[0]
-        and bool(found.word_bits[0] & kernels.scan.REAL)
+        len(text.word_hash) == 1 and text.word_chars[0] == text.chars[0] and bool(text.word_bits[0] & kernels.scan.REAL)
     )
 
 
@@ -296,10 +294,10 @@ def _read(words: tuple[str, ...] | str) -> tuple[str, ...]:
         return words
     whole = "\n".join(files.read_bytes(path).decode("utf-8-sig") for path in list_files(words))
     lines = [line.strip() for line in whole.split("\n")]
-    found = tuple(dict.fromkeys(line for line in lines if not line.startswith("#") and is_one_word(line)))
-    if not found:
+    entries = tuple(dict.fromkeys(line for line in lines if not line.startswith("#") and is_one_word(line)))
+    if not entries:
         raise ListError(f"the list {words} has no stop words: write one a line, in UTF-8")
-    return found
+    return entries
 
 
 _read_once = cache(_read)

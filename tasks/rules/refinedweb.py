@@ -131,19 +131,19 @@ def edit(step: RefinedWebLines, documents: Batch) -> tuple[Edits, dict[str, pa.A
 
 def _counters(text: kernels.scan.Scan) -> np.ndarray:
     """Whether a line is a counter and nothing else."""
-    found = kernels.phrases.found(text.data, text.line_start, text.line_stop, _COUNTED).any(axis=1)
+    is_counter = kernels.phrases.found(text.data, text.line_start, text.line_stop, _COUNTED).any(axis=1)
     # such a line has two words with letters at most: "1.2K followers"
-    found &= text.sum(text.line_words, (text.word_bits & kernels.scan.LETTER) != 0) <= 2
-    for line in np.flatnonzero(found).tolist():
-        found[line] = _COUNTER_LINE.fullmatch(_line(text, line).lower()) is not None
-    return found
+    is_counter &= text.sum(text.line_words, (text.word_bits & kernels.scan.LETTER) != 0) <= 2
+    for line in np.flatnonzero(is_counter).tolist():
+        is_counter[line] = _COUNTER_LINE.fullmatch(_line(text, line).lower()) is not None
+    return is_counter
 
 
 def _cuts(text: kernels.scan.Scan, lines: np.ndarray) -> tuple[list[int], np.ndarray]:
     """The lines of which the phrases leave nothing, and (line, start, stop) of the cuts in others, shape (3, cuts)."""
-    found = kernels.phrases.found(text.data, text.line_start[lines], text.line_stop[lines], _CUT_FROM).any(axis=1)
+    has_phrase = kernels.phrases.found(text.data, text.line_start[lines], text.line_stop[lines], _CUT_FROM).any(axis=1)
     emptied, cuts = [], []
-    for line in lines[found].tolist():
+    for line in lines[has_phrase].tolist():
         shown = _line(text, line)
         left = list(range(len(shown)))
         for phrase in _CUT:
@@ -153,11 +153,11 @@ def _cuts(text: kernels.scan.Scan, lines: np.ndarray) -> tuple[list[int], np.nda
         if not "".join(shown[i] for i in left).strip():
             emptied.append(line)
             continue
-        begin, at = int(text.line_start[line]), 0
+        begin, start = int(text.line_start[line]), 0
         for i in [*left, len(shown)]:
-            if i > at:
-                cuts.append((line, begin + len(shown[:at].encode()), begin + len(shown[:i].encode())))
-            at = i + 1
+            if i > start:
+                cuts.append((line, begin + len(shown[:start].encode()), begin + len(shown[:i].encode())))
+            start = i + 1
     return emptied, np.array(cuts, np.int64).reshape(-1, 3).T
 
 

@@ -210,8 +210,8 @@ def measure(step: RuleStep, documents: Batch) -> dict[str, pa.Array]:
     """A column for each rule of the step."""
     columns = {}
     for rule, field in zip(step.rules, schema(step), strict=True):
-        found = counted(step, rule, documents)
-        values = found.values(documents.scan) if isinstance(found, Parts) else found
+        result = counted(step, rule, documents)
+        values = result.values(documents.scan) if isinstance(result, Parts) else result
         columns[field.name] = pa.array(np.ascontiguousarray(values), field.type)
     return columns
 

@@ -80,7 +80,7 @@ def index_shard(
     )
     gone = _write_dropped(folder, shard, documents, kept, why, takedowns, tokenizer)
     train = recorded(tokens, shard)[bin_path("", SPLIT, shard).lstrip("/")]
-    found: dict[str, dict] = {}
+    counts: dict[str, dict] = {}
     for split, data, index in (
         (SPLIT, train.read(), index_path(tokens, shard)),
         (DROPPED, gone, documents_path(folder, DROPPED, shard)),
@@ -88,8 +88,8 @@ def index_shard(
         lengths = parquet.read_table(index, ["length"])["length"].to_numpy()
         ids = np.frombuffer(data, token_dtype(len(pieces(tokenizer).each)))
         ends = _write_order(order_path(folder, split, shard), ids, lengths, tokenizer, block_tokens)
-        found[split] = {"documents": len(lengths), "tokens": len(ids), "blocks": ends}
-    return {"rows_in": sum(each["documents"] for each in found.values()), **found}
+        counts[split] = {"documents": len(lengths), "tokens": len(ids), "blocks": ends}
+    return {"rows_in": sum(each["documents"] for each in counts.values()), **counts}
 
 
 def _write_order(
@@ -149,15 +149,15 @@ def _write_dropped(
     tokenizer: RecordedFile,
 ) -> bytes:
     """Write the documents of a shard that are not trained on as tokens; returns these. `why`: rows of the ledgers."""
-    rows, data, at = [_GONE.empty_table()], [], 0
+    rows, data, end = [_GONE.empty_table()], [], 0
     for group in _dropped(documents, kept, takedowns):
         texts = group["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         encoded = [encode.document(text) for text in texts]
         data += [ids.tobytes() for ids in encoded]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
-        offsets = at + np.cumsum(lengths) - lengths
-        at += int(lengths.sum())
+        offsets = end + np.cumsum(lengths) - lengths
+        end += int(lengths.sum())
         # a document that no ledger has was there, and became nothing
         row = pc.index_in(group["id"], why["id"].combine_chunks())
         named = [pc.coalesce(why[name].take(row), "") for name in ("step", "rule")]

@@ -42,9 +42,9 @@ class ShardIndex:
     def places(self, phrase: bytes) -> Places:
         """All occurrences of a phrase, also those that overlap. Holds twelve bytes for each, and four for each
         occurrence of its part behind the first token."""
-        found = list(self._found(phrase, len(self.tokens)))
-        token = np.concatenate([np.empty(0, np.int64), *(tokens for tokens, _ in found)])
-        offset = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in found)])
+        matches = list(self._found(phrase, len(self.tokens)))
+        token = np.concatenate([np.empty(0, np.int64), *(tokens for tokens, _ in matches)])
+        offset = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in matches)])
         order = np.lexsort((offset, token))
         return Places(token[order], offset[order])
 
@@ -67,19 +67,19 @@ class ShardIndex:
             for size in ends:
                 for low, high in self._beginning(given[size:], *block):
                     rest = suffixes.preceded(self.order[low:high], tokens, bounds, data, given[:size], most)
-                    behind = rest.astype(np.int64) - 1
-                    yield behind, bounds[tokens[behind] + 1] - bounds[tokens[behind]] - size
-            for token, at in inside:
+                    token_ids = rest.astype(np.int64) - 1
+                    yield token_ids, bounds[tokens[token_ids] + 1] - bounds[tokens[token_ids]] - size
+            for token, offset in inside:
                 rank = int(self.pieces.ranks[token])
                 low, high = suffixes.narrowed(self.order, tokens, self.pieces.ranks, *block, 0, rank, rank + 1)
                 same = self.order[low : min(high, low + most)].astype(np.int64)
-                yield same, np.full(len(same), at)
+                yield same, np.full(len(same), offset)
 
     def _beginning(self, phrase: np.ndarray, low: int, high: int) -> list[list[int]]:
         """[low, high] of ranges of `order` whose suffixes begin with the phrase."""
         known = self.pieces.forwards
-        found = suffixes.begun(self.order, self.tokens, self.pieces.ranks, low, high, known.bounds, known.data, phrase)
-        return found.tolist()
+        ranges = suffixes.begun(self.order, self.tokens, self.pieces.ranks, low, high, known.bounds, known.data, phrase)
+        return ranges.tolist()
 
 
 @dataclass(frozen=True)

@@ -100,10 +100,10 @@ def index_words(
     )
     blocks: list[list[str]] = []
     counts = {"kept": 0, "dropped": 0}
-    found = chain(_kept(documents, kept, takedowns), _dropped(extracted, kept, takedowns, why))
+    documents_and_dropped = chain(_kept(documents, kept, takedowns), _dropped(extracted, kept, takedowns, why))
     # not a temporary one, which must be empty when it goes: tantivy looks after an index for a moment longer
     with scratch_folder("words") as scratch:
-        for rows in _blocks(found, block_bytes):
+        for rows in _blocks(documents_and_dropped, block_bytes):
             for row in rows:
                 counts["kept" if row.kept else "dropped"] += 1
             _write(folder, shard, rows, blocks, heap_bytes, scratch)
@@ -165,9 +165,9 @@ def _dropped(extracted: str, kept: str, takedowns: Url, why: pa.Table) -> Iterat
     reasons = why["id"].combine_chunks()
     for group in parquet.groups(extracted, _READ):
         group = _allowed(group.filter(pc.invert(pc.is_in(group["id"], ids))), takedowns)
-        at = pc.index_in(group["id"], reasons)
+        indices = pc.index_in(group["id"], reasons)
         # a document that no ledger has was there, and became nothing
-        steps, rules = (pc.coalesce(why[name].take(at), "").to_pylist() for name in ("step", "rule"))
+        steps, rules = (pc.coalesce(why[name].take(indices), "").to_pylist() for name in ("step", "rule"))
         for row, step, rule in zip(group.to_pylist(), steps, rules, strict=True):
             yield _Row(_fields(row), False, step, rule)
 
@@ -218,19 +218,19 @@ class WordQuery:
         with scratch_folder("words") as scratch:
             for shard in shards:
                 for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
-                    count, found = self._search(self._opened(block_files(shard, block), ends, scratch), shard)
+                    count, ranked = self._search(self._opened(block_files(shard, block), ends, scratch), shard)
                     matching += count
-                    best += found
+                    best += ranked
                 best = first(best, self.n)
         return matching, best
 
     def _search(self, index: tantivy.Index, shard: int) -> tuple[int, list[Ranked]]:
         searcher, best = index.searcher(), []
-        found = searcher.search(parsed(index, self.query), max(1, self.n))
-        for score, place in found.hits[: self.n]:
+        results = searcher.search(parsed(index, self.query), max(1, self.n))
+        for score, place in results.hits[: self.n]:
             row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
             best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
-        return found.count, best  # type: ignore[attr-defined]  # which its stub does not have
+        return results.count, best  # type: ignore[attr-defined]  # which its stub does not have
 
     def _opened(self, start: str, ends: Sequence[str], scratch: Path) -> tantivy.Index:
         """The block whose files' names begin with `start`."""
@@ -242,9 +242,9 @@ class WordQuery:
         return tantivy.Index.open(str(links))
 
 
-def first(found: Sequence[Ranked], n: int) -> list[Ranked]:
+def first(ranked: Sequence[Ranked], n: int) -> list[Ranked]:
     """The `n` best: of equal scores the first of the corpus."""
-    return sorted(found, key=lambda one: (-one.score, one.shard, one.id))[:n]
+    return sorted(ranked, key=lambda one: (-one.score, one.shard, one.id))[:n]
 
 
 def check_query(query: str) -> None:
@@ -267,6 +267,6 @@ def parsed(index: tantivy.Index, query: str) -> tantivy.Query:
 def given(query: str) -> str:
     """A query as tantivy cuts texts: a run of characters of a script without spaces is a phrase."""
     parts = query.split('"')
-    for at, part in enumerate(parts):
-        parts[at] = apart(part) if at % 2 else _RUN.sub(lambda run: f'"{apart(run[0]).strip()}"', part)
+    for index, part in enumerate(parts):
+        parts[index] = apart(part) if index % 2 else _RUN.sub(lambda run: f'"{apart(run[0]).strip()}"', part)
     return '"'.join(parts)

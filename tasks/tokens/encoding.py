@@ -52,15 +52,15 @@ class Encoder:
         return ended
 
     def _parts(self, parts: Sequence[Part]) -> np.ndarray:
-        found: list[np.ndarray] = []
+        ids: list[np.ndarray] = []
         for part in parts:
             if part.token not in self.names:
                 raise ValueError(
                     f"tokenizer.fim names {part.token}, which the tokenizer does not have: name the tokens that its "
                     "file has, or take out `path`, so that one is trained with them"
                 )
-            found += [np.array([self.names[part.token]], np.uint32), *([self.ids(part.text)] if part.text else [])]
-        return np.concatenate(found)
+            ids += [np.array([self.names[part.token]], np.uint32), *([self.ids(part.text)] if part.text else [])]
+        return np.concatenate(ids)
 
 
 def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
@@ -75,7 +75,7 @@ def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
         return np.array(exact.encode(text), np.uint32)
 
     def made(ids: Encode) -> Encoder:
-        names = {name: at for at, name in enumerate(exact.names)}
+        names = {name: index for index, name in enumerate(exact.names)}
         return Encoder(ids, exact.end_of_text, np.dtype(token_dtype(exact.vocab_size)), names)
 
     if (given := _fast(tokenizer)) is None:
@@ -138,7 +138,7 @@ def encode_shard(
     texts and tokens of the shard.
     """
     ids = select(documents, kept, ["id"])["id"].to_pylist()
-    if not any(_taken(folder, shard, found, ids) for found in earlier):
+    if not any(_taken(folder, shard, set_folder, ids) for set_folder in earlier):
         texts = select(documents, kept, ["text"])["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         cut = [parts(fim, id, text) if fim else None for id, text in zip(ids, texts, strict=True)]
@@ -151,10 +151,10 @@ def encode_shard(
 def _taken(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
     """Take over the files that a shard has in an earlier stage, if they are those of these documents."""
     try:
-        found = recorded(earlier, shard)
+        recorded_files = recorded(earlier, shard)
         if parquet.read_table(index_path(earlier, shard), ["id"])["id"].to_pylist() != ids:
             return False
-        for name, file in found.items():
+        for name, file in recorded_files.items():
             target = files.join(folder, name)
             if target.endswith(".parquet"):  # which has its name in itself
                 parquet.write_table(target, parquet.read_table(file.path))

@@ -58,7 +58,7 @@ def parts(settings: FillInTheMiddle, document: str, text: str) -> list[Part] | N
     return [Part(settings.prefix, prefix), Part(settings.suffix, suffix), Part(settings.middle, middle)]
 
 
-def whole(settings: FillInTheMiddle, found: Sequence[Part]) -> str:
+def whole(settings: FillInTheMiddle, pieces: Sequence[Part]) -> str:
     """The document that `parts` cut: what a reader of tokens makes of the texts behind the three tokens."""
-    texts = {part.token: part.text for part in found}
+    texts = {part.token: part.text for part in pieces}
     return texts[settings.prefix] + texts[settings.middle] + texts[settings.suffix]

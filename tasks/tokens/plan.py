@@ -109,8 +109,8 @@ def mean_shares(plan: Sequence[Stretch], budget: int) -> dict[str, float]:
 
 def _phases(plan: Sequence[Stretch], names: Sequence[str]) -> list[dict]:
     """`first`: tokens of training ahead of the stretch; `shares`: in the order of the sources."""
-    found, first = [], 0.0
+    phases, first = [], 0.0
     for stretch in plan:
-        found.append({"first": round(first), "shares": [stretch.shares.get(name, 0.0) for name in names]})
+        phases.append({"first": round(first), "shares": [stretch.shares.get(name, 0.0) for name in names]})
         first += stretch.tokens
-    return found
+    return phases

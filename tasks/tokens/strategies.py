@@ -42,15 +42,15 @@ def most(settings: Upsampling, tokens: float) -> float:
 
 def _copies(power: float, discard: float, tokens: Sequence[int], wanted: float) -> list[float]:
     """Of each range the mean of the curve over it. The integral up to x is the share of the tokens from below x."""
-    whole, found, place = sum(tokens), [], 0
+    whole, n_copies, place = sum(tokens), [], 0
     before = 0.0
     for count in tokens:
         place += count
         x = place / whole
         share = ((x - discard) / (1 - discard)) ** (power + 1) if x > discard else 0.0
-        found.append(wanted * (share - before) / count if count else 0.0)
+        n_copies.append(wanted * (share - before) / count if count else 0.0)
         before = share
-    return found
+    return n_copies
 
 
 TOLERANCE = 1e-3  # of shares that are to be met
@@ -117,11 +117,11 @@ def sample_mixture(settings: Mixture) -> Mixture:
         return Mixture(strategy="proportional")
 
     def summed(weights: Mapping[str, float]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        sums: dict[str, float] = {}
         for name, weight in weights.items():
             key = "/".join(name.split("/")[: len(by)])
-            found[key] = found.get(key, 0) + weight
-        return dict(sorted(found.items()))
+            sums[key] = sums.get(key, 0) + weight
+        return dict(sorted(sums.items()))
 
     weights = summed(settings.weights)
     if settings.strategy == "weights":
@@ -159,7 +159,7 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
     if settings.upsample:
         return [_upsampled(settings, settings.upsample, tokens, budget)]
     left = {name: count * settings.max_epochs for name, count in tokens.items()}
-    found: list[Stretch] = []
+    plan: list[Stretch] = []
     for phase in settings.phases or (None,):
         length = budget if phase is None else budget * phase.share
         weights = group_weights(settings, tokens, phase)
@@ -177,8 +177,8 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
         given = rest | (fixed if rest else {name: taken * length / have for name, taken in fixed.items()})
         for name, taken in given.items():
             left[name] = max(0.0, left[name] - taken)
-        found += _ordered(given, phase.order, length) if phase and phase.order else [_stretch(given, length)]
-    return found
+        plan += _ordered(given, phase.order, length) if phase and phase.order else [_stretch(given, length)]
+    return plan
 
 
 def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], budget: int) -> Stretch:
@@ -199,12 +199,12 @@ def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], 
             f"{total(map(total, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps "
             "or mixture.upsample.discard, raise mixture.upsample.max_copies or give more data"
         )
-    found = {}
+    upsampled = {}
     for unit, wanted in capped(weights, available, budget).items():
         for name, often in zip(ranges[unit], copies(curve, sizes[unit], wanted), strict=True):
             if often > 0:
-                found[name] = often * tokens[name]
-    return _stretch(found, budget)
+                upsampled[name] = often * tokens[name]
+    return _stretch(upsampled, budget)
 
 
 def _range(name: str) -> str:
@@ -228,8 +228,8 @@ def _stretch(given: Mapping[str, float], length: float) -> Stretch:
 def _ordered(given: Mapping[str, float], order: str, length: float) -> list[Stretch]:
     """A stretch for each range of the last column, ascending or descending; those without a value are the lowest."""
     last = {name: name.rsplit("/", 1)[-1] for name in given}
-    found = sorted(set(last.values()), key=_range, reverse=order[0] == "d")
-    parts = [{name: given[name] for name in given if last[name] == label} for label in found]
+    labels = sorted(set(last.values()), key=_range, reverse=order[0] == "d")
+    parts = [{name: given[name] for name in given if last[name] == label} for label in labels]
     return [_stretch(part, total(part.values())) for part in parts if total(part.values()) > 0]
 
 
@@ -255,11 +255,11 @@ def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[st
 def _split(given: Mapping[str, float], counted: Mapping[str, int], key: str) -> dict[str, float]:
     """The value of each group: that of its longest name, in proportion to tokens among the groups of this name."""
     _check(given, counted, key)
-    owner = {name: at for name in counted if (at := _key(name, given)) is not None}
+    owner = {name: owner_key for name in counted if (owner_key := _key(name, given)) is not None}
     sums: dict[str, int] = {}
-    for name, at in owner.items():
-        sums[at] = sums.get(at, 0) + counted[name]
-    return {name: given[at] * (counted[name] / sums[at]) for name, at in owner.items()}
+    for name, owner_key in owner.items():
+        sums[owner_key] = sums.get(owner_key, 0) + counted[name]
+    return {name: given[owner_key] * (counted[name] / sums[owner_key]) for name, owner_key in owner.items()}
 
 
 def _key(name: str, keys: Mapping[str, float] | tuple[str, ...]) -> str | None:

@@ -55,9 +55,9 @@ def group_sizes(measured: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, 
     has none."""
     sizes: dict[str, int] = {}
     of_source: dict[str, int] = {}
-    for source, found in measured:
-        of_source[source] = of_source.get(source, 0) + sum(found.values())
-        for name, size in found.items():
+    for source, size_of in measured:
+        of_source[source] = of_source.get(source, 0) + sum(size_of.values())
+        for name, size in size_of.items():
             sizes[name] = sizes.get(name, 0) + size
     for source in (source for source, size in of_source.items() if not size):
         raise ValueError(
@@ -102,9 +102,9 @@ def sampled_texts(folder: str, shards: Sequence[int]) -> Iterator[str]:
 
 
 def _sums(names: np.ndarray, lengths: np.ndarray) -> dict[str, int]:
-    found, at = np.unique(names.astype(str), return_inverse=True)
-    sums = np.bincount(at, lengths, len(found)).astype(np.int64)
-    return dict(zip(found.tolist(), sums.tolist(), strict=True))
+    distinct, inverse = np.unique(names.astype(str), return_inverse=True)
+    sums = np.bincount(inverse, lengths, len(distinct)).astype(np.int64)
+    return dict(zip(distinct.tolist(), sums.tolist(), strict=True))
 
 
 def _grouped(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
@@ -163,8 +163,8 @@ class Tokenizer(Settings):
             return self
         if self.end_of_text is not None:
             raise ValueError(f"end_of_text is {self.end_of_text}, but there is no path: take it out, or give path")
-        for at, symbol in enumerate(self.symbols):
-            if symbol in NAMES or symbol in self.symbols[:at]:
+        for index, symbol in enumerate(self.symbols):
+            if symbol in NAMES or symbol in self.symbols[:index]:
                 raise ValueError(f"symbols has {symbol}, which is a token already; take it out")
         # a learned token stands for at least two bytes that occur together
         if self.sample_bytes < 2 * self.vocab_size:
@@ -319,11 +319,11 @@ def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
 def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Exception:
     """What SentencePiece says of a vocabulary that does not fit its text, with the recipe's keys."""
     words = str(error)
-    if found := re.search(r"value <= (\d+)", words):
-        return _too_large(settings, sampled, int(found[1]))
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
+    if match := re.search(r"value <= (\d+)", words):
+        return _too_large(settings, sampled, int(match[1]))
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
         return ValueError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {found[1]} tokens: "
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {match[1]} tokens: "
             f"raise it above that, or lower tokenizer.character_coverage ({settings.character_coverage})"
         )
     return error

@@ -41,16 +41,16 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
         raise ListError(f"the list {redact_url(address)} does not exist")
     if not files.is_folder(address):
         return [address]
-    if found := _kinds(address):
-        return found
+    if paths := _kinds(address):
+        return paths
     chosen = [name for name in files.names(address) if not categories or name in categories]
-    found = [path for name in chosen for path in _kinds(files.join(address, name))]
-    if not found:
+    paths = [path for name in chosen for path in _kinds(files.join(address, name))]
+    if not paths:
         which = f" for the categories {', '.join(categories)}" if categories else ""
         raise ListError(
             f"the folder {redact_url(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
         )
-    return found
+    return paths
 
 
 def list_problems(
@@ -110,18 +110,18 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                 label = f"{folder.rpartition('/')[2]}/{name}" if kind else name
                 yield Entries(label, kind, _lines(path, stream))
                 return
-            found = False
+            has_entries = False
             with tarfile.open(fileobj=stream, mode="r|*") as archive:
                 for member in archive:
                     folder, _, name = member.name.rpartition("/")
                     category = folder.rpartition("/")[2]
                     # links: UT1's archive of everything names some categories twice
                     if member.isreg() and name in KINDS and (not categories or category in categories):
-                        found = True
+                        has_entries = True
                         content = archive.extractfile(member)
                         assert content is not None, "a regular file has content"
                         yield Entries(f"{category}/{name}", name, _lines(path, content))
-            if not found:
+            if not has_entries:
                 raise ListError(f"the archive {path} has none of the lists {', '.join(categories) or KINDS}")
     except (OSError, EOFError, tarfile.TarError) as error:
         raise ListError(f"the list {path} cannot be read: {error}") from error
@@ -207,15 +207,15 @@ def taken_down(line: str, options: Canonical) -> str:
     """
     address = line.partition("://")[2] or line
     if "/" not in address or address.endswith("/*"):
-        found = blocked(line.removesuffix("*"), options)
+        entry = blocked(line.removesuffix("*"), options)
     else:
         canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
-        found = f"={key(canonical)}" if canonical and not address.endswith("*") else ""
-    if not found:
+        entry = f"={key(canonical)}" if canonical and not address.endswith("*") else ""
+    if not entry:
         raise ListError(
             f"the takedown list has the line {line!r}; give a host, a URL, or a folder as https://host/path/*"
         )
-    return found
+    return entry
 
 
 def key(canonical: str) -> str:

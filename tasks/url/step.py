@@ -162,10 +162,10 @@ class Url(DocumentStep):
 
     def problems(self, deep: bool) -> Iterator[Problem]:
         for key in ("takedowns", "strict_substrings", "hard_words", "soft_words"):
-            for at, address in enumerate(getattr(self, key)):
-                yield from list_problems(address, (key, at), deep)
-        for at, address in enumerate(self.blocklists):
-            yield from list_problems(address, ("blocklists", at), deep, self.categories)
+            for index, address in enumerate(getattr(self, key)):
+                yield from list_problems(address, (key, index), deep)
+        for index, address in enumerate(self.blocklists):
+            yield from list_problems(address, ("blocklists", index), deep, self.categories)
 
     def decisions(self) -> Sequence[Bound | Member]:
         return [
@@ -180,9 +180,9 @@ class Url(DocumentStep):
 def lists(step: Url) -> list[str]:
     """The addresses of all files that the step reads, in the order of its settings; one that two settings name stands
     there twice. Raises ListError for a list that is not there."""
-    found = [path for address in step.blocklists for path in list_files(address, step.categories)]
+    paths = [path for address in step.blocklists for path in list_files(address, step.categories)]
     singles = (step.takedowns, step.strict_substrings, step.hard_words, step.soft_words)
-    return found + [path for addresses in singles for address in addresses for path in list_files(address)]
+    return paths + [path for addresses in singles for address in addresses for path in list_files(address)]
 
 
 def pinned(step: Url) -> Url:
@@ -220,8 +220,8 @@ def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
         "registered_domain": pa.array([registered_domain(h, step.private_suffixes) for h in hosts], pa.string()),
         "url_takedown": pa.array(loaded.takedowns.find(canonical, hosts), pa.string()),
         "url_blocklist": pa.array(loaded.blocklists.find(canonical, hosts, step.subdomains), pa.string()),
-        "url_strict_substring": pa.array([found[0] if found else "" for found in strict], pa.string()),
-        "url_hard_word": pa.array([found[0].strip() if found else "" for found in hard], pa.string()),
+        "url_strict_substring": pa.array([entries[0] if entries else "" for entries in strict], pa.string()),
+        "url_hard_word": pa.array([entries[0].strip() if entries else "" for entries in hard], pa.string()),
         "url_soft_words": pa.array(list(map(len, soft)), pa.int32()),
     }
 

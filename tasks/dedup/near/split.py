@@ -60,8 +60,8 @@ def split_shard(
     known = known_documents(shard, order)
     left = known.filter(pc.invert(pc.is_in(known["id"], losses["id"].combine_chunks())))
     sorted_files.write(kept_file(folder, number), left, "doc")
-    at = pc.index_in(arriving["id"], decided["id"].combine_chunks())
-    sizes = pc.fill_null(decided["cluster_size"].take(at), 1)
+    indices = pc.index_in(arriving["id"], decided["id"].combine_chunks())
+    sizes = pc.fill_null(decided["cluster_size"].take(indices), 1)
     return shards.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
 
 

@@ -99,13 +99,13 @@ def _signed(texts: pa.ChunkedArray, settings: MinHash) -> pa.Table:
 
 def in_memory(among: Signed, signature: np.ndarray, progress: Progress) -> np.ndarray:
     """Global ids of the documents that share a band with a signature, in order. Holds the index of one shard."""
-    found: list[bytes] = []
+    matches: list[bytes] = []
     for shard in range(len(among.signatures)):
         index = _index(among.settings, {"type": "dict"})
         for done in _fill(index, among, shard):
             progress(done, sum(among.rows))
-        found += index.query(_lean(signature, among.settings))
-    return _docs(found)
+        matches += index.query(_lean(signature, among.settings))
+    return _docs(matches)
 
 
 def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progress) -> np.ndarray:
@@ -141,7 +141,7 @@ def alike(among: Signed, this: Sought, docs: np.ndarray, least: float) -> list[L
     Of documents with equal sets, and of those too short or too long to be like it, no text is read. Holds the sets of
     one shard's candidates. Raises RuntimeError where texts and signatures are not of the same documents.
     """
-    found: list[Like] = []
+    likes: list[Like] = []
     known = {(this.size, this.content): 1.0}
     for shard in np.unique(docs // ROWS).tolist():
         rows = row_of(docs[docs // ROWS == shard])
@@ -154,12 +154,12 @@ def alike(among: Signed, this: Sought, docs: np.ndarray, least: float) -> list[L
         }
         if unknown:
             known |= _similarities(among, shard, this, unknown)
-        found += [
+        likes += [
             Like(fact["id"], shard, fact["at"], jaccard)
             for fact in facts
             if (jaccard := known.get((fact["size"], fact["content"]), -1.0)) >= least
         ]
-    return sorted(found, key=lambda like: (-like.jaccard, like.id))
+    return sorted(likes, key=lambda like: (-like.jaccard, like.id))
 
 
 def _similarities(
@@ -167,20 +167,20 @@ def _similarities(
 ) -> dict[tuple[int, int], float]:
     """Jaccard similarity to a text of some of a shard's sets, by size and content."""
     facts = dict(sorted(facts.items(), key=lambda item: item[1]["at"]))
-    at = np.array([fact["at"] for fact in facts.values()], np.int64)
-    texts = read_rows(among.documents[shard], at, ["id", "text"])
+    positions = np.array([fact["at"] for fact in facts.values()], np.int64)
+    texts = read_rows(among.documents[shard], positions, ["id", "text"])
     if texts["id"].to_pylist() != [fact["id"] for fact in facts.values()]:
         raise RuntimeError(
             f"{among.signatures[shard]} and {among.documents[shard]} are not of the same documents; "
             "remove the folder of the signatures to compute them again"
         )
     hashes, ends = shingle_sets(texts["text"], among.settings)
-    found = {}
+    similarities = {}
     for nth, one in enumerate(facts):
         other = hashes[ends[nth] : ends[nth + 1]]
         same = len(np.intersect1d(this.shingles, other, assume_unique=True))
-        found[one] = same / (len(other) + this.size - same)
-    return found
+        similarities[one] = same / (len(other) + this.size - same)
+    return similarities
 
 
 def _index(settings: MinHash, storage: dict[str, Any]) -> "MinHashLSH":

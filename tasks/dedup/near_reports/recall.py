@@ -49,13 +49,13 @@ class Crawl:
         for number in np.unique(numbers).tolist():
             location = locations[number]
             facts = read_rows(location.signatures, row_of(docs[numbers == number]), ["id", "at", *signed])
-            found = read_rows(location.documents, facts["at"].to_numpy(), ["id", *documents])
-            if not found["id"].equals(facts["id"]):
+            contents = read_rows(location.documents, facts["at"].to_numpy(), ["id", *documents])
+            if not contents["id"].equals(facts["id"]):
                 raise LookupError(
                     f"{location.documents} does not hold, row by row, the documents that {location.signatures} names: "
                     "the stages are of different runs"
                 )
-            yield facts, found
+            yield facts, contents
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def holdout_pairs(
     taken = np.searchsorted(np.cumsum(members * (members - 1) // 2), pairs, side="right")
     group, first, second = _each_with_each(begins[:taken], members[:taken])
     similarity, banded = _compared(crawl, unlike[first], unlike[second], held)
-    found = Pairs(unlike["doc"][first], unlike["doc"][second], similarity)
-    return HoldoutPairs(found, group, banded, len(facts), share, len(facts) - len(unlike))
+    sample = Pairs(unlike["doc"][first], unlike["doc"][second], similarity)
+    return HoldoutPairs(sample, group, banded, len(facts), share, len(facts) - len(unlike))
 
 
 def _facts(location: Location, share: float, taken_down: tuple[str, ...]) -> np.ndarray:
@@ -150,11 +150,11 @@ def _facts(location: Location, share: float, taken_down: tuple[str, ...]) -> np.
 
 def _each_with_each(begins: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All pairs within groups that begin at these rows: group, first and second row, group by group."""
-    found = [np.empty((3, 0), np.int64)]
+    pairs = [np.empty((3, 0), np.int64)]
     for other in range(1, members.max(initial=0)):
         groups = np.flatnonzero(members > other)
-        found += [np.stack([groups, begins[groups] + one, begins[groups] + other]) for one in range(other)]
-    group, first, second = np.concatenate(found, axis=1)
+        pairs += [np.stack([groups, begins[groups] + one, begins[groups] + other]) for one in range(other)]
+    group, first, second = np.concatenate(pairs, axis=1)
     by_group = np.argsort(group, kind="stable")
     return group[by_group], first[by_group], second[by_group]
 
@@ -178,25 +178,25 @@ def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, held: int) ->
     return similarity, banded
 
 
-def curve(found: HoldoutPairs, settings: MinHash) -> list[Bin]:
+def curve(pairs: HoldoutPairs, settings: MinHash) -> list[Bin]:
     """The measured curve: bins of 0.05, those that have pairs."""
-    bins = (share_banded(found, settings, low, high) for low, high in zip(_ENDS[:-1], _ENDS[1:], strict=True))
+    bins = (share_banded(pairs, settings, low, high) for low, high in zip(_ENDS[:-1], _ENDS[1:], strict=True))
     return [one for one in bins if one is not None]
 
 
-def share_banded(found: HoldoutPairs, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
+def share_banded(pairs: HoldoutPairs, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
     """Of the pairs with low <= J < high, how many share a band; None if there are no such pairs."""
-    similarity = found.pairs.jaccard
+    similarity = pairs.pairs.jaccard
     rows = np.flatnonzero((similarity >= low) & (similarity < high))
     if not len(rows):
         return None
-    _, of, each = np.unique(found.group[rows], return_inverse=True, return_counts=True)
+    _, of, each = np.unique(pairs.group[rows], return_inverse=True, return_counts=True)
     groups = len(each)
 
     def mean(values: np.ndarray) -> float:
         return float((np.bincount(of, values) / each).mean())
 
-    measured = mean(found.banded[rows])
+    measured = mean(pairs.banded[rows])
     least, most = wilson(measured, groups)
     expected = mean(s_curve(settings.bands, settings.rows, similarity[rows]))
     return Bin(low, high, len(rows), groups, mean(similarity[rows]), measured, least, most, expected)

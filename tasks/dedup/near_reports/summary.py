@@ -163,12 +163,12 @@ def documents(crawl: Crawl, docs: np.ndarray, characters: int) -> dict[int, Docu
     """The documents with these global ids, with the first `characters` of their texts."""
     docs = np.unique(docs)
     columns = ["source", "url", "title", "published", "date", "characters", "text"]
-    found = []
+    summaries = []
     for _, rows in crawl.rows(docs, [], columns):
         short = pc.utf8_slice_codeunits(rows["text"], 0, characters)
         for row in rows.set_column(rows.column_names.index("text"), "text", short).to_pylist():
             dated = row["published"] or row["date"]
-            found.append(
+            summaries.append(
                 Document(row["id"], row["source"], row["url"], row["title"], dated, row["characters"], row["text"])
             )
-    return dict(zip(docs.tolist(), found, strict=True))
+    return dict(zip(docs.tolist(), summaries, strict=True))

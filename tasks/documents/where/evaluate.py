@@ -70,10 +70,10 @@ class _Evaluation:
                 return self._repeated(value)
             case ast.BoolOp(values=values):
                 joined = pc.and_kleene if isinstance(node.op, ast.And) else pc.or_kleene
-                found = _boolean(self.of(values[0]), values[0])
+                result = _boolean(self.of(values[0]), values[0])
                 for each in values[1:]:
-                    found = joined(found, _boolean(self.of(each), each))
-                return found
+                    result = joined(result, _boolean(self.of(each), each))
+                return result
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return pc.invert(_boolean(self.of(inner), inner))
             case ast.UnaryOp(operand=inner):
@@ -84,12 +84,12 @@ class _Evaluation:
                     return pc.divide(one, pc.if_else(pc.equal(other, 0.0), _null(pa.float64()), other))
                 return _ARITHMETIC[type(node.op)](one, other)
             case ast.Compare(left=left, ops=ops, comparators=rights):
-                found, before = None, left
+                result, before = None, left
                 for op, right in zip(ops, rights, strict=True):
                     one = self._compared(before, op, right, node)
-                    found, before = one if found is None else pc.and_kleene(found, one), right
-                assert found is not None, "a comparison has two sides"
-                return found
+                    result, before = one if result is None else pc.and_kleene(result, one), right
+                assert result is not None, "a comparison has two sides"
+                return result
             case ast.IfExp(test=test, body=body, orelse=other):
                 return self._chosen(test, body, other, node)
             case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -118,8 +118,8 @@ class _Evaluation:
             missing = pc.is_null(self.of(left))
             return missing if isinstance(op, ast.Is) else pc.invert(missing)
         if isinstance(op, ast.In | ast.NotIn):
-            found = self._within(left, right, whole)
-            return found if isinstance(op, ast.In) else pc.invert(found)
+            result = self._within(left, right, whole)
+            return result if isinstance(op, ast.In) else pc.invert(result)
         one, other = self.of(left), self.of(right)
         one, other = _as_time(one, other.type, left), _as_time(other, one.type, right)
         kinds = {_kind(one.type), _kind(other.type)}
@@ -143,9 +143,9 @@ class _Evaluation:
         if isinstance(right, ast.Tuple | ast.List):
             one = self.of(left)
             values = [_constant(each) for each in right.elts]
-            found = pa.repeat(pa.scalar(False), len(one))
+            result = pa.repeat(pa.scalar(False), len(one))
             if not values:
-                return pc.if_else(pc.is_null(one), _null(pa.bool_()), found)
+                return pc.if_else(pc.is_null(one), _null(pa.bool_()), result)
             if len({_kind(pa.scalar(value).type) for value in values}) > 1:
                 raise ExpressionError(f"{spelled(right)} has values of several kinds; divide it")
             if pa.types.is_timestamp(one.type):
@@ -175,25 +175,25 @@ class _Evaluation:
 
     def _chosen(self, test: ast.expr, body: ast.expr, other: ast.expr, whole: ast.expr) -> pa.Array:
         """`body` where the condition is true, else `other`: also where it is neither true nor false."""
-        found = pc.fill_null(_boolean(self.of(test), test), False)
+        condition = pc.fill_null(_boolean(self.of(test), test), False)
         yes, no = self.of(body), self.of(other)
         if pa.types.is_null(yes.type) or pa.types.is_null(no.type):
             kind = no.type if pa.types.is_null(yes.type) else yes.type
-            return pc.if_else(found, yes.cast(kind), no.cast(kind))
+            return pc.if_else(condition, yes.cast(kind), no.cast(kind))
         if _kind(yes.type) != _kind(no.type):
             raise ExpressionError(
                 f"{spelled(whole)} is a {_kind(yes.type)} or a {_kind(no.type)}; let both be of a kind"
             )
         if _kind(yes.type) == "number":
             yes, no = _alike(yes, no)
-        return pc.if_else(found, yes, no.cast(yes.type))
+        return pc.if_else(condition, yes, no.cast(yes.type))
 
     def _called(self, name: str, arguments: list[ast.expr], node: ast.expr) -> pa.Array:
         if name == "coalesce":
-            found = [self.of(each) for each in arguments]
-            if len({_kind(each.type) for each in found}) > 1:
+            values = [self.of(each) for each in arguments]
+            if len({_kind(each.type) for each in values}) > 1:
                 raise ExpressionError(f"{spelled(node)} has values of several kinds")
-            return pc.coalesce(*found)
+            return pc.coalesce(*values)
         first = self.of(arguments[0])
         if len(arguments) == 1:
             return _FUNCTIONS[name](first, node)

@@ -79,8 +79,8 @@ def _hint(expression: str, error: Exception) -> str:
         return "; two values are compared by =="
     if "&&" in expression or "||" in expression or " AND " in expression or " OR " in expression:
         return "; write `and`, `or`, `not`"
-    at = getattr(error, "offset", None)
-    return f" at character {at}; write it as: language == 'en' and characters > 200" if at else ""
+    offset = getattr(error, "offset", None)
+    return f" at character {offset}; write it as: language == 'en' and characters > 200" if offset else ""
 
 
 def _check(node: ast.AST, depth: int) -> None:

@@ -57,9 +57,9 @@ def description(path: str) -> str:
     return f"{path}.json"
 
 
-def write(path: str, settings: Texts, found: dict[str, Any]) -> None:
-    """Describe the classifier at a path: its digest, the settings that it was trained with, and what was `found`."""
-    described = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **found}
+def write(path: str, settings: Texts, measures: dict[str, Any]) -> None:
+    """Describe the classifier at a path: its digest, the settings that it was trained with, and `measures`."""
+    described = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **measures}
     files.write_json(description(path), described)
 
 

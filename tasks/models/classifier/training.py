@@ -138,14 +138,14 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None]) -> Iterator[
         sizes = np.concatenate([empty, *examples.sizes])
         starts = np.cumsum(sizes) - sizes
         # equal texts of equal ids come in any order: which of them is first makes no difference
-        at = np.argsort(np.concatenate([empty, *examples.order]), kind="stable")
+        ranks = np.argsort(np.concatenate([empty, *examples.order]), kind="stable")
 
         def lines(places: np.ndarray) -> Iterator[bytes]:
-            for place in at[places]:
+            for place in ranks[places]:
                 file.seek(starts[place])
                 yield file.read(sizes[place])
 
-        folds, labels = (np.concatenate([empty, *each])[at] for each in (examples.folds, examples.labels))
+        folds, labels = (np.concatenate([empty, *each])[ranks] for each in (examples.folds, examples.labels))
         names = tuple(sorted(examples.names))
         place = np.array([names.index(name) for name in examples.names], np.int64)
         yield Ordered(folds, names, place[labels], lines)
@@ -182,11 +182,11 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
 
 def scores(examples: Ordered, chosen: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
     """The probabilities of the labels of the examples at some places, float64 (n, labels)."""
-    found = [np.empty((0, len(examples.names)))]
+    arrays = [np.empty((0, len(examples.names)))]
     for start in range(0, len(chosen), _BATCH):
         texts = [each[:-1].decode() for each in examples.lines(chosen[start : start + _BATCH])]
-        found.append(distributions(model, texts, examples.names))
-    return np.concatenate(found)
+        arrays.append(distributions(model, texts, examples.names))
+    return np.concatenate(arrays)
 
 
 def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wanted: tuple[str, ...] = ()) -> np.ndarray:
@@ -195,7 +195,7 @@ def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wante
 
     Raises ValueError where a fold lacks examples of a label, one of `wanted` among them.
     """
-    found = np.empty((len(examples.labels), len(examples.names)))
+    predictions = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
         seen = np.flatnonzero(examples.folds != number)
         counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
@@ -208,8 +208,8 @@ def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wante
             )
         train(examples, seen, settings, target)
         unseen = np.flatnonzero(examples.folds == number)
-        found[unseen] = scores(examples, unseen, fasttext.load_model(files.local_copy(target)))
-    return found
+        predictions[unseen] = scores(examples, unseen, fasttext.load_model(files.local_copy(target)))
+    return predictions
 
 
 def _check_whole(path: Path, model: "fasttext.FastText._FastText") -> None:

@@ -60,8 +60,8 @@ def train(
         tried = {one: _unseen(kind, vectors, labels, folds, one) for one in ((penalty,) if penalty else PENALTIES)}
         best = min(tried, key=lambda one: _error(kind, labels, tried[one]))
         weight, bias = _fit(kind, vectors, labels, best)
-        found = _of_grades(labels, tried[best]) if kind == "ridge" else _of_kinds(labels == 1, tried[best])
-    return weight, bias, {"penalty": best, "folds": FOLDS, **found}, np.stack([labels, tried[best]], axis=1)
+        quality = _of_grades(labels, tried[best]) if kind == "ridge" else _of_kinds(labels == 1, tried[best])
+    return weight, bias, {"penalty": best, "folds": FOLDS, **quality}, np.stack([labels, tried[best]], axis=1)
 
 
 def _check(labels: np.ndarray, folds: np.ndarray) -> None:
@@ -88,12 +88,12 @@ def _fit(kind: str, vectors: np.ndarray, labels: np.ndarray, penalty: float) -> 
 
 def _unseen(kind: str, vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray, penalty: float) -> np.ndarray:
     """The score of each example by the head that has not seen its fold."""
-    found = np.empty(len(labels))
+    predictions = np.empty(len(labels))
     for number in range(FOLDS):
         there = folds == number
         weight, bias = _fit(kind, vectors[~there], labels[~there], penalty)
-        found[there] = vectors[there] @ weight + bias
-    return found if kind == "ridge" else 1 / (1 + np.exp(-np.clip(found, -700, 700)))
+        predictions[there] = vectors[there] @ weight + bias
+    return predictions if kind == "ridge" else 1 / (1 + np.exp(-np.clip(predictions, -700, 700)))
 
 
 def _error(kind: str, labels: np.ndarray, scores: np.ndarray) -> float:
@@ -104,7 +104,7 @@ def _of_grades(labels: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     """Correlations; and where the labels are a few whole numbers, as of scores that are rounded and within their range
     (as fineweb-edu-classifier does): the mean of the classes' F1, F1 of `label or more` by each label but the lowest,
     and the confusion matrix, labels by rounded scores."""
-    found: dict[str, Any] = {
+    quality: dict[str, Any] = {
         "tested": len(labels),
         "pearson": float(stats.pearsonr(labels, scores).statistic),
         "spearman": float(stats.spearmanr(labels, scores).statistic),
@@ -114,15 +114,15 @@ def _of_grades(labels: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     if (grades == np.round(grades)).all() and grades[-1] - grades[0] < _MOST_GRADES:
         true, rounded = labels.astype(int), np.clip(np.round(scores), grades[0], grades[-1]).astype(int)
         names = list(range(int(grades[0]), int(grades[-1]) + 1))
-        found["macro_f1"] = float(
+        quality["macro_f1"] = float(
             metrics.f1_score(true, rounded, labels=grades.astype(int), average="macro", zero_division=0)
         )
-        found["f1_from"] = {
+        quality["f1_from"] = {
             str(name): float(metrics.f1_score(true >= name, rounded >= name, zero_division=0)) for name in names[1:]
         }
-        found["labels"] = names
-        found["confusion"] = metrics.confusion_matrix(true, rounded, labels=names).tolist()
-    return found
+        quality["labels"] = names
+        quality["confusion"] = metrics.confusion_matrix(true, rounded, labels=names).tolist()
+    return quality
 
 
 def _of_kinds(good: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
@@ -205,13 +205,13 @@ def scores(head: Head, vectors: np.ndarray) -> np.ndarray:
 
     A matrix product by BLAS sums otherwise for other numbers of rows; numpy's sum along a row does not.
     """
-    found = np.empty(len(vectors))
+    logits = np.empty(len(vectors))
     for start in range(0, len(vectors), _ROWS):
         some = vectors[start : start + _ROWS].astype(np.float64)
-        found[start : start + _ROWS] = np.sum(np.multiply(some, head.weight, order="C"), axis=1)
-    found += head.bias
+        logits[start : start + _ROWS] = np.sum(np.multiply(some, head.weight, order="C"), axis=1)
+    logits += head.bias
     if head.kind == "ridge":
-        return found
+        return logits
     # of the negative magnitude, so that nothing overflows
-    small = np.exp(-np.abs(found))
-    return np.where(found >= 0, 1 / (1 + small), small / (1 + small))
+    small = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1 / (1 + small), small / (1 + small))

@@ -133,8 +133,8 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
         _on_one_line(text.lower() if capital * 8 > min(len(text), _LOOKED_AT) else text)
         for text, capital in zip(texts.to_pylist(), capitals, strict=True)
     ]
-    found, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
-    labels = [row[0].removeprefix(LABEL) for row in found]
+    predictions, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
+    labels = [row[0].removeprefix(LABEL) for row in predictions]
     probabilities = np.clip(np.array([float(row[0]) for row in scores]), 0, 1)
     unsure = probabilities < np.array([_floor(settings, label) for label in labels])
     if settings.model is None and settings.unknown_below != 0:

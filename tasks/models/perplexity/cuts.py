@@ -70,10 +70,10 @@ def bounds(settings: Cuts, scores: Sequence[str]) -> list[Bound]:
 
     `scores`: the parts with scores. Raises ValueError if there is none.
     """
-    found = _percentiles(settings, scores, [settings.min_percentile, settings.max_percentile])
+    cuts = _percentiles(settings, scores, [settings.min_percentile, settings.max_percentile])
     ends: list[tuple[str, dict[str, tuple[float | None, float | None]]]] = [
-        ("min_percentile", {name: (low, None) for name, (low, _) in found.items()}),
-        ("max_percentile", {name: (None, high) for name, (_, high) in found.items()}),
+        ("min_percentile", {name: (low, None) for name, (low, _) in cuts.items()}),
+        ("max_percentile", {name: (None, high) for name, (_, high) in cuts.items()}),
     ]
     if set(settings.keep_buckets) != set(BUCKETS):
         ends.append(("bucket", {name: _kept(settings, each) for name, each in bucket_ends(settings, scores).items()}))
@@ -127,10 +127,10 @@ def bucket_shard(folder: str, shard: int, scores: str, by_language: bool, ends: 
     table = parquet.read_table(scores, ["id", "perplexity", *(["language"] if by_language else [])])
     names = table["language"].combine_chunks() if by_language else pa.array([""] * len(table), pa.string())
     known = pa.array(list(ends), pa.string())
-    at = pc.index_in(names, known)
-    head, middle = (pa.array([each[i] for each in ends.values()], pa.float64()).take(at) for i in range(2))
+    indices = pc.index_in(names, known)
+    head, middle = (pa.array([each[i] for each in ends.values()], pa.float64()).take(indices) for i in range(2))
     score = table["perplexity"].combine_chunks().cast(pa.float64())
-    scored = pc.and_(pc.is_valid(score), pc.is_valid(at))
+    scored = pc.and_(pc.is_valid(score), pc.is_valid(indices))
     bucket = pc.case_when(
         pc.make_struct(pc.invert(scored), pc.less_equal(score, head), pc.less_equal(score, middle)),
         UNSCORED,
@@ -142,13 +142,13 @@ def bucket_shard(folder: str, shard: int, scores: str, by_language: bool, ends: 
 
 def _percentiles(settings: Cuts, scores: Sequence[str], wanted: Sequence[float]) -> dict[str, list[float]]:
     group, least = ("language", settings.min_documents) if settings.by_language else (None, 1)
-    found = percentiles(scores, "perplexity", wanted, group, least)
-    if not found:
+    by_language = percentiles(scores, "perplexity", wanted, group, least)
+    if not by_language:
         remedy = "leave a source out of its `reference`"
         if settings.by_language:
             remedy = "name in `models` models for the languages that the step `language` keeps"
         raise ValueError(f"the step `perplexity` has no document to score: {remedy}, or drop the step")
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in by_language.items() if values}
 
 
 def _kept(settings: Cuts, ends: Sequence[float]) -> tuple[float | None, float | None]:

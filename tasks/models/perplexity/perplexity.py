@@ -221,10 +221,10 @@ def score_shard(
         for start in range(0, len(rows), _BATCH):
             some = rows[start : start + _BATCH]
             texts = table["text"].take(pa.array(some)).to_pylist()
-            found = _score(models[2 * i : 2 * i + 2], texts, settings)
-            values[some] = found.perplexity
+            result = _score(models[2 * i : 2 * i + 2], texts, settings)
+            values[some] = result.perplexity
             if settings.lines:
-                each = np.split(found.lines, np.cumsum(found.lengths)[:-1])
+                each = np.split(result.lines, np.cumsum(result.lengths)[:-1])
                 for row, of_document in zip(some.tolist(), each, strict=True):
                     lines[row] = of_document.tolist()
     scores["perplexity"] = pa.array(values, pa.float64(), mask=np.isnan(values))

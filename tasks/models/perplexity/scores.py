@@ -135,10 +135,12 @@ def _scored(model: kenlm.Model, documents: Sequence[list[str]], write: Written) 
     counts the words of every line and one end of sentence a line."""
     lengths = np.array([len(lines) or 1 for lines in documents], np.int64)
     places: dict[str, int] = {}
-    at = np.array([places.setdefault(line, len(places)) for lines in documents for line in lines or [""]], np.int64)
+    indices = np.array(
+        [places.setdefault(line, len(places)) for lines in documents for line in lines or [""]], np.int64
+    )
     written = write(list(places))
-    scores = np.array([model.score(line, bos=True, eos=True) for line in written], np.float64)[at]
-    words = np.array([len(line.decode().split()) + 1 for line in written], np.int64)[at]
+    scores = np.array([model.score(line, bos=True, eos=True) for line in written], np.float64)[indices]
+    words = np.array([len(line.decode().split()) + 1 for line in written], np.int64)[indices]
     document = np.repeat(np.arange(len(documents)), lengths)
     # added up in the order of the lines, whatever other documents the batch has
     score, length = (np.bincount(document, each, minlength=len(documents)) for each in (scores, words))

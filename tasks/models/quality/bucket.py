@@ -100,9 +100,9 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
         models = np.asarray(pc.fill_null(table[SCORED_BY], "") if name == "quality" else pa.repeat("", len(table)))
         for model, ends in edges[name].items():
             # of equal scores all are in the bucket of the worst of them
-            found = np.searchsorted(np.sort(sign * np.asarray(ends, np.float64)), values, side="left")
+            buckets = np.searchsorted(np.sort(sign * np.asarray(ends, np.float64)), values, side="left")
             here = (models == model) & ~np.isnan(values)
-            best = np.maximum(best, np.where(here, found, -1))
+            best = np.maximum(best, np.where(here, buckets, -1))
     numbers = pa.array(best, pa.int32(), mask=best < 0)
     parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality_bucket": numbers}))
     return {"rows": len(table)}

@@ -179,8 +179,8 @@ def train_model(
     with ordered(settings, sample(reference, raw, settings, heldout)) as examples:
         by_label = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS], (GOOD, BAD))
         scores = by_label[:, examples.names.index(GOOD)]
-        found = pa.table({"good": examples.good, "score": scores})
-        parquet.write_table(files.join(folder, CROSS_FITTED), found)
+        table = pa.table({"good": examples.good, "score": scores})
+        parquet.write_table(files.join(folder, CROSS_FITTED), table)
         trained = [int((examples.folds != number).sum()) for number in range(FOLDS)]
         return {"files": list(MODELS), "trained": trained, **measures(examples.good, scores)}
 
