@@ -27,7 +27,7 @@ _WHOLE = 1 - 1e-9
 # Different words, no numbers and no single letters, that must be there of an item of which a part is missing. Six in a
 # row stand in texts by chance: "find the greatest common divisor of", "must be performed immediately after"; of a
 # formula that repeats its commands (\\begin, \\end, \\sin) three. Chosen on pages of manuals (docs/decontamination.md).
-_LEAST_DIFFERENT = 7
+_MIN_DISTINCT = 7
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ def item_score(
     """The score of an item whose question has the share `question` in the words of a batch from `start` to `stop`;
     `bounds`: where the document begins and ends in `words`. The answer that gives the highest score counts."""
     settings = index.settings
-    asked = int(index.length[index.first[item]])
+    question_length = int(index.length[index.first[item]])
     of_passage, size = np.nan, 0
     for text, _ in index.texts(item, PASSAGE):
         size = text.stop - text.start
         best_before, best_after = _beside(index, text, words, bounds, start, stop, max(_PASSAGE_WINDOW, _TIMES * size))
         of_passage = max(best_before[0], best_after[0])
-    best = Found(start, stop, _scaled(settings, question, asked), question, np.nan, of_passage)
-    if size and (reached := _scaled(settings, _mean(question, 0, of_passage, 0, size), asked)) > best.score:
+    best = Found(start, stop, _scaled(settings, question, question_length), question, np.nan, of_passage)
+    if size and (reached := _scaled(settings, _mean(question, 0, of_passage, 0, size), question_length)) > best.score:
         best = Found(start, stop, reached, question, np.nan, of_passage)
     of_answer = np.nan
     for text, counted in index.texts(item, ANSWER):
@@ -96,8 +96,10 @@ def item_score(
         best_before, best_after = _beside(index, text, words, bounds, start, stop, max(_ANSWER_WINDOW, _TIMES * length))
         share = max(best_before[0], best_after[0])
         of_answer = share if np.isnan(of_answer) else max(share, of_answer)
-        for passage, given in ((0.0, 0), (of_passage, size)) if size else ((0.0, 0),):
-            reached = _scaled(settings, _mean(question, share, passage, length, given), asked + share * counted)
+        for passage, passage_length in ((0.0, 0), (of_passage, size)) if size else ((0.0, 0),):
+            reached = _scaled(
+                settings, _mean(question, share, passage, length, passage_length), question_length + share * counted
+            )
             if reached > best.score or (reached == best.score and share > 0 and np.isnan(best.answer)):
                 last = best_after[2] if best_after[0] >= best_before[0] else stop
                 best = Found(start, max(stop, last), reached, question, share, of_passage)
@@ -106,7 +108,7 @@ def item_score(
 
 def stands_out(index: Index, item: int, words: np.ndarray, place: Found) -> bool:
     """Whether what was found of an item is more than a phrase of many texts: all of it, or enough different words."""
-    return place.score >= _WHOLE or different_words(index, item, words, place) >= _LEAST_DIFFERENT
+    return place.score >= _WHOLE or different_words(index, item, words, place) >= _MIN_DISTINCT
 
 
 def different_words(index: Index, item: int, words: np.ndarray, place: Found) -> int:
@@ -258,7 +260,9 @@ def _overlaps(index: Index, words: Words) -> Hits:
     clusters = _clusters(index, words, index.settings.max_misses + 1)
     rows: dict[tuple[int, int, int], Found] = {}
     candidate, question, start, stop = _questions(index, words, clusters)
-    for cluster, share, first, last in zip(*(column.tolist() for column in (candidate, question, start, stop)), strict=True):
+    for cluster, share, first, last in zip(
+        *(column.tolist() for column in (candidate, question, start, stop)), strict=True
+    ):
         document, item = int(clusters.document[cluster]), int(clusters.item[cluster])
         bounds = int(words.ends[document]), int(words.ends[document + 1])
         each = item_score(index, item, words.hashes, bounds, share, first, last)

@@ -23,7 +23,7 @@ QUESTION, ANSWER, PASSAGE = range(3)
 # An n-gram in the questions and answers of more items says little of any of them: it is not looked up, as decon's "hot"
 # n-grams begin no cluster (doc/simple-details.md). With `overlap` it counts where another n-gram has led to the item.
 # A passage may have as many questions as it likes.
-MOST_ITEMS = 32
+MAX_ITEMS = 32
 # Numbers and single letters: what formulas of many texts are made of. They weigh half, and make no item longer. Both
 # numbers were chosen on pages of manuals and on planted items (docs/decontamination.md).
 _SYMBOL = re.compile(r"(?<![^\W_])(?:\d+|[A-Za-z])(?![^\W_])")
@@ -110,8 +110,8 @@ def build_index(
     word of them. Raises BenchmarkError."""
     items: list[Item] = []
     names: list[str] = []
-    for (name, given), path in zip(fields.items(), paths, strict=True):
-        read = read_items(path, given)
+    for (name, field_names), path in zip(fields.items(), paths, strict=True):
+        read = read_items(path, field_names)
         items += read
         names += [name] * len(read)
     if settings.method == "ngrams":
@@ -143,8 +143,8 @@ def build_index(
         lasting = size[owner] >= settings.min_words
         hashes, owner, place, of_kind = hashes[lasting], owner[lasting], place[lasting], of_kind[lasting]
     _, inverse = np.unique(hashes, return_inverse=True)
-    wanted = (np.bincount(inverse, of_kind != PASSAGE) <= MOST_ITEMS)[inverse]
-    hashes, owner, place = hashes[wanted], owner[wanted], place[wanted]
+    is_rare = (np.bincount(inverse, of_kind != PASSAGE) <= MAX_ITEMS)[inverse]
+    hashes, owner, place = hashes[is_rare], owner[is_rare], place[is_rare]
     ngrams, inverse, times = np.unique(hashes, return_inverse=True, return_counts=True)
     order = np.lexsort((place, owner, inverse))
     judged = np.zeros(len(items), bool)

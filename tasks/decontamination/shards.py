@@ -86,24 +86,24 @@ def hits_file(folder: str, shard: int) -> str:
 def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, settings: Indexing) -> dict:
     """Write the scores of a shard's documents, and its hits. Holds the index, a row group of texts, and what `find`
     holds for two megabytes of them or one document."""
-    known = load_index(index, settings)
+    benchmark_index = load_index(index, settings)
     hits, scores = [HITS.empty_table()], [SCORES.empty_table()]
     for group in select_groups(documents, kept, ["text"]):
         for part in slices(group):
-            matches = find(known, part["text"])
+            matches = find(benchmark_index, part["text"])
             ids = part["id"].combine_chunks()
             best, named = np.zeros(len(part)), np.full(len(part), "", object)
             # of equal scores the first item's
             for hit in np.lexsort((-matches.item, matches.score)).tolist():
                 document = matches.document[hit]
-                best[document], named[document] = matches.score[hit], known.benchmark[matches.item[hit]]
+                best[document], named[document] = matches.score[hit], benchmark_index.benchmark[matches.item[hit]]
             scores.append(pa.table([ids, pa.array(best), pa.array(named, pa.string())], schema=SCORES))
             touched, row = np.unique(matches.document, return_inverse=True)
             start, stop, text = word_places(part["text"].take(pa.array(touched)), row, matches.start, matches.stop)
             columns = {
                 "id": ids.take(pa.array(matches.document)),
-                "benchmark": [known.benchmark[item] for item in matches.item],
-                "item": [known.id[item] for item in matches.item],
+                "benchmark": [benchmark_index.benchmark[item] for item in matches.item],
+                "item": [benchmark_index.id[item] for item in matches.item],
                 "score": matches.score,
                 **{
                     name: pa.array(getattr(matches, name), pa.float64(), from_pandas=True)
@@ -156,10 +156,10 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, pol
         start, stop = _bytes(part["text"], of, start), _bytes(part["text"], of, stop)
         edits = merged(removals(of, start, stop, np.zeros(len(of), np.int32), (_CUT,)))
         ids = part["id"].combine_chunks()
-        left = applied(part["text"], edits)
-        lengths = np.asarray(pc.utf8_length(left), np.int64)
+        remaining = applied(part["text"], edits)
+        lengths = np.asarray(pc.utf8_length(remaining), np.int64)
         short = np.flatnonzero(lengths < policy.min_characters)
-        texts.append(left)
+        texts.append(remaining)
         cuts.append(rows(ids, STEP, text, edits, keeps_removed=True))
         drops.append(_too_short(ids, short, lengths[short], policy))
         first_row += len(part)
@@ -181,8 +181,8 @@ def _joined(document: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[
 
 def _bytes(texts: pa.ChunkedArray, document: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Places in code points as bytes of each document's text."""
-    given = texts.take(pa.array(document)).to_pylist()
-    lengths = [len(text[:position].encode()) for text, position in zip(given, place.tolist(), strict=True)]
+    strings = texts.take(pa.array(document)).to_pylist()
+    lengths = [len(text[:position].encode()) for text, position in zip(strings, place.tolist(), strict=True)]
     return np.array(lengths, np.int64)
 
 
@@ -213,17 +213,17 @@ def split_benchmarks(folder: str, number: int, index: str, hits: Sequence[str]) 
     without their texts."""
     items = items_of(index)
     documents = dict.fromkeys(items["benchmark"].to_pylist(), 0)
-    known: dict[tuple[str, str], tuple[int, float]] = {}
+    results: dict[tuple[str, str], tuple[int, float]] = {}
     for path in hits:
         matches = parquet.read_table(path, ["id", "benchmark", "item", "score"])
         for row in matches.group_by("benchmark").aggregate([("id", "count_distinct")]).to_pylist():
             documents[row["benchmark"]] += row["id_count_distinct"]
         of_item = matches.group_by(["benchmark", "item"]).aggregate([("id", "count_distinct"), ("score", "max")])
         for row in of_item.to_pylist():
-            count, score = known.get(key := (row["benchmark"], row["item"]), (0, 0.0))
-            known[key] = count + row["id_count_distinct"], max(score, row["score_max"])
+            count, score = results.get(key := (row["benchmark"], row["item"]), (0, 0.0))
+            results[key] = count + row["id_count_distinct"], max(score, row["score_max"])
     counted = [
-        known.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
+        results.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
     ]
     table = items.select(["benchmark", "id", "words", "judged"])
     table = table.append_column("documents", pa.array([count for count, _ in counted], pa.int64()))

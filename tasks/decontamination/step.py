@@ -187,9 +187,9 @@ def read_items(path: str, fields: Fields) -> list[Item]:
     if not rows:
         raise BenchmarkError(f"the benchmark {shown} has no item; give a file with rows, or take it out of the recipe")
     items = [_item(row, line, number, fields, shown) for number, (row, line) in enumerate(rows)]
-    known: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, item in enumerate(items):
-        if (first := known.setdefault(item.id, number)) != number:
+        if (first := numbers.setdefault(item.id, number)) != number:
             raise BenchmarkError(
                 f"the benchmark {shown} has the id {item.id} in row {first} and in row {number}; name another field "
                 "as `id`, or none"

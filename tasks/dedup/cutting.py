@@ -23,8 +23,8 @@ def write_cut(
     arriving: the documents (DOCUMENTS) as they reached the step; touched: the rows of those that were cut, ascending;
     texts: what is left of these. Holds the texts twice.
     """
-    left = _replaced(arriving, touched, texts)
-    staying = left.filter(pc.invert(pc.is_in(left["id"], drops["id"].combine_chunks())))
+    remaining = _replaced(arriving, touched, texts)
+    staying = remaining.filter(pc.invert(pc.is_in(remaining["id"], drops["id"].combine_chunks())))
     parquet.write_table(layout.part(folder, shard), staying)
     parquet.write_table(layout.edits_part(folder, shard), edits)
     shards.write_ledger(folder, shard, drops)

@@ -20,7 +20,7 @@ from gristmill.storage import files, sorted_files
 from gristmill.storage.checked_parquet import CheckedFile, open_checked
 
 # Sorted files that one job reads, at most; and of those that are merged into one, at least.
-FAN_IN, LEAST_FAN_IN = 512, 32
+FAN_IN, MIN_FAN_IN = 512, 32
 # What a job holds of a partition, about: half of what a job may hold (`gristmill.tasks.engine.options`). So a crawl of
 # 2.5 billion documents has some 7,000 partitions of band hashes, and no core of 6,400 idles.
 JOB_BYTES = 1 << 29
@@ -32,13 +32,13 @@ MERGED_BYTES = 1 << 18
 
 def partitions_of(rows: int, row_bytes: int) -> int:
     """Into how many partitions so many rows are divided, of which a job holds `row_bytes` each."""
-    held = rows * row_bytes
-    return max(-(-held // JOB_BYTES), min(FEW, 1 + held // SMALL_BYTES))
+    n_bytes = rows * row_bytes
+    return max(-(-n_bytes // JOB_BYTES), min(FEW, 1 + n_bytes // SMALL_BYTES))
 
 
-def partition_bytes(held: int, partitions: int | None) -> int:
-    """Bytes that a job holds of one of `partitions`, where all of them take `held`; None: partitions by size."""
-    return min(held, JOB_BYTES) if partitions is None else held // partitions
+def partition_bytes(n_bytes: int, partitions: int | None) -> int:
+    """Bytes that a job holds of one of `partitions`, where all of them take `n_bytes`; None: partitions by size."""
+    return min(n_bytes, JOB_BYTES) if partitions is None else n_bytes // partitions
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def fan_ins(n_files: int) -> list[int]:
     passes = 0
     while n_files > FAN_IN ** (passes + 1):
         passes += 1
-    fan_in = LEAST_FAN_IN
+    fan_in = MIN_FAN_IN
     while passes and n_files > FAN_IN * fan_in**passes:
         fan_in += 1
     counts = []
@@ -204,13 +204,13 @@ def _cuts(opened: list[CheckedFile], paths: list[str]) -> list[int]:
     )
     if not groups:
         return []
-    cuts, held, of_one = {groups[0][0], max(largest for _, largest, _ in groups) + 1}, 0, dict[int, int]()
+    cuts, n_bytes, of_one = {groups[0][0], max(largest for _, largest, _ in groups) + 1}, 0, dict[int, int]()
     last = groups[0][0]
     for smallest, largest, size in groups:
-        if held >= _SLAB_BYTES and smallest > last:
+        if n_bytes >= _SLAB_BYTES and smallest > last:
             cuts.add(smallest)
-            last, held = smallest, 0
-        held += size
+            last, n_bytes = smallest, 0
+        n_bytes += size
         if smallest == largest:
             of_one[smallest] = of_one.get(smallest, 0) + size
     for one, size in of_one.items():

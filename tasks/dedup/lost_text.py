@@ -109,11 +109,11 @@ def estimate(folder: str, job: int, sought: int) -> dict:
     of documents to show these are."""
     drawn = _all_drawn(folder)
     coded = drawn["words"].combine_chunks().dictionary_encode()
-    held = np.zeros(len(coded.dictionary), np.bool_)
+    is_present = np.zeros(len(coded.dictionary), np.bool_)
     for number in range(sought):
-        held[parquet.read_table(_found(folder, number), ["number"])["number"].to_numpy()] = True
+        is_present[parquet.read_table(_found(folder, number), ["number"])["number"].to_numpy()] = True
     worded = pc.greater(pc.binary_length(drawn["words"]), 0).to_numpy()
-    lost = worded & ~held[coded.indices.to_numpy()]
+    lost = worded & ~is_present[coded.indices.to_numpy()]
     shown = drawn.append_column("lost", pa.array(lost)).filter(drawn["shown"]).select(SHOWN.names)
     parquet.write_table(shown_file(folder), shown.sort_by([("id", "ascending"), ("sentence", "ascending")]))
     return {"lost": int(drawn["draws"].to_numpy()[lost].sum())}

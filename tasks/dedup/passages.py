@@ -333,14 +333,14 @@ def _too_short(ids: pa.Array, text: kernels.scan.Scan, edits: Edits, step: Step)
         every = np.ones(len(start), bool)
         least["min_sentences"] = (step.min_sentences, _left(text, text.sentences, start, every, edits))
     drops, alive = [LEDGER.empty_table()], np.ones(len(ids), bool)
-    for rule, (threshold, left) in least.items():
-        short = np.flatnonzero(alive & (left < threshold))
+    for rule, (threshold, counts) in least.items():
+        short = np.flatnonzero(alive & (counts < threshold))
         alive[short] = False
         columns = {
             "id": ids.take(pa.array(short)),
             "step": pa.repeat(step.step, len(short)),
             "rule": pa.repeat(rule, len(short)),
-            "value": left[short].astype(np.float64),
+            "value": counts[short].astype(np.float64),
             "threshold": pa.repeat(float(threshold), len(short)),
         }
         drops.append(ledger.from_columns(columns))

@@ -283,8 +283,8 @@ def balance(
     place = np.arange(len(rows)) - np.repeat(begins, sizes)
     gone = rows.append_column("size", pa.array(np.repeat(sizes, sizes))).filter(pa.array(place >= most))
     named = zip(gone["cluster"].to_pylist(), gone["size"].to_pylist(), strict=True)
-    said = [f"cluster {cluster} has {size} documents, of which {most} stay" for cluster, size in named]
-    detail = pa.array(said, pa.string())
+    details = [f"cluster {cluster} has {size} documents, of which {most} stay" for cluster, size in named]
+    detail = pa.array(details, pa.string())
     representative = pa.nulls(len(gone), pa.string())
     names = ["shard", "id", "detail", "representative"]
     dropped = pa.table([gone["shard"], gone["id"], detail, representative], names=names)
@@ -338,8 +338,8 @@ def dropped_files(folder: str, partitions: int) -> SortedFiles:
 def _vectors(vectors: str, kept: str) -> tuple[pa.Array, np.ndarray]:
     """(ids, rounded vectors) of the documents of a selection that have a vector other than zero."""
     table = parquet.read_table(vectors, ["id", "vector"])
-    left = parquet.read_table(kept, ["id"])["id"]
-    table = table.filter(pc.is_in(table["id"], left.combine_chunks()))
+    kept_ids = parquet.read_table(kept, ["id"])["id"]
+    table = table.filter(pc.is_in(table["id"], kept_ids.combine_chunks()))
     matrix = rounded(vectors_of(table))
     compared = matrix.any(axis=1)
     return table["id"].combine_chunks().filter(pa.array(compared)), matrix[compared]

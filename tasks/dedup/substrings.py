@@ -284,15 +284,15 @@ def find_block(
     table = table.take(pc.sort_indices(table, [("id", "ascending"), ("first", "ascending")]))
     content = table["content"].combine_chunks().dictionary_encode()
     copy_of = content.indices.to_numpy()
-    known = content.dictionary
-    # `known` is in the order of the first copies, which is that of the ids
+    distinct = content.dictionary
+    # `distinct` is in the order of the first copies, which is that of the ids
     first_copy = np.append(True, copy_of[1:] > np.maximum.accumulate(copy_of)[:-1])[: len(copy_of)]
-    copies = np.bincount(copy_of, minlength=len(known))
+    copies = np.bincount(copy_of, minlength=len(distinct))
     whole = ~first_copy if settings.keep == "first" else copies[copy_of] > 1
-    start, stop, of = _within(known, settings)
+    start, stop, of = _within(distinct, settings)
     row = np.flatnonzero(first_copy)[of]
     apart = ~whole[row]
-    units = _counted(known, settings.unit)[copy_of[whole]]
+    units = _counted(distinct, settings.unit)[copy_of[whole]]
     first = table["first"].to_numpy()
     node = table["node"].to_numpy()
     spans = {
@@ -301,7 +301,7 @@ def find_block(
         "stop": np.append(first[whole] + units, first[row[apart]] + stop[apart]),
     }
     exchange.write(exchanged(folder, "found", block + 1).path(block), pa.table(spans), "node", shards)
-    return {"runs": len(table), "different": len(known), "bytes": _size(known), "spans": len(spans["node"])}
+    return {"runs": len(table), "different": len(distinct), "bytes": _size(distinct), "spans": len(spans["node"])}
 
 
 def _size(contents: pa.LargeBinaryArray) -> int:

@@ -104,9 +104,9 @@ class Names(_ByShard[str]):
 
     def shards(self, names: Iterable[str]) -> Shards:
         """The shards with one of some names."""
-        wanted = set(names)
+        selection = set(names)
         ends = zip(self.runs, self._ends, strict=True)
-        return Shards.joined((end - count, end) for (name, count), end in ends if name in wanted)
+        return Shards.joined((end - count, end) for (name, count), end in ends if name in selection)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from gristmill.tasks.documents.export import CARRIED, SUFFIXES, Column, OwnColum
 from gristmill.tasks.documents.step import UNKNOWN, Settings
 
 # Languages with a smaller share of the documents are not in the header, where a language is a claim.
-_LEAST_SHARE = 0.01
+_MIN_SHARE = 0.01
 # https://github.com/huggingface/hub-docs/blob/main/datasetcard.md: size_categories
 _SIZES = (
     (10**3, "n<1K"),
@@ -145,7 +145,7 @@ def _header(card: Card, written: Sequence[tuple[str, str | None, int, int]], doc
     for _, language, count, _ in written:
         if language is not None and language != UNKNOWN:
             by_language[language] += count
-    languages = sorted(name for name, count in by_language.items() if count >= _LEAST_SHARE * documents)
+    languages = sorted(name for name, count in by_language.items() if count >= _MIN_SHARE * documents)
     size = next((name for most, name in _SIZES if documents < most), "n>1T")
     return {
         "pretty_name": card.name,

@@ -151,8 +151,8 @@ def _judged_by_clause(
 
     def values(rows: np.ndarray) -> dict[str, Any]:
         columns = {name: signals[name].take(rows).to_pylist() for name in dict.fromkeys(names) if name != "text"}
-        said = [", ".join(map(_said, columns, row)) for row in zip(*columns.values(), strict=True)]
-        return {"detail": pa.array(said if columns else [None] * len(rows), pa.string())}
+        details = [", ".join(map(_said, columns, row)) for row in zip(*columns.values(), strict=True)]
+        return {"detail": pa.array(details if columns else [None] * len(rows), pa.string())}
 
     return np.asarray(fails), values
 

@@ -55,9 +55,9 @@ class GroupLosses(Limits):
 
 
 AT_ONCE = 32  # parts that a job adds up
-MOST_GROUPS = 20_000  # of a kind, those with most documents, are passed on
+MAX_GROUPS = 20_000  # of a kind, those with most documents, are passed on
 ALPHA = 0.05
-_LEAST_LIKE = 2  # groups, for there to be a usual share, and a spread
+_MIN_GROUPS = 2  # groups, for there to be a usual share, and a spread
 _ROBUST = 20
 _EFFICIENCY = 0.37  # of that distance beside the standard deviation, where values are normal
 _SHOWN = 20
@@ -129,7 +129,7 @@ def sum_counts(folder: str, number: int, level: int, parts: int) -> dict:
     table = _summed(pa.concat_tables(read), [("documents", "sum")])
     sizes = table.group_by(["by", "group"]).aggregate([("documents", "sum")])
     order = sizes.sort_by([("by", "ascending"), ("documents_sum", "descending"), ("group", "ascending")])
-    chosen = [order.filter(pc.equal(order["by"], name)).slice(0, MOST_GROUPS) for name in _distinct(order["by"])]
+    chosen = [order.filter(pc.equal(order["by"], name)).slice(0, MAX_GROUPS) for name in _distinct(order["by"])]
     largest = pa.concat_tables([order.slice(0, 0), *chosen])
     key = pc.binary_join_element_wise(largest["by"], largest["group"], "\0").combine_chunks()
     table = table.filter(pc.is_in(pc.binary_join_element_wise(table["by"], table["group"], "\0"), key))
@@ -180,11 +180,11 @@ def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[st
             else:
                 group.lost[row["step"]] = row["documents"]
     judged = {kind: [one for one in groups.values() if one.documents >= limits.least] for kind, groups in kinds.items()}
-    count = sum(len(groups) for groups in judged.values() if len(groups) > _LEAST_LIKE)
+    count = sum(len(groups) for groups in judged.values() if len(groups) > _MIN_GROUPS)
     lossy = [
         record
         for kind, groups in judged.items()
-        if len(groups) > _LEAST_LIKE
+        if len(groups) > _MIN_GROUPS
         for record in lost_too_much(groups, list(kinds[kind].values()), limits.kept, count)
     ]
     lossy.sort(key=lambda each: (-each["lost"], each["by"], each["group"]))

@@ -57,9 +57,9 @@ def select_groups(documents: str, kept: str, columns: list[str]) -> Iterator[pa.
     _all_found(n_rows, len(ids), documents, kept)
 
 
-def _all_found(n_rows: int, wanted: int, documents: str, kept: str) -> None:
-    if n_rows != wanted:
-        raise LookupError(f"{kept} names {wanted} documents, {documents} holds {n_rows} of them")
+def _all_found(n_rows: int, n_ids: int, documents: str, kept: str) -> None:
+    if n_rows != n_ids:
+        raise LookupError(f"{kept} names {n_ids} documents, {documents} holds {n_rows} of them")
 
 
 def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:

@@ -55,11 +55,11 @@ LOG_TOPIC = "gristmill-log"
 LOGGERS = ("gristmill.tasks", "gristmill.storage")
 # Jobs that are in work or wait for it: so many for each thread, so that none waits for the flow, and at least so many,
 # so that short jobs are sent and their results fetched many at a time. When half of them are done, others follow.
-_AHEAD, _LEAST_AHEAD = 4, 256
+_AHEAD, _MIN_AHEAD = 4, 256
 # Jobs that are sent together, if they are so short: a task costs Dask a millisecond or two, whatever it does.
-_MOST_TOGETHER = 64
+_MAX_JOBS_TOGETHER = 64
 # Seconds between two requests for results: one for each of many short jobs costs flow and scheduler more than all else.
-_LONGEST_PAUSE = 0.5
+_MAX_PAUSE = 0.5
 
 
 class ToQueue(logging.Handler):
@@ -164,7 +164,7 @@ class Dask:
                 batch = done.next_batch()
                 before, now = now, time.monotonic()
                 # at most a tenth of the phase's time, and no longer than a quarter of what is ahead lasts at this rate
-                pause = min(_LONGEST_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
+                pause = min(_MAX_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
                 # asked for here: `as_completed` would wait for ever for a result that is lost and fails again
                 try:
                     results = self.client.gather(batch)
@@ -173,7 +173,7 @@ class Dask:
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 seconds = sum(took for _, took in results) / sum(len(each) for each, _ in results)
-                together = max(1, min(_MOST_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
+                together = max(1, min(_MAX_JOBS_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
                 for future, (each, _) in zip(batch, results, strict=True):
                     sent = begun.pop(future.key)
                     waiting.again(sent[len(each) :])
@@ -203,7 +203,7 @@ class Dask:
 
     def _ahead(self) -> int:
         """So many jobs keep all threads busy that the workers have now."""
-        return max(_LEAST_AHEAD, _AHEAD * self.client.scheduler_info(n_workers=0)["total_threads"])
+        return max(_MIN_AHEAD, _AHEAD * self.client.scheduler_info(n_workers=0)["total_threads"])
 
 
 class Deferred:

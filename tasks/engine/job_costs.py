@@ -61,8 +61,8 @@ class PhaseCost:
     writes: int = 0
     bytes: int = 0
 
-    def add(self, cost: JobCost, left: int) -> None:
-        """`left`: bytes of the files that the job leaves."""
+    def add(self, cost: JobCost, output_bytes: int) -> None:
+        """`output_bytes`: bytes of the files that the job leaves."""
         beside = max(0.0, round(cost.cpu_seconds - cost.start_seconds, 6))
         self.longest = max(self.longest, beside)
         self.shortest = min(self.shortest, beside) if self.jobs else beside
@@ -76,7 +76,7 @@ class PhaseCost:
             self.memory = max(self.memory or 0, cost.memory)
         self.reads += cost.reads
         self.writes += cost.writes
-        self.bytes += left
+        self.bytes += output_bytes
 
     @property
     def starting(self) -> float:
@@ -105,17 +105,17 @@ def measured() -> Iterator[Measuring]:
     does one job at a time, as Dask's workers do, each counts its own."""
     measuring = Measuring()
     process_start.watch()
-    started, opened, held = process_start.seconds(), files.opened(), _begin_peak()
+    started, opened, bytes_before = process_start.seconds(), files.opened(), _begin_peak()
     began = cpu_seconds()
     yield measuring
     # a guard's worker that is replaced meanwhile ends with what its parent never counts
-    taken = max(0.0, round(cpu_seconds() - began, 6))
-    peak = None if held is None else _memory("VmHWM")
+    cpu = max(0.0, round(cpu_seconds() - began, 6))
+    peak = None if bytes_before is None else _memory("VmHWM")
     measuring.cost = JobCost(
-        taken,
+        cpu,
         # of what a child of a process counts in hundredths a part may be missing
-        min(taken, round(process_start.seconds() - started, 6)),
-        memory=None if peak is None or held is None else max(0, peak - held),
+        min(cpu, round(process_start.seconds() - started, 6)),
+        memory=None if peak is None or bytes_before is None else max(0, peak - bytes_before),
         reads=files.opened() - opened,
     )
 

@@ -117,6 +117,6 @@ def check_code(code: Code) -> None:
             f"{', '.join(code.modules)} has version {here} on this worker and {code.version} where the flow "
             "runs: install the same code on both"
         )
-    given = dict(code.libraries)
-    if (installed := releases(tuple(given))) != given:
-        raise RuntimeError(f"this worker has {installed}, the flow has {given}: install the same releases on both")
+    expected = dict(code.libraries)
+    if (installed := releases(tuple(expected))) != expected:
+        raise RuntimeError(f"this worker has {installed}, the flow has {expected}: install the same releases on both")

@@ -135,7 +135,7 @@ def find_or_make(
     with space.said_of(spec.folder(home)), progress() as shown:
         while True:
             folder = spec.folder(home)
-            with lease(folder, shown.message, check) as held:
+            with lease(folder, shown.message, check) as owned_lease:
                 remakes.forget(home)
                 if spec.folder(home) != folder:  # another process has begun it again
                     continue
@@ -143,7 +143,7 @@ def find_or_make(
                     return result
                 if _may_go_on(spec, folder, shown):
                     _restore_inputs(home, spec, executor, shown, check)
-                    return _make(spec, folder, executor, shown, check, held)
+                    return _make(spec, folder, executor, shown, check, owned_lease)
                 if spec.at:
                     _empty(spec.at)
                 else:
@@ -170,7 +170,7 @@ def _restored(
 ) -> StageResult:
     spec = stage.spec
     assert spec is not None, "it was found by what it was asked for by"
-    with lease(stage.folder, shown.message, check) as held:
+    with lease(stage.folder, shown.message, check) as owned_lease:
         there = find(home, spec)
         if there is not None and not there.is_collected:  # restored while this process waited
             return there
@@ -179,23 +179,23 @@ def _restored(
             layout.collect(stage.folder)
             mark_begun(stage.folder, {"code": spec.code, "libraries": spec.identity["libraries"]})
         _restore_inputs(home, spec, executor, shown, check)
-        made = _keep_digest(stage, _make(spec, stage.folder, executor, shown, check, held))
-    if made.contents != stage.contents:
+        result = _keep_digest(stage, _make(spec, stage.folder, executor, shown, check, owned_lease))
+    if result.contents != stage.contents:
         raise RuntimeError(
             f"{stage.label} was made again, and holds other values than before its files were removed: run with "
             f"--remake {spec.name}, so that what was made of it is made again, too"
         )
-    return made
+    return result
 
 
-def _keep_digest(before: StageResult, made: StageResult) -> StageResult:
+def _keep_digest(before: StageResult, result: StageResult) -> StageResult:
     """The stage that was made again. One of format 5, whose manifest has no digest of its values, keeps that of its
     list of parts, by which what was made of it knows it, if it has as many documents, jobs and files as before."""
-    if "contents" in before.manifest or _counts(before) != _counts(made):
-        return made
-    manifest = {**made.manifest, "contents": before.contents}
-    checked_json.write(files.join(made.folder, "manifest.json"), manifest)
-    return replace(made, manifest=manifest)
+    if "contents" in before.manifest or _counts(before) != _counts(result):
+        return result
+    manifest = {**result.manifest, "contents": before.contents}
+    checked_json.write(files.join(result.folder, "manifest.json"), manifest)
+    return replace(result, manifest=manifest)
 
 
 def _counts(stage: StageResult) -> list[Any]:
@@ -203,9 +203,9 @@ def _counts(stage: StageResult) -> list[Any]:
 
 
 def _restore_inputs(home: str, spec: StageSpec, executor: Executor, shown: Progress, check: Callable[[], None]) -> None:
-    for given in spec.inputs.values():
-        if isinstance(given, StageResult) and given.is_collected:
-            _restored(home, given, executor, shown, check)
+    for stage_input in spec.inputs.values():
+        if isinstance(stage_input, StageResult) and stage_input.is_collected:
+            _restored(home, stage_input, executor, shown, check)
 
 
 def start_over(home: str, spec: StageSpec) -> None:
@@ -271,20 +271,20 @@ def _empty(folder: str) -> None:
 
 
 def _make(
-    spec: StageSpec, folder: str, executor: Executor, shown: Progress, check: Callable[[], None], held: Lease
+    spec: StageSpec, folder: str, executor: Executor, shown: Progress, check: Callable[[], None], owned_lease: Lease
 ) -> StageResult:
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
 
     def allowed() -> None:
         check()
-        held.check()
+        owned_lease.check()
 
     shown.start()
     leftovers.remove_temporary(folder)
     phases = PhaseRunner(folder, code, executor, shown, allowed)
     result = spec.body(phases, spec.record, spec.placed())
     shown.drain()
-    held.confirm()
+    owned_lease.confirm()
     key = _key_of(spec, folder)
     if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
         costs = {phase: cost.as_json() for phase, cost in phases.costs.items()}

@@ -136,8 +136,8 @@ class PhaseRunner:
             self._progress.advance(result, number)
 
         self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
-        known = self._done.get(phase, set())
-        done = [number for number in numbers if number in known]
+        done_numbers = self._done.get(phase, set())
+        done = [number for number in numbers if number in done_numbers]
         marks = [done[start : start + _MARKS] for start in range(0, len(done), _MARKS)]
         for index, results in self._executor.map(partial(done_jobs, shared), marks) if marks else ():
             self.check()
@@ -171,9 +171,9 @@ class PhaseRunner:
     ) -> dict[str, Any]:
         """A phase that is one job, whose time and memory do not grow with the corpus unless `grows` says so. `full`: of
         a job on a sample, how many times as large a corpus fills it; as much it grows."""
-        made = self.map(phase, work, {0: arguments}, temporary=temporary, grows=grows)[0]
+        result = self.map(phase, work, {0: arguments}, temporary=temporary, grows=grows)[0]
         self.costs[phase].once, self.costs[phase].full = True, max(1.0, full)
-        return made
+        return result
 
     def message(self, line: str) -> None:
         """A line for the run's log."""

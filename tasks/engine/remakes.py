@@ -28,13 +28,13 @@ def current(home: str, name: str, key: str) -> str:
             _known[home] = dict.fromkeys(
                 (each.removesuffix(".json") for each in files.names(_folder(home)) if each.endswith(".json")), ""
             )
-        known = _known[home]
+        keys = _known[home]
         label = f"{name}-{key}"
-        if label not in known:
+        if label not in keys:
             return key
-        if not known[label]:
-            known[label] = _read(home, label)[0] or key
-        return known[label]
+        if not keys[label]:
+            keys[label] = _read(home, label)[0] or key
+        return keys[label]
 
 
 def forget(home: str) -> None:

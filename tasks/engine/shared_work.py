@@ -66,7 +66,7 @@ def _work(run: str, number: int) -> Callable[[Any], Any]:
 
 def _asked(run: str, number: int) -> Callable[[Any], Any]:
     worker = distributed.get_worker()
-    given = distributed.utils.sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
-    if not given or not given.get(number):
+    metadata = distributed.utils.sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
+    if not metadata or not metadata.get(number):
         raise LookupError(f"{run} has ended: nobody waits for this job any more")
-    return pickle.loads(given[number])
+    return pickle.loads(metadata[number])

@@ -160,10 +160,10 @@ def choose_documents(
     sampled = parquet.paths_in(sampled_folder(folder))
     for name, (count, (first, stop)) in sets.items():
         samples = [path for path in sampled if first <= _sampled_shard(path) < stop]
-        taken = _chosen(count, samples, characters, shingling, threshold, most_bytes)
-        parts[name] = _evaluated(taken, name, characters)
+        selection = _chosen(count, samples, characters, shingling, threshold, most_bytes)
+        parts[name] = _evaluated(selection, name, characters)
         if name in survivors:
-            parts[survivors[name]] = _evaluated(taken.filter(taken["kept"]), survivors[name], characters)
+            parts[survivors[name]] = _evaluated(selection.filter(selection["kept"]), survivors[name], characters)
     parts = {name: part for name, part in sorted(parts.items()) if len(part) >= least}
     parquet.write_table(evaluation_file(folder), pa.concat_tables([EVALUATION.empty_table(), *parts.values()]))
     return {
@@ -224,8 +224,8 @@ def _read(samples: list[str], shard: np.ndarray, row: np.ndarray) -> pa.Table:
     parts = []
     for number in np.unique(shard).tolist():
         parts.append(read_rows(samples[number], np.sort(row[shard == number]), _SAMPLED.names))
-    given = np.lexsort((row, shard))  # the order of the parts
-    return pa.concat_tables(parts).take(np.argsort(given)).cast(_SAMPLED)
+    order = np.lexsort((row, shard))  # the order of the parts
+    return pa.concat_tables(parts).take(np.argsort(order)).cast(_SAMPLED)
 
 
 def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold: float) -> list[int]:
@@ -236,11 +236,11 @@ def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold
     near = pairs.jaccard >= threshold
     for text, other in zip(pairs.text[near].tolist(), pairs.given[near].tolist(), strict=True):
         alike.setdefault(text, set()).add(other)
-    taken = set(range(before))
+    selection = set(range(before))
     for text in range(len(texts) - before):
-        if not alike.get(text, set()) & taken:
-            taken.add(before + text)
-    return [index - before for index in sorted(taken) if index >= before]
+        if not alike.get(text, set()) & selection:
+            selection.add(before + text)
+    return [index - before for index in sorted(selection) if index >= before]
 
 
 def records(documents: pa.Table) -> pa.ChunkedArray:

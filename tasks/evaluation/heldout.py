@@ -65,9 +65,9 @@ def collect_texts(folder: str, number: int, shingling: Shingling) -> dict:
     """Write what documents are compared with: the texts of all shards, as they were drawn. Holds them, and 60 bytes for
     each of their shingles."""
     texts = pa.concat_tables([_TEXTS.empty_table(), *parquet.read_tables(parquet.paths_in(drawn_folder(folder)))])
-    known = given(texts["text"], shingling)
-    write_given(given_folder(folder), known)
-    wordless = pc.if_else(pa.array(known.sizes == 0), texts["text"], None)
+    shingles = given(texts["text"], shingling)
+    write_given(given_folder(folder), shingles)
+    wordless = pc.if_else(pa.array(shingles.sizes == 0), texts["text"], None)
     parquet.write_table(_names_file(folder), pa.table([texts["id"], wordless], schema=_NAMES))
     return {"texts": len(texts)}
 
@@ -82,13 +82,13 @@ def split_shard(
     """
     arriving = parquet.read_table(kept, SELECTION.names)
     names, wordless = (column.combine_chunks() for column in parquet.read_table(_names_file(folder)).columns)
-    known = read_given(given_folder(folder), shingling)
+    shingles = read_given(given_folder(folder), shingling)
     never = np.full(len(names), np.iinfo(np.int64).max)  # what contains a text is not like it
     own = set(arriving["id"].filter(pc.is_in(arriving["id"], names)).to_pylist())
     worst: dict[str, tuple[float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            likest_texts = likest(known, group["text"], threshold, never)
+            likest_texts = likest(shingles, group["text"], threshold, never)
             same = pc.index_in(group["text"], wordless).fill_null(-1).to_numpy()
             indices = np.where(same >= 0, same, likest_texts.given)
             value = np.where(same >= 0, 1.0, likest_texts.value)

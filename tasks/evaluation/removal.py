@@ -45,8 +45,8 @@ def given_folder(folder: str) -> str:
 def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict:
     """Write the ids and texts that evaluation documents have in a shard of extracted documents; no file if there is
     none. Holds the places of all its documents."""
-    wanted = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
-    rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), wanted))
+    evaluation_records = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
+    rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), evaluation_records))
     if len(rows):
         path = files.join(found_folder(folder), f"{shard:05d}.parquet")
         parquet.write_table(path, read_rows(extracted, rows, _FOUND.names).cast(_FOUND))
@@ -94,12 +94,12 @@ def remove_shard(
     arriving = parquet.read_table(kept, SELECTION.names)
     own = parquet.read_table(texts_file(folder), ["id"])["id"].combine_chunks()
     by_id = arriving["id"].filter(pc.is_in(arriving["id"], own))
-    known, names = read_given(given_folder(folder), shingling), own.to_pylist()
+    shingles, names = read_given(given_folder(folder), shingling), own.to_pylist()
     enough = np.full(len(names), least)
     worst: dict[str, tuple[bool, float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            likest_texts = likest(known, group["text"], threshold, enough)
+            likest_texts = likest(shingles, group["text"], threshold, enough)
             [rows] = np.nonzero(likest_texts.given >= 0)
             ids = group["id"].take(pa.array(rows)).to_pylist()
             columns = (likest_texts.like[rows], likest_texts.value[rows], likest_texts.given[rows])

@@ -149,8 +149,8 @@ def score_shard(
     texts = [text[: settings.characters] for text in table["text"].to_pylist()]
     lines = [[part for part in text.split("\n") if part.strip()] for text in texts]
     distinct = list(dict.fromkeys(part for parts in lines for part in parts))
-    asked = [line(text, settings.characters, settings.lowercase) for text in (*texts, *distinct)]
-    scores = probabilities(model, asked, label)
+    model_lines = [line(text, settings.characters, settings.lowercase) for text in (*texts, *distinct)]
+    scores = probabilities(model, model_lines, label)
     above = {
         part: len(part)
         for part, score in zip(distinct, scores[len(texts) :], strict=True)

@@ -66,10 +66,10 @@ def keeps_case(path: str) -> bool:
     return capitals >= max(1, seen * _CAPITALS)
 
 
-def label_of(labels: Sequence[str], wanted: str | None) -> str:
-    """The label of fastText's whose probability is the score: `wanted`, with or without `__label__`, or without one
+def label_of(labels: Sequence[str], name: str | None) -> str:
+    """The label of fastText's whose probability is the score: `name`, with or without `__label__`, or without one
     `hq`. Raises ModelFileError for a model without it."""
-    label = f"{LABEL}{(wanted or _GOOD).removeprefix(LABEL)}"
+    label = f"{LABEL}{(name or _GOOD).removeprefix(LABEL)}"
     if label not in labels:
         there = ", ".join(each.removeprefix(LABEL) for each in labels[:8])
         raise ModelFileError(f"the model has no label {label.removeprefix(LABEL)}; name one of {there} in `label`")

@@ -23,7 +23,7 @@ from gristmill.storage import parquet
 _DIGIT = 16
 _SHIFTS = (48, 32, 16, 0)
 _AT_ONCE = 256  # parts whose counts are held before they are added up
-_MOST_GROUPS = 1 << 16
+_MAX_GROUPS = 1 << 16
 
 T = TypeVar("T")
 
@@ -42,14 +42,14 @@ class _OrderStatistic:
 
 
 def percentiles(
-    parts: Sequence[str], signal: str, wanted: Sequence[float], group: str | None = None, least: int = 1
+    parts: Sequence[str], signal: str, levels: Sequence[float], group: str | None = None, least: int = 1
 ) -> dict[str, list[float]]:
-    """The values at the percentiles `wanted`, in [0, 100], of the column `signal`, by linear interpolation.
+    """The values at the percentiles `levels`, in [0, 100], of the column `signal`, by linear interpolation.
 
     `parts`: Parquet files with the float column `signal` and, if it is given, the string column `group`, whose every
     value is a group with its own percentiles; without it there is one group, "". Documents whose score is null are left
-    out. Returns the groups that have a score, in the order of their names, each with as many values as are `wanted`,
-    or with none if it has fewer than `least` scores.
+    out. Returns the groups that have a score, in the order of their names, each with one value a level, or with
+    none if it has fewer than `least` scores.
 
     Reads the parts five times. Holds one row group and at most 65,536 counts for each group and value: never all
     scores. Raises ValueError for a score that is not finite, and for more than 65,536 groups.
@@ -58,10 +58,10 @@ def percentiles(
     for part_sizes in _of_parts(parts, lambda part: _sizes(part, signal, group)):
         sizes.update(part_sizes)
     names = sorted(sizes)
-    wanted_of = {name: wanted if sizes[name] >= least else () for name in names}
-    if len(names) > _MOST_GROUPS:
-        raise ValueError(f"the column {group} has {len(names)} values; percentiles are found for {_MOST_GROUPS} groups")
-    places = {name: [(sizes[name] - 1) * (each / 100) for each in wanted_of[name]] for name in names}
+    levels_of = {name: levels if sizes[name] >= least else () for name in names}
+    if len(names) > _MAX_GROUPS:
+        raise ValueError(f"the column {group} has {len(names)} values; percentiles are found for {_MAX_GROUPS} groups")
+    places = {name: [(sizes[name] - 1) * (each / 100) for each in levels_of[name]] for name in names}
     statistics = {
         (number, rank): _OrderStatistic(number, rank)
         for number, name in enumerate(names)
@@ -100,12 +100,12 @@ def _find_digit(
         return _added([_counts(*read, slots, shift) for read in _read(part, signal, group, names)])
 
     bins, counts = np.empty(0, np.uint64), np.empty(0, np.int64)
-    held = [(bins, counts)]
+    histograms = [(bins, counts)]
     for part_counts in _of_parts(parts, count):
-        held.append(part_counts)
-        if len(held) > _AT_ONCE:
-            held = [_added(held)]
-    bins, counts = _added(held)
+        histograms.append(part_counts)
+        if len(histograms) > _AT_ONCE:
+            histograms = [_added(histograms)]
+    bins, counts = _added(histograms)
     ends = np.searchsorted(bins, np.arange(len(slots) + 1, dtype=np.uint64) << np.uint64(_DIGIT))
     for each in statistics:
         slot = int(np.searchsorted(slots, np.uint64(each.slot())))
@@ -161,9 +161,9 @@ def _sizes(part: str, signal: str, group: str | None) -> Counter[str]:
 
 def _read(part: str, signal: str, group: str | None, names: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The numbers of the groups and the keys of the scores, both uint64, row group by row group."""
-    known = pa.array(names, pa.string())
+    values = pa.array(names, pa.string())
     for scores, groups in _columns(part, signal, group):
-        numbers = np.asarray(pc.index_in(groups, known)).astype(np.uint64)
+        numbers = np.asarray(pc.index_in(groups, values)).astype(np.uint64)
         yield numbers, _keys(np.asarray(scores, np.float64))
 
 

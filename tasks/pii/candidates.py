@@ -12,9 +12,9 @@ import numpy as np
 from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.pii.digits import (
-    FEWEST_DIGITS,
-    LONGEST_NUMBER,
-    SHORTEST_CARD,
+    MAX_NUMBER_LENGTH,
+    MIN_CARD_DIGITS,
+    MIN_DIGITS,
     announced,
     card,
     foreign_number,
@@ -22,7 +22,7 @@ from gristmill.tasks.pii.digits import (
     next_group,
     spaced,
 )
-from gristmill.tasks.pii.plans import MOST_GROUPS
+from gristmill.tasks.pii.plans import MAX_GROUPS
 from gristmill.tasks.pii.shapes import (
     DIGIT,
     HEX,
@@ -63,11 +63,11 @@ WIDE_MAILBOX = 18  # like MAILBOX, with a full-width @
 ESCAPED = 19  # like MAILBOX, with %40
 CODE = 14  # a word or number that holds a digit, 6 characters or more; only if asked for
 
-_SHORTEST_KEY = 20
+_MIN_KEY_LENGTH = 20
 _SECRET, _HOOK, _PASSWORD, _CURL = 60, 200, 90, 300
-_SHORTEST_CODE, _LONGEST_CODE = 6, 32
+_MIN_CODE_LENGTH, _MAX_CODE_LENGTH = 6, 32
 # digits of a number with a trunk prefix 0, by spaces in the region's groups, and in others
-_FEWEST_OF_TRUNK, _FEWEST_REGROUPED = 9, 10
+_MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
 
 
 @nb.njit(nogil=True, cache=True)
@@ -161,18 +161,18 @@ def _numbers(data, document, begin, first, stop, end, classes, groupings, codes,
         if not parts:
             trunk = byte(data, group) == 0x30
             kept |= group > begin and byte(data, group - 1) == 0x28
-        if groups < MOST_GROUPS:
+        if groups < MAX_GROUPS:
             grouping |= min(size, 15) << 4 * groups
-        if parts < MOST_GROUPS:
+        if parts < MAX_GROUPS:
             piece |= min(size, 15) << 4 * parts
         total, digits = total + size, digits + size
         groups, parts = groups + 1, parts + 1
         if parts > 1 and not kept and (parts > 2 or byte(data, group - 1) != 0x2E):
-            kept = digits >= FEWEST_DIGITS and grouped(piece, trunk, groupings)
-            kept |= trunk and digits >= _FEWEST_REGROUPED and piece & 15 > 1
-        if zero and total >= _FEWEST_OF_TRUNK and not kept:
+            kept = digits >= MIN_DIGITS and grouped(piece, trunk, groupings)
+            kept |= trunk and digits >= _MIN_DIGITS_REGROUPED and piece & 15 > 1
+        if zero and total >= _MIN_DIGITS_WITH_TRUNK and not kept:
             kept = grouped(grouping, zero, groupings)
-        if (size == 4 or size >= SHORTEST_CARD) and group >= card_stop:
+        if (size == 4 or size >= MIN_CARD_DIGITS) and group >= card_stop:
             after = card(data, group, end, classes)
             if after:
                 count = _put(columns, count, document, group, after, CARD)
@@ -191,9 +191,9 @@ def _numbers(data, document, begin, first, stop, end, classes, groupings, codes,
             break
         if spaced(data, last, group):
             digits = parts = piece = 0
-    if total >= FEWEST_DIGITS and last - first <= LONGEST_NUMBER and (kept or announced(data, begin, first)):
+    if total >= MIN_DIGITS and last - first <= MAX_NUMBER_LENGTH and (kept or announced(data, begin, first)):
         count = _put(columns, count, document, first, last, NUMBER)
-    if codes and last - first >= _SHORTEST_CODE:
+    if codes and last - first >= _MIN_CODE_LENGTH:
         count = _put(columns, count, document, first, last, CODE)
     return last, count
 
@@ -244,11 +244,11 @@ def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
                 some |= c
                 every &= c
                 i += 1
-            if first + _SHORTEST_KEY <= end and _begins(data, first, pairs):
+            if first + _MIN_KEY_LENGTH <= end and _begins(data, first, pairs):
                 # it must begin a run of a key's characters: so no byte is looked at for two keys
                 if first == begin or not has(data, first - 1, classes, KEY_PART):
                     stop = run(data, first, end, classes, KEY_PART)
-                    if stop - first >= _SHORTEST_KEY:
+                    if stop - first >= _MIN_KEY_LENGTH:
                         count = _put(columns, count, d, first, stop, KEY)
             if i - first >= 3 and i - begin >= 4 and not every & DIGIT:
                 shape, start, stop = _announced(data, begin, first, i, end, classes)
@@ -257,7 +257,7 @@ def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
             if not some & DIGIT:
                 continue
             if not every & DIGIT:
-                if codes and _SHORTEST_CODE <= i - first <= _LONGEST_CODE:
+                if codes and _MIN_CODE_LENGTH <= i - first <= _MAX_CODE_LENGTH:
                     count = _put(columns, count, d, first, i, CODE)
                 stop = hextets(data, begin, first, end, classes) if i - first == 4 and every & HEX else 0
                 if stop:

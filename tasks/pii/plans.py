@@ -15,10 +15,10 @@ from phonenumbers import (
     PhoneNumberFormat,
 )
 
-MOST_GROUPS = 8  # of four bits each in a grouping
+MAX_GROUPS = 8  # of four bits each in a grouping
 
 
-TRUNK = 1 << 4 * MOST_GROUPS
+TRUNK = 1 << 4 * MAX_GROUPS
 
 
 _TYPES = (
@@ -26,7 +26,7 @@ _TYPES = (
     "voicemail",
 )
 _WORLD = "001"  # the region of codes that are no country's, such as 800
-_LONGEST_CODE = 3  # E.164
+_MAX_CODE_DIGITS = 3  # E.164
 
 
 @cache
@@ -75,7 +75,7 @@ def _of_code(code: int) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
 
 def country_code(digits: str) -> int:
     """The country code that the digits begin with; 0 if they begin with none."""
-    for n in range(1, _LONGEST_CODE + 1):
+    for n in range(1, _MAX_CODE_DIGITS + 1):
         if (code := int(digits[:n])) in COUNTRY_CODE_TO_REGION_CODE:
             return code
     return 0
@@ -173,6 +173,6 @@ def groupings(regions: tuple[str, ...]) -> np.ndarray:
 
     Four bits a group, the first group lowest, and `TRUNK` where the first one begins with a trunk prefix 0.
     """
-    distinct = {one for region in regions for one in _groupings(region) if 0 < len(one[1]) <= MOST_GROUPS}
+    distinct = {one for region in regions for one in _groupings(region) if 0 < len(one[1]) <= MAX_GROUPS}
     coded = (TRUNK * trunk + sum(size << 4 * n for n, size in enumerate(sizes)) for trunk, sizes in distinct)
     return np.array(sorted(coded), np.int64)

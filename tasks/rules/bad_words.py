@@ -94,8 +94,8 @@ def hits(text: kernels.scan.Scan, settings: BadWords, language: pa.ChunkedArray 
         entries = entries_of(
             address, dict(settings.checksums).get(address), settings.allowed, name in settings.unspaced
         )
-        asked = np.arange(len(texts)) if name == ANY else np.flatnonzero(pc.equal(language, name))
-        for d in asked[entries.somewhere(texts.take(pa.array(asked)))].tolist():
+        rows = np.arange(len(texts)) if name == ANY else np.flatnonzero(pc.equal(language, name))
+        for d in rows[entries.somewhere(texts.take(pa.array(rows)))].tolist():
             spans = entries.spans(texts[d].as_py())
             count[d] += len(spans)
             begin, end = text.documents[d], text.documents[d + 1]

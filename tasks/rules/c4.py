@@ -285,8 +285,8 @@ def _sentences_of(
     counts = np.zeros(len(start), np.int64)
     if np.any(scanned & which):
         counts = np.where(scanned & which, np.diff(np.searchsorted(text.sentence_words, words)), 0)
-    asked = which & ~scanned
-    counts[asked] = c4_sentences.sentences(text.data, start[asked], stop[asked])
+    is_unscanned = which & ~scanned
+    counts[is_unscanned] = c4_sentences.sentences(text.data, start[is_unscanned], stop[is_unscanned])
     return counts
 
 

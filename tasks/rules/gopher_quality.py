@@ -160,14 +160,14 @@ class GopherQuality(RuleStep):
 
     @field_validator("stop_words", "stop_words_by_language")
     @classmethod
-    def _words(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            return {code: words if isinstance(words, str) else cls._words(words) for code, words in given.items()}
-        for word in given:
+    def _words(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            return {code: words if isinstance(words, str) else cls._words(words) for code, words in values.items()}
+        for word in values:
             # the kernels take most of a second to load: they are asked about other scripts only
             if not is_surely_one_word(word) and not is_one_word(word):
                 raise ValueError(f"stop word {word!r} never occurs: write single words, without white space or symbols")
-        return tuple(dict.fromkeys(given))
+        return tuple(dict.fromkeys(values))
 
     @property
     def reads(self) -> tuple[str, ...]:

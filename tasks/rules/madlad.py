@@ -79,8 +79,8 @@ _TECHNICAL = np.isin(np.arange(256), list(b"0123456789{}+/()>"))
 _FIRST_BYTES = np.arange(256) & 0xC0 != 0x80  # of a code point
 _MARKS = np.isin(np.arange(256), list(b".!?"))
 
-FEWEST_TOKENS = 12
-SHORTEST, LONGEST = 20, 500
+MIN_TOKENS = 12
+MIN_LENGTH, MAX_LENGTH = 20, 500
 
 
 def sentences(text: kernels.scan.Scan, settings: Madlad) -> np.ndarray:
@@ -97,11 +97,11 @@ def questionable(text: kernels.scan.Scan, settings: Madlad) -> Parts:
             first,
             (text.word_bits & (kernels.scan.REAL | kernels.scan.CAPITAL)) == (kernels.scan.REAL | kernels.scan.CAPITAL),
         )
-        is_questionable |= (tokens >= FEWEST_TOKENS) & (2 * capitals > tokens)
+        is_questionable |= (tokens >= MIN_TOKENS) & (2 * capitals > tokens)
     if {"length", "technical"} & {*settings.checks}:
         size = _count(text, start, stop, _FIRST_BYTES)
     if "length" in settings.checks:
-        is_questionable |= (size < SHORTEST) | (size > LONGEST)
+        is_questionable |= (size < MIN_LENGTH) | (size > MAX_LENGTH)
     if "technical" in settings.checks:
         is_questionable |= 5 * _count(text, start, stop, _TECHNICAL) > size
     if "cursed" in settings.checks:

@@ -145,16 +145,16 @@ def _cuts(text: kernels.scan.Scan, lines: np.ndarray) -> tuple[list[int], np.nda
     emptied, cuts = [], []
     for line in lines[has_phrase].tolist():
         shown = _line(text, line)
-        left = list(range(len(shown)))
+        remaining = list(range(len(shown)))
         for phrase in _CUT:
-            now = "".join(shown[i] for i in left)
+            now = "".join(shown[i] for i in remaining)
             for match in reversed(list(phrase.finditer(now))):
-                del left[slice(*match.span())]
-        if not "".join(shown[i] for i in left).strip():
+                del remaining[slice(*match.span())]
+        if not "".join(shown[i] for i in remaining).strip():
             emptied.append(line)
             continue
         begin, start = int(text.line_start[line]), 0
-        for i in [*left, len(shown)]:
+        for i in [*remaining, len(shown)]:
             if i > start:
                 cuts.append((line, begin + len(shown[:start].encode()), begin + len(shown[:i].encode())))
             start = i + 1
@@ -178,9 +178,9 @@ def _spare(text: kernels.scan.Scan, stays: np.ndarray, blank: np.ndarray) -> np.
 
 def _removed_words(documents: Batch, edits: Edits) -> np.ndarray:
     """The fraction of a document's words that the edits remove, float64."""
-    left = applied(documents["text"], edits)
+    remaining = applied(documents["text"], edits)
     before, after = (
         kernels.separated.leading_words(*kernels.buffers.utf8(texts), kernels.separated.by_fasttext())
-        for texts in (documents["text"], left)
+        for texts in (documents["text"], remaining)
     )
     return ratio(before - after, before)

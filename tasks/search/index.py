@@ -131,10 +131,10 @@ def _sorted(ranks: np.ndarray) -> np.ndarray:
     from pydivsufsort import divsufsort
 
     width = ranks.itemsize
-    given = ranks.view(np.uint8)
+    rank_bytes = ranks.view(np.uint8)
     if width == 4:  # a vocabulary has fewer than 2**24 tokens, and the highest byte of all is 0
-        width, given = 3, np.ascontiguousarray(given.reshape(-1, 4)[:, 1:]).reshape(-1)
-    order = divsufsort(given)
+        width, rank_bytes = 3, np.ascontiguousarray(rank_bytes.reshape(-1, 4)[:, 1:]).reshape(-1)
+    order = divsufsort(rank_bytes)
     whole = order[order & 1 == 0] >> 1 if width == 2 else order[order % width == 0] // width
     return whole.astype(np.uint32)
 

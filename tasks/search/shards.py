@@ -56,17 +56,17 @@ class ShardIndex:
         """(token, offset) of occurrences, by where in the phrase the first token begins: at its start; behind the end
         of a token that holds more than that; nowhere, where one token has it all. At most `most` of each."""
         bounds, data, tokens = self.pieces.bounds, self.pieces.data, self.tokens
-        given = np.frombuffer(phrase, np.uint8)
+        phrase_bytes = np.frombuffer(phrase, np.uint8)
         inside = list(self.pieces.within(phrase))
         backwards = self.pieces.backwards
-        ends = suffixes.ended(backwards.bounds, backwards.data, given).tolist()
+        ends = suffixes.ended(backwards.bounds, backwards.data, phrase_bytes).tolist()
         for block in zip([0, *self.blocks], self.blocks, strict=False):
-            for low, high in self._beginning(given, *block):
+            for low, high in self._beginning(phrase_bytes, *block):
                 whole = self.order[low : min(high, low + most)].astype(np.int64)
                 yield whole, np.zeros(len(whole), np.int64)
             for size in ends:
-                for low, high in self._beginning(given[size:], *block):
-                    rest = suffixes.preceded(self.order[low:high], tokens, bounds, data, given[:size], most)
+                for low, high in self._beginning(phrase_bytes[size:], *block):
+                    rest = suffixes.preceded(self.order[low:high], tokens, bounds, data, phrase_bytes[:size], most)
                     token_ids = rest.astype(np.int64) - 1
                     yield token_ids, bounds[tokens[token_ids] + 1] - bounds[tokens[token_ids]] - size
             for token, offset in inside:
@@ -77,8 +77,10 @@ class ShardIndex:
 
     def _beginning(self, phrase: np.ndarray, low: int, high: int) -> list[list[int]]:
         """[low, high] of ranges of `order` whose suffixes begin with the phrase."""
-        known = self.pieces.forwards
-        ranges = suffixes.begun(self.order, self.tokens, self.pieces.ranks, low, high, known.bounds, known.data, phrase)
+        forwards = self.pieces.forwards
+        ranges = suffixes.begun(
+            self.order, self.tokens, self.pieces.ranks, low, high, forwards.bounds, forwards.data, phrase
+        )
         return ranges.tolist()
 
 

@@ -63,13 +63,13 @@ def apart(text: str) -> str:
 def schema() -> tantivy.Schema:
     """Texts by their words, lower-cased; `id`, `step` and `rule` as they are; `kept`: whether a document is. tantivy
     leaves out words of 40 bytes and more."""
-    made = tantivy.SchemaBuilder()
+    builder = tantivy.SchemaBuilder()
     for name in WORDS:
-        made.add_text_field(name)
+        builder.add_text_field(name)
     for name in NAMES:
-        made.add_text_field(name, stored=True, tokenizer_name="raw")
-    made.add_boolean_field("kept", stored=True, indexed=True)
-    return made.build()
+        builder.add_text_field(name, stored=True, tokenizer_name="raw")
+    builder.add_boolean_field("kept", stored=True, indexed=True)
+    return builder.build()
 
 
 def block_files(shard: int, block: int) -> str:
@@ -125,19 +125,19 @@ def _blocks(rows: Iterator[_Row], block_bytes: int) -> Iterator[list[_Row]]:
 
 def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], heap_bytes: int, scratch: Path) -> None:
     """Write a block, or two where one has more words than a segment can."""
-    made = scratch / f"{len(blocks)}-{len(rows)}"
-    made.mkdir()
-    index = tantivy.Index(schema(), path=str(made))
+    folder_of_index = scratch / f"{len(blocks)}-{len(rows)}"
+    folder_of_index.mkdir()
+    index = tantivy.Index(schema(), path=str(folder_of_index))
     writer = index.writer(heap_size=heap_bytes, num_threads=1)
     for row in rows:
-        given = tantivy.Document(**{name: apart(text) for name, text in row.fields.items() if name != "id"})
+        document = tantivy.Document(**{name: apart(text) for name, text in row.fields.items() if name != "id"})
         for name, value in (("id", row.fields["id"]), ("step", row.step), ("rule", row.rule)):
-            given.add_text(name, value)
-        given.add_boolean("kept", row.kept)
-        writer.add_document(given)
+            document.add_text(name, value)
+        document.add_boolean("kept", row.kept)
+        writer.add_document(document)
     writer.commit()
     writer.wait_merging_threads()
-    meta = json.loads((made / META).read_text())
+    meta = json.loads((folder_of_index / META).read_text())
     if len(meta["segments"]) > 1:
         middle = len(rows) // 2
         _write(folder, shard, rows[:middle], blocks, heap_bytes, scratch)
@@ -147,7 +147,7 @@ def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], h
     digits = segment["segment_id"].replace("-", "")
     segment["segment_id"] = SEGMENT
     start, ends = block_files(shard, len(blocks)), []
-    for path in sorted(made.glob(f"{digits}.*")):
+    for path in sorted(folder_of_index.glob(f"{digits}.*")):
         files.write_bytes(files.join(folder, f"{start}{path.suffix}"), path.read_bytes())
         ends.append(path.suffix)
     files.write_json(files.join(folder, f"{start}.{META}"), meta)

@@ -78,9 +78,9 @@ def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
         names = {name: index for index, name in enumerate(exact.names)}
         return Encoder(ids, exact.end_of_text, np.dtype(token_dtype(exact.vocab_size)), names)
 
-    if (given := _fast(tokenizer)) is None:
+    if (functions := _fast(tokenizer)) is None:
         return made(own)
-    encode, apart = given
+    encode, apart = functions
 
     def fast(text: str) -> np.ndarray:
         return own(text) if apart is not None and apart.search(text) else encode(text)

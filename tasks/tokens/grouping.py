@@ -15,7 +15,7 @@ from gristmill.tasks.documents.where.evaluate import evaluate
 from gristmill.tasks.documents.where.syntax import parsed
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
 
-MOST_GROUPS = 1_000  # of a shard, each with files of its own
+MAX_GROUPS = 1_000  # of a shard, each with files of its own
 _POINTS = 500  # of a group's scores in a shard: a range is off by a 500th of the tokens at most
 NONE = "none"
 _POINT = pa.schema(
@@ -90,7 +90,7 @@ def group_shard(
     """Write a token shard for each group; `groups` of the record: name, file, tokens and documents of each.
 
     `columns`, `rehydrate`: those of the mixture; `tokens`: the folder of the token shards. Holds those of one shard.
-    Raises ValueError for more than MOST_GROUPS groups, or a column of numbers that is not cut into ranges.
+    Raises ValueError for more than MAX_GROUPS groups, or a column of numbers that is not cut into ranges.
     """
     train = tokens_of(tokens, shard)
     documents = _documents(columns, index_path(tokens, shard), bool(rehydrate), **places)  # type: ignore[arg-type]
@@ -103,9 +103,9 @@ def group_shard(
         labels.append(_ranges(names, *_scores(documents, columns[-1]), edges))
     whole = np.array(["/".join(row) for row in zip(*labels, strict=True)], object)
     distinct = sorted(set(whole))
-    if len(distinct) > MOST_GROUPS:
+    if len(distinct) > MAX_GROUPS:
         raise ValueError(
-            f"mixture.by cuts the token shard {train.path} into {len(distinct):,} groups, {MOST_GROUPS:,} are allowed: "
+            f"mixture.by cuts the token shard {train.path} into {len(distinct):,} groups, {MAX_GROUPS:,} are allowed: "
             "name columns of fewer values, or give edges or quantiles"
         )
     dtype = np.dtype(documents.schema.metadata[b"dtype"].decode())
@@ -133,25 +133,25 @@ def _documents(
 ) -> pa.Table:
     """A row for each document of a token shard: `id`, `offset`, `length`, and the columns."""
     rows = parquet.read_table(index, ["id", "offset", "length"])
-    wanted = [*columns, *([Column(column=CLUSTER_SIZE)] if clusters else [])]
-    return with_columns(rows, wanted, source, (documents, *signals), kept)
+    all_columns = [*columns, *([Column(column=CLUSTER_SIZE)] if clusters else [])]
+    return with_columns(rows, all_columns, source, (documents, *signals), kept)
 
 
-def with_columns(rows: pa.Table, wanted: Sequence[Column], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
+def with_columns(rows: pa.Table, columns: Sequence[Column], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
     """The rows, which have an `id`, with the columns that `group_names` reads, those of expressions computed. Raises
     LookupError for a document that the selection `kept` does not have, or a column that no part has, ExpressionError
     for an expression that has no meaning on the columns."""
     there = [name for part in parts for name in parquet.columns(part)]
-    measured = dict.fromkeys(name for column in wanted for name in column.reads(there) if name != SOURCE)
+    measured = dict.fromkeys(name for column in columns for name in column.reads(there) if name != SOURCE)
     table = pa.table({"id": rows["id"]})
     if measured:
-        known = gather(parts, kept, [*measured])
-        indices = pc.index_in(rows["id"], known["id"].combine_chunks())
+        values_of = gather(parts, kept, [*measured])
+        indices = pc.index_in(rows["id"], values_of["id"].combine_chunks())
         if indices.null_count:
             raise LookupError(f"{kept} does not hold {indices.null_count} documents that are to be grouped")
-        table = known.take(indices)
+        table = values_of.take(indices)
     table = table.append_column(SOURCE, pa.repeat(source, len(rows)))
-    for name in dict.fromkeys([*(column.column for column in wanted), SOURCE]):
+    for name in dict.fromkeys([*(column.column for column in columns), SOURCE]):
         values = table[name] if name in (*there, SOURCE) else evaluate(parsed(name), table)
         rows = rows.append_column(f"by {name}", values)
     return rows

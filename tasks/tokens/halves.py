@@ -46,8 +46,8 @@ def in_half(names: pa.ChunkedArray, number: int) -> np.ndarray:
 
 def _hosts(index: pa.Table, documents: str) -> pa.Array:
     """The host of each document of a token shard. Raises LookupError for one that the part does not have."""
-    known = parquet.read_table(documents, ["id", *host_columns(documents)])
-    rows = pc.index_in(index["id"], known["id"].combine_chunks())
+    table = parquet.read_table(documents, ["id", *host_columns(documents)])
+    rows = pc.index_in(index["id"], table["id"].combine_chunks())
     if rows.null_count:
         raise LookupError(f"{documents} does not hold {rows.null_count} documents that have tokens")
-    return hosts(known.take(rows))
+    return hosts(table.take(rows))

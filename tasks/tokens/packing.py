@@ -10,7 +10,7 @@ import numpy as np
 from gristmill.storage import files, parquet
 from gristmill.storage.tokens.training_manifest import write_rows
 
-MOST_TOKENS = 1 << 27  # of shards that are packed together: some hundred thousand documents
+MAX_TOKENS = 1 << 27  # of shards that are packed together: some hundred thousand documents
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def windows(shards: Sequence[tuple[str, int]]) -> Iterator[tuple[int, list[tuple
     begin = 0
     run: list[tuple[str, int]] = []
     for path, tokens in shards:
-        if run and sum(count for _, count in run) + tokens > MOST_TOKENS:
+        if run and sum(count for _, count in run) + tokens > MAX_TOKENS:
             yield begin, run
             begin, run = begin + sum(count for _, count in run), []
         run.append((path, tokens))

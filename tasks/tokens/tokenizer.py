@@ -74,10 +74,10 @@ def sample_rates(sizes: Mapping[str, int], mixture: Mixture, sample_bytes: int) 
     """
     rates = {}
     for name, share in sample_shares(mixture, dict(sizes)).items():
-        wanted = sample_bytes * share
-        if sizes[name] < wanted:
-            log.info("%s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
-        rates[name] = wanted / sizes[name]
+        target = sample_bytes * share
+        if sizes[name] < target:
+            log.info("%s has %d bytes, less than the %d of its share of the sample", name, sizes[name], target)
+        rates[name] = target / sizes[name]
     return rates
 
 
@@ -114,7 +114,7 @@ def _grouped(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table
     return table, group_names(with_columns(table, mixture.by, source, (documents, *signals), kept), mixture.by)
 
 
-LARGEST_VOCABULARY = 1 << 20
+MAX_VOCABULARY = 1 << 20
 NAMES = ("<unk>", "<s>", "</s>", "<|endoftext|>")  # special tokens of the tokenizers that are trained here
 
 
@@ -129,7 +129,7 @@ class Tokenizer(Settings):
     vocab_size: int = Field(
         32_000,
         gt=300,
-        le=LARGEST_VOCABULARY,
+        le=MAX_VOCABULARY,
         description="256 are bytes, a few special tokens, the others learned; up to 65,536 a token is stored in two "
         "bytes, else in four",
     )
@@ -255,8 +255,8 @@ def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[by
                 f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
             )
         size, name = read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
-    if size > LARGEST_VOCABULARY:
-        raise ValueError(f"{path} has {size:,} tokens; give one of at most {LARGEST_VOCABULARY:,}")
+    if size > MAX_VOCABULARY:
+        raise ValueError(f"{path} has {size:,} tokens; give one of at most {MAX_VOCABULARY:,}")
     return data, name
 
 

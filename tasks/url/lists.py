@@ -79,7 +79,7 @@ def _kinds(folder: str) -> list[str]:
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 _PIECE = 1 << 22
-LONGEST_LINE = 1 << 24
+MAX_LINE_BYTES = 1 << 24
 # A file of these bytes only, with no dot at a line's end, has hosts in canonical form: most do.
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz0123456789-_.\n"
 
@@ -164,8 +164,8 @@ def _lines(path: str, stream: IO[bytes]) -> Iterator[list[bytes]]:
     rest = b""
     while piece := stream.read(_PIECE):
         head, newline, tail = piece.rpartition(b"\n")
-        if len(rest) > LONGEST_LINE:
-            raise ListError(f"the list {path} cannot be read: a line of it has more than {LONGEST_LINE:,} bytes")
+        if len(rest) > MAX_LINE_BYTES:
+            raise ListError(f"the list {path} cannot be read: a line of it has more than {MAX_LINE_BYTES:,} bytes")
         if not newline:
             rest += piece
             continue

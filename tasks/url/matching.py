@@ -48,9 +48,9 @@ class Hashes:
         """The number of the list of each string, int64; -1 for one that is not in the set."""
         if not len(self):
             return np.full(len(strings), -1)
-        wanted = _hashed(strings)
-        indices = np.minimum(np.searchsorted(self.hashes, wanted), len(self) - 1)
-        return np.where(self.hashes[indices] == wanted, self.numbers[indices].astype(np.int64), -1)
+        hashes = _hashed(strings)
+        indices = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
+        return np.where(self.hashes[indices] == hashes, self.numbers[indices].astype(np.int64), -1)
 
 
 class Lists:

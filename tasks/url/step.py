@@ -192,25 +192,25 @@ def pinned(step: Url) -> Url:
     keeps its lists as they were when this process first read them.
     """
     named = lists(step)
-    known = {path: files.checksum(path) for path in dict.fromkeys(named)}
+    checksum_of = {path: files.checksum(path) for path in dict.fromkeys(named)}
     # as often as they are named: a key has the names without folders, and the place alone says whose content it is
-    return step.model_copy(update={"checksums": tuple((path, known[path]) for path in named)})
+    return step.model_copy(update={"checksums": tuple((path, checksum_of[path]) for path in named)})
 
 
 def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
     """The URL of each document in canonical form and its parts, and what of the lists it hits. Holds the lists."""
-    given = [url or "" for url in documents["url"].to_pylist()]
-    canonical = list(map(canonicalizer(step.canonical), given))
+    urls = [url or "" for url in documents["url"].to_pylist()]
+    canonical = list(map(canonicalizer(step.canonical), urls))
     hosts = [host_of(url.split("/", 3)[2]) if url else "" for url in canonical]
     loaded = load(step)
-    nothing: list[list[str]] = [[]] * len(given)
+    nothing: list[list[str]] = [[]] * len(urls)
     strict = hard = soft = nothing
     if loaded.strict.entries or loaded.hard.entries or loaded.soft.entries:
         if step.definition == "datatrove":
-            texts = pa.array(given, pa.large_string())
+            texts = pa.array(urls, pa.large_string())
             joined, words = alphanumeric(texts), ascii_words_of(texts)
         else:
-            readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, given, strict=True)]
+            readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, urls, strict=True)]
             texts = pa.array(readable, pa.large_string())
             joined, words = squeezed(texts), words_of(texts)
         strict, hard, soft = loaded.strict.find(joined), loaded.hard.find(words), loaded.soft.find(words)

@@ -120,10 +120,10 @@ def gather_shard(
 def labelled(shard: EarlierShard | OwnShard, labels: str, order: KeepOrder) -> pa.Table:
     """`known_documents` of a shard that have a label, with its hash, `group`. `labels`: the file that has theirs."""
     label = sorted_files.read(labels, *shard_range(shard.crawl, shard.shard))
-    known = known_documents(shard, order)
-    indices = pc.index_in(label["doc"], known["doc"].combine_chunks())
+    facts = known_documents(shard, order)
+    indices = pc.index_in(label["doc"], facts["doc"].combine_chunks())
     groups = hash_ids(label["label"].filter(pc.is_valid(indices)).to_numpy())
-    return known.take(indices.drop_null()).append_column("group", pa.array(groups))
+    return facts.take(indices.drop_null()).append_column("group", pa.array(groups))
 
 
 def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Table:

@@ -79,7 +79,7 @@ def choose_partition(
     }
 
 
-_MOST = 1 << 32  # documents that a parent of 32 bits can name
+_MAX_DOCUMENTS = 1 << 32  # documents that a parent of 32 bits can name
 _SHARDS = 64  # of a file of labels
 
 
@@ -122,7 +122,7 @@ def label_documents(folder: str, _: int, edges: SortedFiles, signatures: tuple[s
     before = ranks(bits)
     documents = int(before[-1])
     needed = bits.nbytes + before.nbytes + 4 * documents
-    if needed > memory or documents >= _MOST:
+    if needed > memory or documents >= _MAX_DOCUMENTS:
         raise ValueError(
             f"labels of {documents:,} documents that share bands need {needed:,} bytes, `memory` allows {memory:,}: "
             f"set GRISTMILL_MEMORY to {needed} or more, or use bands of more rows, which fewer documents share"

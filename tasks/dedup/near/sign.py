@@ -42,13 +42,13 @@ def sign_shard(
 
     Held: the ids of the shard, the texts and signatures of a row group, about 50 bytes for each band of a document.
     """
-    wanted = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    kept_ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
     schema = SIGNED.append(pa.field("signature", pa.binary(4 * shingling.permutations), nullable=False))
     hashes, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     before, signed_rows, set_sizes = 0, 0, 0
     with parquet.create(layout.part(folder, shard), schema) as out:
         for group in parquet.groups(documents, ["id", "text"]):
-            chosen = np.flatnonzero(pc.is_in(group["id"], wanted))
+            chosen = np.flatnonzero(pc.is_in(group["id"], kept_ids))
             arriving = group if len(chosen) == len(group) else group.take(pa.array(chosen))
             signatures = signed(arriving.append_column("at", pa.array(before + chosen)), shingling)
             out.write_table(signatures.cast(schema))
@@ -57,8 +57,8 @@ def sign_shard(
             rows.append(np.repeat(signed_rows + worded, banding.bands))
             before, signed_rows = before + len(group), signed_rows + len(signatures)
             set_sizes += pc.sum(signatures["size"]).as_py() or 0
-    if signed_rows != len(wanted):
-        raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {signed_rows} of them")
+    if signed_rows != len(kept_ids):
+        raise LookupError(f"{kept} names {len(kept_ids)} documents, {documents} holds {signed_rows} of them")
     docs = document_ids(0, shard, np.concatenate(rows))
     bands = pa.table({"hash": np.concatenate(hashes), "doc": docs})
     exchange.write(bands_files(folder, shard + 1).path(shard), bands, "hash", ranges)

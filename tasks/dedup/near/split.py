@@ -57,9 +57,9 @@ def split_shard(
     takedown = {"id": named["id"], "detail": named["detail"]}
     losses = pa.concat_tables([_losses("takedown", takedown), _losses("near_duplicate", duplicates)])
 
-    known = known_documents(shard, order)
-    left = known.filter(pc.invert(pc.is_in(known["id"], losses["id"].combine_chunks())))
-    sorted_files.write(kept_file(folder, number), left, "doc")
+    facts = known_documents(shard, order)
+    remaining = facts.filter(pc.invert(pc.is_in(facts["id"], losses["id"].combine_chunks())))
+    sorted_files.write(kept_file(folder, number), remaining, "doc")
     indices = pc.index_in(arriving["id"], decided["id"].combine_chunks())
     sizes = pc.fill_null(decided["cluster_size"].take(indices), 1)
     return shards.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])

@@ -142,22 +142,22 @@ def alike(among: Signed, this: Sought, docs: np.ndarray, least: float) -> list[L
     one shard's candidates. Raises RuntimeError where texts and signatures are not of the same documents.
     """
     likes: list[Like] = []
-    known = {(this.size, this.content): 1.0}
+    similarities = {(this.size, this.content): 1.0}
     for shard in np.unique(docs // ROWS).tolist():
         rows = row_of(docs[docs // ROWS == shard])
         facts = read_rows(among.signatures[shard], rows, ["id", "at", "size", "content"]).to_pylist()
         unknown = {
             (fact["size"], fact["content"]): fact
             for fact in facts
-            if (fact["size"], fact["content"]) not in known
+            if (fact["size"], fact["content"]) not in similarities
             and min(fact["size"], this.size) / max(fact["size"], this.size) >= least
         }
         if unknown:
-            known |= _similarities(among, shard, this, unknown)
+            similarities |= _similarities(among, shard, this, unknown)
         likes += [
             Like(fact["id"], shard, fact["at"], jaccard)
             for fact in facts
-            if (jaccard := known.get((fact["size"], fact["content"]), -1.0)) >= least
+            if (jaccard := similarities.get((fact["size"], fact["content"]), -1.0)) >= least
         ]
     return sorted(likes, key=lambda like: (-like.jaccard, like.id))
 
@@ -304,8 +304,10 @@ def _connected(address: str) -> Iterator[tuple["Redis", str]]:
             "the address of the Redis cannot be read: write redis://user:password@host:port/db, rediss://... or "
             "unix:///path; in a password, write %2F for / and so on"
         ) from None
-    given = pool.connection_kwargs
-    shown = given.get("path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}/{given.get('db', 0)}"
+    options = pool.connection_kwargs
+    shown = (
+        options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
+    )
     try:
         with redis.Redis(connection_pool=pool) as client:
             yield client, shown

@@ -127,8 +127,8 @@ def holdout_pairs(
 
     begins = np.flatnonzero(np.append(True, unlike["holdout"][1:] != unlike["holdout"][:-1])[: len(unlike)])
     members = np.diff(np.append(begins, len(unlike))).clip(max=sets_each)
-    taken = np.searchsorted(np.cumsum(members * (members - 1) // 2), pairs, side="right")
-    group, first, second = _each_with_each(begins[:taken], members[:taken])
+    n_groups = np.searchsorted(np.cumsum(members * (members - 1) // 2), pairs, side="right")
+    group, first, second = _each_with_each(begins[:n_groups], members[:n_groups])
     similarity, banded = _compared(crawl, unlike[first], unlike[second], held)
     sample = Pairs(unlike["doc"][first], unlike["doc"][second], similarity)
     return HoldoutPairs(sample, group, banded, len(facts), share, len(facts) - len(unlike))
@@ -159,22 +159,22 @@ def _each_with_each(begins: np.ndarray, members: np.ndarray) -> tuple[np.ndarray
     return group[by_group], first[by_group], second[by_group]
 
 
-def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, held: int) -> tuple[np.ndarray, np.ndarray]:
+def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, set_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Jaccard similarity of each pair, that of the sets themselves, and whether it shares a band."""
     similarity, banded = np.empty(len(first)), np.empty(len(first), bool)
-    block = np.cumsum((first["size"] + second["size"]) * 8) // held
+    block = np.cumsum((first["size"] + second["size"]) * 8) // set_bytes
     for number in np.unique(block):
         rows = np.flatnonzero(block == number)
         docs, position = np.unique(np.concatenate([first["doc"][rows], second["doc"][rows]]), return_inverse=True)
-        made, hashes = [], []
+        sets, hashes = [], []
         for signed, documents in crawl.rows(docs, ["signature"], ["text"]):
             values, ends = shingle_sets(documents["text"], crawl.settings)
-            made += np.split(values, ends[1:-1])
+            sets += np.split(values, ends[1:-1])
             hashes.append(band_hashes(signed["signature"], crawl.settings))
         bands = np.concatenate(hashes)
         one, other = position.reshape(2, -1)
         banded[rows] = (bands[one] == bands[other]).any(axis=1)
-        similarity[rows] = [jaccard(made[i], made[j], 0.0) for i, j in zip(one.tolist(), other.tolist(), strict=True)]
+        similarity[rows] = [jaccard(sets[i], sets[j], 0.0) for i, j in zip(one.tolist(), other.tolist(), strict=True)]
     return similarity, banded
 
 

@@ -13,7 +13,7 @@ from gristmill.tasks.dedup.near_reports.recall import Crawl, Pairs
 
 DECILES = 11  # ten of the similarity, from 0.0-0.1 to 0.9-1.0, and equal sets
 
-_LARGEST = pa.schema([("doc", pa.int64()), ("representative", pa.string()), ("cluster_size", pa.int64())])
+_LARGEST_CLUSTERS = pa.schema([("doc", pa.int64()), ("representative", pa.string()), ("cluster_size", pa.int64())])
 _DRAWN = np.dtype(
     [("first", np.int64), ("second", np.int64), ("jaccard", float), ("turn", np.int64), ("draw", np.uint64)]
 )
@@ -69,7 +69,7 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
     """Read what was decided, file by file: the `largest` clusters, and `each` pairs of a decile. Holds one file."""
     counted: dict[int, int] = {}
     documents = 0
-    tops, drawn = _LARGEST.empty_table(), np.empty(0, _DRAWN)
+    tops, drawn = _LARGEST_CLUSTERS.empty_table(), np.empty(0, _DRAWN)
     in_decile = np.zeros(DECILES, np.int64)
     for path in decided:
         table = sorted_files.read(path, 0, np.iinfo(np.int64).max)
@@ -79,7 +79,7 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
         for size, count in zip(*np.unique(representatives["cluster_size"].to_numpy(), return_counts=True), strict=True):
             counted[int(size)] = counted.get(int(size), 0) + int(count)
         order = [("cluster_size", "descending"), ("representative", "ascending")]
-        tops = pa.concat_tables([tops, representatives.select(_LARGEST.names)]).sort_by(order)[:largest]
+        tops = pa.concat_tables([tops, representatives.select(_LARGEST_CLUSTERS.names)]).sort_by(order)[:largest]
 
         gone = table.filter(pc.and_not(pc.is_valid(table["jaccard"]), is_kept))
         of = gone["kept_doc"].to_numpy()
@@ -143,12 +143,14 @@ def examples(crawl: Crawl, dropped: Pairs, below: Pairs, each: int, characters: 
     In the decile of the threshold half of them were dropped and half not, as far as there are so many. Held: these
     documents, of each text the first `characters`, and the texts of those of one shard.
     """
-    known = documents(crawl, np.concatenate([dropped.first, dropped.second, below.first, below.second]), characters)
+    document_of = documents(
+        crawl, np.concatenate([dropped.first, dropped.second, below.first, below.second]), characters
+    )
 
     def seen(pairs: Pairs, number: int, gone: bool) -> list[Example]:
         some = pairs.take(np.flatnonzero(decile(pairs.jaccard) == number))
         rows = zip(some.jaccard.tolist(), some.first.tolist(), some.second.tolist(), strict=True)
-        return [Example(similarity, gone, known[one], known[other]) for similarity, one, other in rows]
+        return [Example(similarity, gone, document_of[one], document_of[other]) for similarity, one, other in rows]
 
     by_decile = []
     for number in range(DECILES):

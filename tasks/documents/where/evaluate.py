@@ -124,11 +124,11 @@ class _Evaluation:
         one, other = _as_time(one, other.type, left), _as_time(other, one.type, right)
         kinds = {_kind(one.type), _kind(other.type)}
         if len(kinds) > 1:
-            said = " with ".join(
+            sides = " with ".join(
                 f"{spelled(side)}, a {_kind(each.type)}," for side, each in ((left, one), (right, other))
             )
             raise ExpressionError(
-                f"{spelled(whole)} compares {said} which is never equal; use string(), float() or time()"
+                f"{spelled(whole)} compares {sides} which is never equal; use string(), float() or time()"
             )
         if kinds <= {"boolean", "list"} and not isinstance(op, ast.Eq | ast.NotEq):
             raise ExpressionError(f"{spelled(whole)}: a {kinds.pop()} has no order")
@@ -282,8 +282,8 @@ def _time(texts: pa.Array) -> pa.Array:
     """Times of ISO 8601; null for what is none."""
     usual = pc.fill_null(pc.match_substring_regex(texts, _USUAL), False)
     coded = pc.if_else(usual, _null(texts.type), texts).dictionary_encode()  # each different text is read once
-    known = pa.array([instant(text) for text in coded.dictionary.to_pylist()], pa.int64()).cast(_TIME)
-    return pc.if_else(usual, pc.if_else(usual, texts, _null(texts.type)).cast(_TIME), known.take(coded.indices))
+    times = pa.array([instant(text) for text in coded.dictionary.to_pylist()], pa.int64()).cast(_TIME)
+    return pc.if_else(usual, pc.if_else(usual, texts, _null(texts.type)).cast(_TIME), times.take(coded.indices))
 
 
 def _found(texts: pa.Array, pattern: str) -> pa.Array:

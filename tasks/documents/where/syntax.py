@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 # A recipe may come from anywhere: what is longer is refused before it is parsed.
-MOST_CHARACTERS = 4000
-MOST_DEPTH = 40
+MAX_CHARACTERS = 4000
+MAX_DEPTH = 40
 
 # The functions that there are, and how many arguments each has.
 FUNCTIONS = {
@@ -36,8 +36,8 @@ class ExpressionError(ValueError):
 @lru_cache(256)
 def parsed(expression: str) -> ast.expr:
     """The checked tree of an expression. Raises ExpressionError, with the remedy, for what is none."""
-    if len(expression) > MOST_CHARACTERS:
-        raise ExpressionError(f"has {len(expression):,} characters; {MOST_CHARACTERS:,} are read at most: divide it")
+    if len(expression) > MAX_CHARACTERS:
+        raise ExpressionError(f"has {len(expression):,} characters; {MAX_CHARACTERS:,} are read at most: divide it")
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -84,8 +84,8 @@ def _hint(expression: str, error: Exception) -> str:
 
 
 def _check(node: ast.AST, depth: int) -> None:
-    if depth > MOST_DEPTH:
-        raise ExpressionError(f"is more than {MOST_DEPTH} levels deep; divide it")
+    if depth > MAX_DEPTH:
+        raise ExpressionError(f"is more than {MAX_DEPTH} levels deep; divide it")
     match node:
         case ast.BoolOp():
             inner: list[ast.AST] = list(node.values)
@@ -103,8 +103,8 @@ def _check(node: ast.AST, depth: int) -> None:
                 raise ExpressionError(f"there is no function {name}; there are {', '.join(FUNCTIONS)}")
             least, most = FUNCTIONS[name]
             if not least <= len(node.args) <= most:
-                said = f"{least}" if least == most else f"{least} to {most}"
-                raise ExpressionError(f"{name} has {len(node.args)} arguments; it takes {said}")
+                n_arguments = f"{least}" if least == most else f"{least} to {most}"
+                raise ExpressionError(f"{name} has {len(node.args)} arguments; it takes {n_arguments}")
             inner = list(node.args)
         case ast.Tuple() | ast.List():
             inner = list(node.elts)

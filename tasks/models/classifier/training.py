@@ -189,17 +189,19 @@ def scores(examples: Ordered, chosen: np.ndarray, model: "fasttext.FastText._Fas
     return np.concatenate(arrays)
 
 
-def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wanted: tuple[str, ...] = ()) -> np.ndarray:
+def cross_fit(
+    examples: Ordered, settings: Classifier, targets: list[str], required: tuple[str, ...] = ()
+) -> np.ndarray:
     """Train a model for each fold, on the examples of the other, and write them to `targets`. Returns the probability
     of each label of each example, by the model that has not seen it: float64 (n, labels).
 
-    Raises ValueError where a fold lacks examples of a label, one of `wanted` among them.
+    Raises ValueError where a fold lacks examples of a label, one of `required` among them.
     """
     predictions = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
         seen = np.flatnonzero(examples.folds != number)
         counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
-        there = dict.fromkeys(wanted, 0) | dict(zip(examples.names, counts, strict=True))
+        there = dict.fromkeys(required, 0) | dict(zip(examples.names, counts, strict=True))
         if len(there) < 2 or min(there.values()) == 0:
             listed = ", ".join(f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items())
             raise ValueError(

@@ -173,11 +173,11 @@ def score_shard(
 def bounds(settings: HeadCuts, scores: Sequence[str]) -> list[Bound]:
     """For each head with a cut, in the order of their names, at least `min_score`; or at least the score that
     `keep_top` percent of all documents with a score have. `scores`: the parts with scores."""
-    made = []
+    result = []
     for name in sorted((*settings.min_score, *settings.keep_top)):
         if name in settings.min_score:
-            made.append(Bound(f"{name}_min_score", column_of(name), low=settings.min_score[name]))
+            result.append(Bound(f"{name}_min_score", column_of(name), low=settings.min_score[name]))
             continue
         cuts = percentiles(scores, column_of(name), [100 - settings.keep_top[name]])
-        made += [Bound(f"{name}_keep_top", column_of(name), low=low) for [low] in cuts.values()]
-    return made
+        result += [Bound(f"{name}_keep_top", column_of(name), low=low) for [low] in cuts.values()]
+    return result

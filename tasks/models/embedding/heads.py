@@ -35,7 +35,7 @@ FOLDS = 5
 # From next to nothing to next to all, for vectors of length 1 and up to a million labels.
 PENALTIES = tuple(10.0**power for power in range(-3, 5))
 _SEED = 1
-_MOST_GRADES = 20  # of which a confusion matrix is made
+_MAX_GRADES = 20  # of which a confusion matrix is made
 
 
 def train(
@@ -111,7 +111,7 @@ def _of_grades(labels: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
         "rmse": float(np.sqrt(metrics.mean_squared_error(labels, scores))),
     }
     grades = np.unique(labels)
-    if (grades == np.round(grades)).all() and grades[-1] - grades[0] < _MOST_GRADES:
+    if (grades == np.round(grades)).all() and grades[-1] - grades[0] < _MAX_GRADES:
         true, rounded = labels.astype(int), np.clip(np.round(scores), grades[0], grades[-1]).astype(int)
         names = list(range(int(grades[0]), int(grades[-1]) + 1))
         quality["macro_f1"] = float(
@@ -127,12 +127,12 @@ def _of_grades(labels: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
 
 def _of_kinds(good: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     """How well probabilities separate; F1 and the confusion matrix at one half."""
-    taken = scores >= 0.5
+    is_accepted = scores >= 0.5
     return {
         **measures(good, scores),
-        "f1": float(metrics.f1_score(good, taken, zero_division=0)),
+        "f1": float(metrics.f1_score(good, is_accepted, zero_division=0)),
         "labels": [0, 1],
-        "confusion": metrics.confusion_matrix(good, taken, labels=[False, True]).tolist(),
+        "confusion": metrics.confusion_matrix(good, is_accepted, labels=[False, True]).tolist(),
     }
 
 
@@ -182,8 +182,8 @@ def load(file: RecordedFile) -> Head:
 def check_fits(path: str, head: Head, embedder: Mapping[str, Any], dimension: int) -> None:
     """Raise ModelFileError for a head that was trained on the vectors of another embedder, by other settings, or on
     longer or shorter ones."""
-    for name, wanted in head.embedder.items():
-        if (given := embedder.get(name)) == wanted:
+    for name, expected in head.embedder.items():
+        if (actual := embedder.get(name)) == expected:
             continue
         if name in ("model", "tokenizer"):
             raise ModelFileError(
@@ -191,8 +191,8 @@ def check_fits(path: str, head: Head, embedder: Mapping[str, Any], dimension: in
                 "train the head anew by `gristmill train head`"
             )
         raise ModelFileError(
-            f"{path} was trained with {name} {wanted!r}, and the step has {given!r}; write "
-            f"`{name}: {orjson.dumps(wanted).decode()}`"
+            f"{path} was trained with {name} {expected!r}, and the step has {actual!r}; write "
+            f"`{name}: {orjson.dumps(expected).decode()}`"
         )
     if len(head.weight) != dimension:
         raise ModelFileError(

@@ -50,8 +50,8 @@ class OnnxModel:
         """One vector, float64 (dimension,), of the tokens of a text; None where it has none."""
         if not encoded.ids:
             return None
-        given = dict(zip(_INPUTS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True))
-        fed = {name: np.array([given[name]], _DTYPES[kind]) for name, kind in self._inputs.items()}
+        encodings = dict(zip(_INPUTS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True))
+        fed = {name: np.array([encodings[name]], _DTYPES[kind]) for name, kind in self._inputs.items()}
         try:
             [output] = self._session.run([self._output], fed)
         except _runtime_errors() as error:
@@ -59,10 +59,10 @@ class OnnxModel:
                 f"{self._path} cannot read the tokens of the tokenizer.json with it: {' '.join(str(error).split())}; "
                 "take both files from one embedder, and lower `max_tokens` where the model reads fewer"
             ) from error
-        wanted = 2 if self._settings.pooling == "none" else 3
-        if output.ndim != wanted or len(output) != 1:
+        n_dims = 2 if self._settings.pooling == "none" else 3
+        if output.ndim != n_dims or len(output) != 1:
             kind = "one vector a text" if output.ndim == 2 else f"an array of shape {output.shape}"
-            remedy = "`pooling: none`" if wanted == 3 else "`pooling: mean` or `pooling: cls`"
+            remedy = "`pooling: none`" if n_dims == 3 else "`pooling: mean` or `pooling: cls`"
             raise ModelFileError(f"{self._path} gives {kind} as {self._output}, not what is to be pooled; try {remedy}")
         if self._settings.pooling == "mean":
             return output[0].mean(axis=0, dtype=np.float64)

@@ -119,7 +119,7 @@ Identified = TypeVar("Identified", bound=Identification)
 _LOOKED_AT = 400  # characters, for capitals
 # Of what is no white space so much is letters in a script of the language, or the model cannot tell. Of 16,755 texts
 # whose language it names rightly none has less; of Chinese pages with code some have less than 0.3 (docs/language.md).
-_LEAST_LETTERS = 0.2
+_MIN_LETTER_SHARE = 0.2
 
 
 def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
@@ -182,7 +182,7 @@ def _in_script(texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     for pattern, rows in by_pattern.items():
         others[rows] = pc.count_substring_regex(column.take(pa.array(rows)), pattern).to_numpy()
     visible = np.array([len(text) - text.count(" ") for text in texts], np.int64)
-    return (visible > 0) & (visible - others >= _LEAST_LETTERS * visible)
+    return (visible > 0) & (visible - others >= _MIN_LETTER_SHARE * visible)
 
 
 @cache

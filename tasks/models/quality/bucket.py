@@ -86,9 +86,9 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
 def find_edges(folder: str, number: int, parts: Sequence[str], settings: Scorers) -> dict:
     """`edges`: of each score, for `quality` by model, the percentiles between its buckets, `buckets - 1`; of a
     score that no document has, none. `parts`: what `gather_shard` has written."""
-    wanted = [100 * each / settings.buckets for each in range(1, settings.buckets)]
+    levels = [100 * each / settings.buckets for each in range(1, settings.buckets)]
     names = (*settings.scores, *settings.inverse)
-    return {"edges": {name: percentiles(parts, name, wanted, _group(name)) for name in names}}
+    return {"edges": {name: percentiles(parts, name, levels, _group(name)) for name in names}}
 
 
 def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[float]]], settings: Scorers) -> dict:

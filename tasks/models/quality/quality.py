@@ -190,8 +190,8 @@ def sample(
 ) -> Callable[[Examples], None]:
     """What adds the examples that are learned from, given as to `train_model`. Raises ValueError for too few."""
     good_rows, raw_rows = _rows(reference), _rows(raw)
-    wanted = min(FOLDS * settings.documents, good_rows, raw_rows)
-    if wanted < 2:
+    n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
+    if n_rows < 2:
         raise ValueError(
             f"the step `quality` learns from two documents of its `reference` and two of other sources at least, but "
             f"{good_rows} and {raw_rows} are left: name other sources in `reference`, or loosen the steps before it"
@@ -201,7 +201,7 @@ def sample(
         for good, inputs, rows in ((True, reference, good_rows), (False, raw, raw_rows)):
             for documents, kept in inputs:
                 table = heldout.without(select(documents, kept, ["source", "text"]))
-                table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < wanted / rows))
+                table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < n_rows / rows))
                 examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD)
 
     return fill

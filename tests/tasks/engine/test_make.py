@@ -14,7 +14,7 @@ from gristmill.storage.space import DiskFullError
 from gristmill.tasks.engine.executors import Deferred, Threads, deferred
 from gristmill.tasks.engine.make import NotFinishedError, find, find_or_make
 from gristmill.tasks.engine.phases import PhaseRunner, Silent
-from gristmill.tasks.engine.spec import MOST_INPUTS, StageSpec, digest
+from gristmill.tasks.engine.spec import MAX_INPUTS, StageSpec, digest
 from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.url.step import Url
@@ -223,7 +223,7 @@ def test_a_record_cannot_change_and_inputs_are_few():
     with pytest.raises(TypeError, match="no frozen pydantic model"):
         spec(record=Loose())
     with pytest.raises(ValueError, match="give a digest"):
-        StageSpec("shouted", shout, Shouting(), {str(i): "" for i in range(MOST_INPUTS + 1)}, version=1)
+        StageSpec("shouted", shout, Shouting(), {str(i): "" for i in range(MAX_INPUTS + 1)}, version=1)
 
 
 def test_what_was_begun_goes_on_where_it_was(tmp_path):
