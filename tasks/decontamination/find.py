@@ -85,7 +85,9 @@ def item_score(
     of_passage, size = np.nan, 0
     for text, _ in index.texts(item, PASSAGE):
         size = text.stop - text.start
-        best_before, best_after = _beside(index, text, words, bounds, start, stop, max(_PASSAGE_WINDOW, _TIMES * size))
+        best_before, best_after = _best_beside(
+            index, text, words, bounds, start, stop, max(_PASSAGE_WINDOW, _TIMES * size)
+        )
         of_passage = max(best_before[0], best_after[0])
     best = Found(start, stop, _scaled(settings, question, question_length), question, np.nan, of_passage)
     if size and (reached := _scaled(settings, _mean(question, 0, of_passage, 0, size), question_length)) > best.score:
@@ -93,7 +95,9 @@ def item_score(
     of_answer = np.nan
     for text, counted in index.texts(item, ANSWER):
         length = text.stop - text.start
-        best_before, best_after = _beside(index, text, words, bounds, start, stop, max(_ANSWER_WINDOW, _TIMES * length))
+        best_before, best_after = _best_beside(
+            index, text, words, bounds, start, stop, max(_ANSWER_WINDOW, _TIMES * length)
+        )
         share = max(best_before[0], best_after[0])
         of_answer = share if np.isnan(of_answer) else max(share, of_answer)
         for passage, passage_length in ((0.0, 0), (of_passage, size)) if size else ((0.0, 0),):
@@ -120,8 +124,10 @@ def different_words(index: Index, item: int, words: np.ndarray, place: Found) ->
     def there(text: slice) -> set[int]:
         own, symbols = index.words[text].tolist(), index.symbols[text].tolist()
         stands = [pair in pairs for pair in pairwise(own)]
-        beside = zip([False, *stands], [*stands, False], own, symbols, strict=True)
-        return {word for word_before, word_after, word, symbol in beside if (word_before or word_after) and not symbol}
+        neighbours = zip([False, *stands], [*stands, False], own, symbols, strict=True)
+        return {
+            word for word_before, word_after, word, symbol in neighbours if (word_before or word_after) and not symbol
+        }
 
     [question] = [there(text) for text, _ in index.texts(item, QUESTION)]
     answers = [there(text) for text, _ in index.texts(item, ANSWER)]
@@ -142,7 +148,7 @@ def _scaled(settings: Indexing, share: float, words: float) -> float:
     return share * settings.threshold / float(required(settings, words))
 
 
-def _beside(
+def _best_beside(
     index: Index, text: slice, words: np.ndarray, bounds: tuple[int, int], start: int, stop: int, window: int
 ) -> list[tuple[float, int, int]]:
     """How much of a text stands before the question, and behind it: `covered_shares` of both."""

@@ -157,7 +157,10 @@ def build_index(
     _write(folder, "postings", POSTINGS, owner[order], place[order])
     by_name = {name: np.array(names) == name for name in fields}
     return {
-        "benchmarks": {name: {"items": int(of.sum()), "judged": int(judged[of].sum())} for name, of in by_name.items()},
+        "benchmarks": {
+            name: {"items": int(is_of_benchmark.sum()), "judged": int(judged[is_of_benchmark].sum())}
+            for name, is_of_benchmark in by_name.items()
+        },
         "ngrams": len(ngrams),
     }
 

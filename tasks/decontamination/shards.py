@@ -92,12 +92,12 @@ def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, s
         for part in slices(group):
             matches = find(benchmark_index, part["text"])
             ids = part["id"].combine_chunks()
-            best, named = np.zeros(len(part)), np.full(len(part), "", object)
+            best, benchmark = np.zeros(len(part)), np.full(len(part), "", object)
             # of equal scores the first item's
             for hit in np.lexsort((-matches.item, matches.score)).tolist():
                 document = matches.document[hit]
-                best[document], named[document] = matches.score[hit], benchmark_index.benchmark[matches.item[hit]]
-            scores.append(pa.table([ids, pa.array(best), pa.array(named, pa.string())], schema=SCORES))
+                best[document], benchmark[document] = matches.score[hit], benchmark_index.benchmark[matches.item[hit]]
+            scores.append(pa.table([ids, pa.array(best), pa.array(benchmark, pa.string())], schema=SCORES))
             touched, row = np.unique(matches.document, return_inverse=True)
             start, stop, text = word_places(part["text"].take(pa.array(touched)), row, matches.start, matches.stop)
             columns = {
@@ -146,15 +146,15 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, pol
     matches = parquet.read_table(hits, ["id", "start", "stop"])
     row = pc.index_in(matches["id"], arriving["id"].combine_chunks()).to_numpy()
     touched, document = np.unique(row, return_inverse=True)
-    spans = _joined(document, matches["start"].to_numpy(), matches["stop"].to_numpy())
+    spans = _join(document, matches["start"].to_numpy(), matches["stop"].to_numpy())
     texts, cuts, drops = [pa.array([], pa.large_string())], [EDITS.empty_table()], [LEDGER.empty_table()]
     first_row = 0
     for part in slices(arriving.take(pa.array(touched))):
         here = slice(*np.searchsorted(spans[0], [first_row, first_row + len(part)]))
         text = scan(part["text"])
-        of, start, stop = spans[0][here] - first_row, spans[1][here], spans[2][here]
-        start, stop = _bytes(part["text"], of, start), _bytes(part["text"], of, stop)
-        edits = merged(removals(of, start, stop, np.zeros(len(of), np.int32), (_CUT,)))
+        document_of, start, stop = spans[0][here] - first_row, spans[1][here], spans[2][here]
+        start, stop = _bytes(part["text"], document_of, start), _bytes(part["text"], document_of, stop)
+        edits = merged(removals(document_of, start, stop, np.zeros(len(document_of), np.int32), (_CUT,)))
         ids = part["id"].combine_chunks()
         remaining = applied(part["text"], edits)
         lengths = np.asarray(pc.utf8_length(remaining), np.int64)
@@ -167,7 +167,7 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, pol
     return write_cut(folder, shard, STEP, arriving, touched, whole, pa.concat_tables(cuts), pa.concat_tables(drops))
 
 
-def _joined(document: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _join(document: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Spans of documents, those that overlap or touch made one, in order."""
     spans: list[list[int]] = []
     for d, first, last in sorted(zip(document.tolist(), start.tolist(), stop.tolist(), strict=True)):
@@ -231,18 +231,18 @@ def split_benchmarks(folder: str, number: int, index: str, hits: Sequence[str]) 
     parquet.write_table(items_file(folder), table)
     counts = {}
     lines = items["row"].to_pylist()
-    of = np.array(items["benchmark"].to_pylist(), object)
+    benchmark_of = np.array(items["benchmark"].to_pylist(), object)
     dirty = table["documents"].to_numpy() > 0
     for name, holding in documents.items():
         for kind, there in (("clean", ~dirty), ("dirty", dirty)):
-            some = [lines[row_index] for row_index in np.flatnonzero((of == name) & there)]
+            some = [lines[row_index] for row_index in np.flatnonzero((benchmark_of == name) & there)]
             if some:
                 files.write_bytes(split_file(folder, kind, name), "".join(f"{line}\n" for line in some).encode())
-        mine = table.filter(pa.array(of == name))
+        mine = table.filter(pa.array(benchmark_of == name))
         counts[name] = {
             "items": len(mine),
             "judged": pc.sum(mine["judged"]).as_py(),
-            "dirty": int(dirty[of == name].sum()),
+            "dirty": int(dirty[benchmark_of == name].sum()),
             "documents": holding,
         }
     return {"benchmarks": counts}

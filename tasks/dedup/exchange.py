@@ -170,37 +170,37 @@ def merge(paths: list[str], target: str, ends: list[int] | None = None) -> int:
     Held: some six times `_SLAB_BYTES`, the footers, and a row group of each file; also where one key has more rows.
     """
     with ExitStack() as stack, ThreadPoolExecutor(sorted_files.AT_ONCE) as pool:
-        opened = list(pool.map(stack.enter_context, map(open_checked, paths)))
-        key = sorted_files.key_of(opened[0], paths[0])
+        inputs = list(pool.map(stack.enter_context, map(open_checked, paths)))
+        key = sorted_files.key_of(inputs[0], paths[0])
         fields = [
-            field.with_nullable(any(file.schema.field(field.name).nullable for file in opened))
-            for field in opened[0].schema
+            field.with_nullable(any(file.schema.field(field.name).nullable for file in inputs))
+            for field in inputs[0].schema
         ]
         rows = 0
         with sorted_files.create(target, pa.schema(fields), key, ends, group_bytes=MERGED_BYTES) as append:
-            for low, high in pairwise(_cuts(opened, paths)):
-                for table in _slab(opened, paths, low, high, key, pool):
+            for low, high in pairwise(_cuts(inputs, paths)):
+                for table in _slab(inputs, paths, low, high, key, pool):
                     append(table)
                     rows += len(table)
     return rows
 
 
 def _slab(
-    opened: list[CheckedFile], paths: list[str], low: int, high: int, key: str, pool: ThreadPoolExecutor
+    inputs: list[CheckedFile], paths: list[str], low: int, high: int, key: str, pool: ThreadPoolExecutor
 ) -> Iterator[pa.Table]:
     """The rows of a range of keys, in their order. Those of a single key are in the order of the files as they are."""
     if high - low == 1:
-        for file, path in zip(opened, paths, strict=True):
+        for file, path in zip(inputs, paths, strict=True):
             yield from sorted_files.each_group(file, path, low, high)
     else:
-        tables = pool.map(lambda file, path: sorted_files.read_range(file, path, low, high), opened, paths)
+        tables = pool.map(lambda file, path: sorted_files.read_range(file, path, low, high), inputs, paths)
         yield sorted_files.sorted_by(pa.concat_tables(tables), key)
 
 
-def _cuts(opened: list[CheckedFile], paths: list[str]) -> list[int]:
+def _cuts(inputs: list[CheckedFile], paths: list[str]) -> list[int]:
     """Ends of ranges of keys that have about `_SLAB_BYTES` each. A key that has more by itself is a range."""
     groups = sorted(
-        group for file, path in zip(opened, paths, strict=True) for group in sorted_files.ends_of_groups(file, path)
+        group for file, path in zip(inputs, paths, strict=True) for group in sorted_files.ends_of_groups(file, path)
     )
     if not groups:
         return []

@@ -56,14 +56,14 @@ def k_means(vectors: np.ndarray, clusters: int) -> np.ndarray:
     _, first = np.unique(vectors, axis=0, return_index=True)
     centroids = vectors[np.sort(first)[:clusters]]
     for _ in range(ITERATIONS):
-        of = nearest(vectors, centroids)
+        owner = nearest(vectors, centroids)
         sums = np.zeros(centroids.shape, np.int64)
-        np.add.at(sums, of, vectors)
-        moved = rounded(sums)
-        moved = np.where(moved.any(axis=1, keepdims=True), moved, centroids)
-        if np.array_equal(moved, centroids):
+        np.add.at(sums, owner, vectors)
+        means = rounded(sums)
+        means = np.where(means.any(axis=1, keepdims=True), means, centroids)
+        if np.array_equal(means, centroids):
             break
-        centroids = moved
+        centroids = means
     return centroids
 
 
@@ -85,7 +85,7 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
     one.
     """
     bound, n = round(similarity * SCALE**2), len(vectors)  # a product of vectors is a whole number
-    of, cosine = np.full(n, -1), np.zeros(n)
+    original, cosine = np.full(n, -1), np.zeros(n)
     kept, n_kept = np.empty(n, np.int64), 0
     kept_vectors = np.empty(vectors.shape, np.float32)
     for begin in range(0, n, _BLOCK):
@@ -93,25 +93,25 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
         for start in range(0, n_kept, _BLOCK):
             products = block @ kept_vectors[start : min(start + _BLOCK, n_kept)].T
             near = products >= bound
-            rows = np.flatnonzero(near.any(axis=1) & (of[begin : begin + len(block)] < 0))
+            rows = np.flatnonzero(near.any(axis=1) & (original[begin : begin + len(block)] < 0))
             first = near[rows].argmax(axis=1)
-            of[begin + rows] = kept[start + first]
+            original[begin + rows] = kept[start + first]
             cosine[begin + rows] = products[rows, first].astype(np.float64) / SCALE**2
         products = block @ block.T
         near = products >= bound
         is_kept = np.zeros(len(block), bool)
-        for row in np.flatnonzero(of[begin : begin + len(block)] < 0):
+        for row in np.flatnonzero(original[begin : begin + len(block)] < 0):
             before = near[row, :row] & is_kept[:row]
             first = int(before.argmax()) if row else 0
             if row and before[first]:
-                of[begin + row], cosine[begin + row] = begin + first, float(products[row, first]) / SCALE**2
+                original[begin + row], cosine[begin + row] = begin + first, float(products[row, first]) / SCALE**2
             else:
                 is_kept[row] = True
-        chosen = np.flatnonzero(is_kept)
-        kept[n_kept : n_kept + len(chosen)] = begin + chosen
-        kept_vectors[n_kept : n_kept + len(chosen)] = block[chosen]
-        n_kept += len(chosen)
-    return of, cosine
+        new_rows = np.flatnonzero(is_kept)
+        kept[n_kept : n_kept + len(new_rows)] = begin + new_rows
+        kept_vectors[n_kept : n_kept + len(new_rows)] = block[new_rows]
+        n_kept += len(new_rows)
+    return original, cosine
 
 
 class Clustered(KeepOrder, CorpusStep):
@@ -192,8 +192,8 @@ def draw_shard(folder: str, number: int, vectors: str, kept: str, share: float) 
     """
     ids, matrix = _vectors(vectors, kept)
     hashes = np.fromiter((xxhash.xxh3_64_intdigest(each.encode()) for each in ids.to_pylist()), np.uint64, len(ids))
-    drawn = hashes < share * 2.0**64 if share < 1 else np.ones(len(ids), bool)
-    rows = pa.table({"hash": hashes[drawn], "vector": _column(matrix[drawn])})
+    is_drawn = hashes < share * 2.0**64 if share < 1 else np.ones(len(ids), bool)
+    rows = pa.table({"hash": hashes[is_drawn], "vector": _column(matrix[is_drawn])})
     exchange.write(sample_files(folder, number + 1).path(number), rows, "hash", None)
     return {"documents": len(ids), "dimension": matrix.shape[1]}
 
@@ -248,17 +248,17 @@ def choose(
     """
     rows, begins, ends = _by_cluster(pa.concat_tables(vectors.each(*ranges.bounds(partition))), settings)
     matrix = vectors_of(rows)
-    of, cosine = np.full(len(rows), -1), np.zeros(len(rows))
+    original, cosine = np.full(len(rows), -1), np.zeros(len(rows))
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         first, cosine[begin:end] = duplicates(matrix[begin:end], settings.similarity)
-        of[begin:end] = np.where(first < 0, -1, begin + first)
-    gone = of >= 0
+        original[begin:end] = np.where(first < 0, -1, begin + first)
+    gone = original >= 0
     dropped = pa.table(
         {
             "shard": rows["shard"].filter(gone),
             "id": rows["id"].filter(gone),
             "detail": pa.array([f"cosine {each:.4f}" for each in cosine[gone].tolist()], pa.string()),
-            "representative": rows["id"].take(of[gone]),
+            "representative": rows["id"].take(original[gone]),
         }
     )
     exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
@@ -282,8 +282,8 @@ def balance(
     most, sizes = ceil(settings.most * mean), ends - begins
     place = np.arange(len(rows)) - np.repeat(begins, sizes)
     gone = rows.append_column("size", pa.array(np.repeat(sizes, sizes))).filter(pa.array(place >= most))
-    named = zip(gone["cluster"].to_pylist(), gone["size"].to_pylist(), strict=True)
-    details = [f"cluster {cluster} has {size} documents, of which {most} stay" for cluster, size in named]
+    cluster_sizes = zip(gone["cluster"].to_pylist(), gone["size"].to_pylist(), strict=True)
+    details = [f"cluster {cluster} has {size} documents, of which {most} stay" for cluster, size in cluster_sizes]
     detail = pa.array(details, pa.string())
     representative = pa.nulls(len(gone), pa.string())
     names = ["shard", "id", "detail", "representative"]

@@ -48,7 +48,7 @@ def cut_shard(
         short = np.flatnonzero(cut_into & (lengths < settings.min_characters))
         texts.append(remaining)
         cuts.append(rows(ids, settings.step, text, edits, keeps_removed=True))
-        drops.append(_dropped(settings, "min_characters", ids, short, lengths[short]))
+        drops.append(_drop_rows(settings, "min_characters", ids, short, lengths[short]))
         first_row += len(part)
     return write_cut(
         folder,
@@ -72,18 +72,20 @@ def drop_shard(
     for part in slices(select(documents, kept, ["text"]).take(pa.array(touched))):
         here = slice(*np.searchsorted(document, [first_row, first_row + len(part)]))
         text = scan(part["text"])
-        of = document[here] - first_row
-        begin, end = _bytes(text, of, first[here], stop[here], settings)
-        within = characters(text.data, text.documents, of, end) - characters(text.data, text.documents, of, begin)
-        share = np.bincount(of, weights=within, minlength=len(part)) / np.maximum(text.chars, 1)
+        document_of = document[here] - first_row
+        begin, end = _bytes(text, document_of, first[here], stop[here], settings)
+        span_characters = characters(text.data, text.documents, document_of, end) - characters(
+            text.data, text.documents, document_of, begin
+        )
+        share = np.bincount(document_of, weights=span_characters, minlength=len(part)) / np.maximum(text.chars, 1)
         over = np.flatnonzero(share > settings.max_share)
-        drops.append(_dropped(settings, "max_share", part["id"].combine_chunks(), over, share[over]))
+        drops.append(_drop_rows(settings, "max_share", part["id"].combine_chunks(), over, share[over]))
         first_row += len(part)
     arriving = parquet.read_table(kept, SELECTION.names)
     return shards.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
 
 
-def _dropped(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:
+def _drop_rows(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:
     return ledger.from_columns(
         {
             "id": ids.take(pa.array(rows)),

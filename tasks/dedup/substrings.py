@@ -210,10 +210,10 @@ def match_partition(
     key = key[order]
     again = np.append(False, key[1:] == key[:-1])
     hot = again | np.append(again[1:], False) | table["repeats"].to_numpy()[order]
-    chosen = order[hot]
-    node = table["node"].to_numpy()[chosen]
+    rows = order[hot]
+    node = table["node"].to_numpy()[rows]
     exchange.write(exchanged(folder, "hot", partition + 1).path(partition), pa.table({"node": node}), "node", shards)
-    return {"runs": len(node), "bytes": int(table["size"].to_numpy()[chosen].sum())}
+    return {"runs": len(node), "bytes": int(table["size"].to_numpy()[rows].sum())}
 
 
 def gather_shard(
@@ -289,10 +289,10 @@ def find_block(
     first_copy = np.append(True, copy_of[1:] > np.maximum.accumulate(copy_of)[:-1])[: len(copy_of)]
     copies = np.bincount(copy_of, minlength=len(distinct))
     whole = ~first_copy if settings.keep == "first" else copies[copy_of] > 1
-    start, stop, of = _within(distinct, settings)
-    row = np.flatnonzero(first_copy)[of]
+    start, stop, content_of = _find_spans(distinct, settings)
+    row = np.flatnonzero(first_copy)[content_of]
     apart = ~whole[row]
-    units = _counted(distinct, settings.unit)[copy_of[whole]]
+    units = _count_units(distinct, settings.unit)[copy_of[whole]]
     first = table["first"].to_numpy()
     node = table["node"].to_numpy()
     spans = {
@@ -314,7 +314,7 @@ def _bytes(contents: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
-def _counted(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
+def _count_units(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
     """How many units each content has: int64."""
     if not len(contents) or unit == "bytes":
         return np.asarray(pc.binary_length(contents), np.int64)
@@ -322,7 +322,7 @@ def _counted(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
     return np.diff(np.searchsorted(np.flatnonzero(data == _END), offsets))
 
 
-def _within(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _find_spans(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(first, stop, content) of the spans of unlike contents whose windows stand in them twice, or stood before.
 
     first, stop: units of the content.
@@ -349,11 +349,11 @@ def _within(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.nda
     positions = np.flatnonzero(kernels.minimizers.repeated(order, kasai(data, order), size, settings.keep == "first"))
     first = np.searchsorted(begin, positions) if settings.unit == "words" else positions
     bounds = word if settings.unit == "words" else offsets
-    of = np.searchsorted(bounds, first, side="right") - 1
-    place = first + of  # so that contents do not touch each other
+    content_of = np.searchsorted(bounds, first, side="right") - 1
+    place = first + content_of  # so that contents do not touch each other
     first, stop = _spans(place, place + n)
-    of = of[np.searchsorted(place, first)]
-    return first - of - bounds[of], stop - of - bounds[of], of
+    content_of = content_of[np.searchsorted(place, first)]
+    return first - content_of - bounds[content_of], stop - content_of - bounds[content_of], content_of
 
 
 def _spans(first: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -151,13 +151,13 @@ def _judged_by_clause(
 
     def values(rows: np.ndarray) -> dict[str, Any]:
         columns = {name: signals[name].take(rows).to_pylist() for name in dict.fromkeys(names) if name != "text"}
-        details = [", ".join(map(_said, columns, row)) for row in zip(*columns.values(), strict=True)]
+        details = [", ".join(map(_detail, columns, row)) for row in zip(*columns.values(), strict=True)]
         return {"detail": pa.array(details if columns else [None] * len(rows), pa.string())}
 
     return np.asarray(fails), values
 
 
-def _said(name: str, value: Any) -> str:
+def _detail(name: str, value: Any) -> str:
     text = "null" if value is None else f"{value}"
     return f"{name} = {text if len(text) <= _SAID else f'{text[:_SAID]}...'}"
 

@@ -62,11 +62,11 @@ def line_removals(
     """
     gone = rule >= 0
     document, first, last = line_spans(text, gone)
-    of = np.searchsorted(text.lines, line, side="right") - 1
+    document_of = np.searchsorted(text.lines, line, side="right") - 1
     edits = removals(
-        np.append(document, of),
-        np.append(first, start - text.documents[of]),
-        np.append(last, stop - text.documents[of]),
+        np.append(document, document_of),
+        np.append(first, start - text.documents[document_of]),
+        np.append(last, stop - text.documents[document_of]),
         np.append(rule[gone], np.full(len(line), inside)),
         rules,
     )

@@ -58,8 +58,8 @@ def own_columns(schema: pa.Schema) -> tuple[OwnColumn, ...]:
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
     if pa.types.is_list(kind):
-        of = _feature(kind.value_type)
-        return {"sequence": of.get("dtype", of)} if "dtype" in of else {"list": of.get("struct", of)}
+        item = _feature(kind.value_type)
+        return {"sequence": item.get("dtype", item)} if "dtype" in item else {"list": item.get("struct", item)}
     if pa.types.is_struct(kind):
         return {"struct": [{"name": field.name, **_feature(field.type)} for field in kind]}
     if pa.types.is_timestamp(kind):

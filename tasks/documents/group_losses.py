@@ -129,8 +129,8 @@ def sum_counts(folder: str, number: int, level: int, parts: int) -> dict:
     table = _summed(pa.concat_tables(read), [("documents", "sum")])
     sizes = table.group_by(["by", "group"]).aggregate([("documents", "sum")])
     order = sizes.sort_by([("by", "ascending"), ("documents_sum", "descending"), ("group", "ascending")])
-    chosen = [order.filter(pc.equal(order["by"], name)).slice(0, MAX_GROUPS) for name in _distinct(order["by"])]
-    largest = pa.concat_tables([order.slice(0, 0), *chosen])
+    tables = [order.filter(pc.equal(order["by"], name)).slice(0, MAX_GROUPS) for name in _distinct(order["by"])]
+    largest = pa.concat_tables([order.slice(0, 0), *tables])
     key = pc.binary_join_element_wise(largest["by"], largest["group"], "\0").combine_chunks()
     table = table.filter(pc.is_in(pc.binary_join_element_wise(table["by"], table["group"], "\0"), key))
     parquet.write_table(layout.part(counts_folder(folder, level + 1), number), table)

@@ -33,7 +33,7 @@ def measured(documents: pa.Table, steps: Sequence[DocumentStep]) -> Measured:
     Holds, besides the documents and what is returned, the scans of two megabytes of text or of one document, as
     the last edit found it and as it left it.
     """
-    done = [_through(part, steps) for part in slices(documents)]
+    done = [_run_steps(part, steps) for part in slices(documents)]
     return Measured(pa.concat_tables(table for table, _ in done), pa.concat_tables(edits for _, edits in done))
 
 
@@ -46,7 +46,7 @@ def slices(documents: pa.Table) -> Iterable[pa.Table]:
         yield documents.slice(start, stop - start)
 
 
-def _through(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Table, pa.Table]:
+def _run_steps(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Table, pa.Table]:
     batch = Batch(documents)
     cut = [EDITS.empty_table()]
     for index, step in enumerate(steps):

@@ -41,9 +41,9 @@ def select(documents: str, kept: str, columns: list[str]) -> pa.Table:
     """
     ids = parquet.read_table(kept, ["id"])["id"]
     table = parquet.read_table(documents, ["id", *(c for c in columns if c != "id")])
-    chosen = table.filter(pc.is_in(table["id"], ids.combine_chunks()))
-    _all_found(len(chosen), len(ids), documents, kept)
-    return chosen
+    selection = table.filter(pc.is_in(table["id"], ids.combine_chunks()))
+    _all_found(len(selection), len(ids), documents, kept)
+    return selection
 
 
 def select_groups(documents: str, kept: str, columns: list[str]) -> Iterator[pa.Table]:

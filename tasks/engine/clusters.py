@@ -246,9 +246,9 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
     values = read_template(template)
     if kind == "kubernetes":
         _check_tls(dask_cluster(values, workers, {}), tls)
-    elif named := {"security", "protocol"} & values.keys():
+    elif keys := {"security", "protocol"} & values.keys():
         raise ValueError(
-            f"GRISTMILL_CLUSTER {template} names {', '.join(sorted(named))}: a run's own cluster talks by TLS with a "
+            f"GRISTMILL_CLUSTER {template} names {', '.join(sorted(keys))}: a run's own cluster talks by TLS with a "
             "key of the run; remove that"
         )
 

@@ -98,22 +98,22 @@ def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: 
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in digests or _within(name, neutral):
+        if name in digests or _is_within(name, neutral):
             continue
         digests[name], imports = _read(name, packages)
-        waiting += [imported for imported in imports if _within(imported, packages)]
+        waiting += [imported for imported in imports if _is_within(imported, packages)]
     keep()
     lines = [f"Unicode {unidata_version}", *(f"{name} {digests[name]}" for name in sorted(digests))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _within(module: str, rooms: Iterable[str]) -> bool:
+def _is_within(module: str, rooms: Iterable[str]) -> bool:
     return any(module == room or module.startswith(f"{room}.") for room in rooms)
 
 
 def _related(module: str, packages: Iterable[str]) -> bool:
     """Whether a module is in one of the packages, or one of them in it."""
-    return _within(module, packages) or any(_within(package, (module,)) for package in packages)
+    return _is_within(module, packages) or any(_is_within(package, (module,)) for package in packages)
 
 
 @cache

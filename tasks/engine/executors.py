@@ -175,9 +175,9 @@ class Dask:
                 seconds = sum(took for _, took in results) / sum(len(each) for each, _ in results)
                 together = max(1, min(_MAX_JOBS_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
                 for future, (each, _) in zip(batch, results, strict=True):
-                    sent = begun.pop(future.key)
-                    waiting.again(sent[len(each) :])
-                    for (index, _), result in zip(sent, each, strict=False):
+                    batch_jobs = begun.pop(future.key)
+                    waiting.again(batch_jobs[len(each) :])
+                    for (index, _), result in zip(batch_jobs, each, strict=False):
                         yield index, result
         finally:
             if unfinished := [future for future in self._held if future.key in begun and not future.done()]:
@@ -192,9 +192,9 @@ class Dask:
         # of one group, so that they are handed out as workers become free, and not all at once
         group = f"{self._name}-{self._works}"
         keyed = {(group, uuid.uuid4().hex): jobs for jobs in some}
-        sent = [shared_work.dumps([job for _, job in jobs]) for jobs in some]
+        payloads = [shared_work.dumps([job for _, job in jobs]) for jobs in some]
         names, numbers = [self._name] * len(some), [self._works] * len(some)
-        futures = self.client.map(shared_work.call, names, numbers, sent, key=list(keyed), pure=False)
+        futures = self.client.map(shared_work.call, names, numbers, payloads, key=list(keyed), pure=False)
         # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
         # that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]

@@ -63,15 +63,15 @@ class PhaseCost:
 
     def add(self, cost: JobCost, output_bytes: int) -> None:
         """`output_bytes`: bytes of the files that the job leaves."""
-        beside = max(0.0, round(cost.cpu_seconds - cost.start_seconds, 6))
-        self.longest = max(self.longest, beside)
-        self.shortest = min(self.shortest, beside) if self.jobs else beside
+        seconds = max(0.0, round(cost.cpu_seconds - cost.start_seconds, 6))
+        self.longest = max(self.longest, seconds)
+        self.shortest = min(self.shortest, seconds) if self.jobs else seconds
         self.jobs += 1
         self.cpu_seconds = round(self.cpu_seconds + cost.cpu_seconds, 6)
         self.start_seconds = round(self.start_seconds + cost.start_seconds, 6)
         if cost.first:
             self.processes += 1
-            self.first_seconds = round(self.first_seconds + beside, 6)
+            self.first_seconds = round(self.first_seconds + seconds, 6)
         if cost.memory is not None:
             self.memory = max(self.memory or 0, cost.memory)
         self.reads += cost.reads
@@ -105,7 +105,7 @@ def measured() -> Iterator[Measuring]:
     does one job at a time, as Dask's workers do, each counts its own."""
     measuring = Measuring()
     process_start.watch()
-    started, opened, bytes_before = process_start.seconds(), files.opened(), _begin_peak()
+    started, opened_before, bytes_before = process_start.seconds(), files.opened(), _begin_peak()
     began = cpu_seconds()
     yield measuring
     # a guard's worker that is replaced meanwhile ends with what its parent never counts
@@ -116,22 +116,22 @@ def measured() -> Iterator[Measuring]:
         # of what a child of a process counts in hundredths a part may be missing
         min(cpu, round(process_start.seconds() - started, 6)),
         memory=None if peak is None or bytes_before is None else max(0, peak - bytes_before),
-        reads=files.opened() - opened,
+        reads=files.opened() - opened_before,
     )
 
 
 def cpu_seconds() -> float:
     """Of this process and of all that it started, those that have ended included, since each began."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    total = time.process_time() + ended.ru_utime + ended.ru_stime
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = time.process_time() + children.ru_utime + children.ru_stime
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:  # there are none, which is known at once; to look for them takes a millisecond
         return total
-    return total + sum(map(_taken, psutil.Process().children(recursive=True)))
+    return total + sum(map(_cpu_seconds, psutil.Process().children(recursive=True)))
 
 
-def _taken(process: psutil.Process) -> float:
+def _cpu_seconds(process: psutil.Process) -> float:
     try:
         return sum(process.cpu_times()[:4])  # its own and those of its children that have ended, by user and system
     except psutil.Error:  # it ended just now, and its parent counts it

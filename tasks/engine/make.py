@@ -132,18 +132,18 @@ def find_or_make(
     """
     if (result := find(home, spec)) is not None:
         return result
-    with space.said_of(spec.folder(home)), progress() as shown:
+    with space.said_of(spec.folder(home)), progress() as stage_progress:
         while True:
             folder = spec.folder(home)
-            with lease(folder, shown.message, check) as owned_lease:
+            with lease(folder, stage_progress.message, check) as owned_lease:
                 remakes.forget(home)
                 if spec.folder(home) != folder:  # another process has begun it again
                     continue
                 if (result := find(home, spec)) is not None:  # made while this process waited
                     return result
-                if _may_go_on(spec, folder, shown):
-                    _restore_inputs(home, spec, executor, shown, check)
-                    return _make(spec, folder, executor, shown, check, owned_lease)
+                if _may_go_on(spec, folder, stage_progress):
+                    _restore_inputs(home, spec, executor, stage_progress, check)
+                    return _make(spec, folder, executor, stage_progress, check, owned_lease)
                 if spec.at:
                     _empty(spec.at)
                 else:
@@ -161,25 +161,25 @@ def restore(
     did, and otherwise as `find_or_make`."""
     if not stage.is_collected:
         return stage
-    with space.said_of(stage.folder), progress() as shown:
-        return _restored(home, stage, executor, shown, check)
+    with space.said_of(stage.folder), progress() as stage_progress:
+        return _restored(home, stage, executor, stage_progress, check)
 
 
 def _restored(
-    home: str, stage: StageResult, executor: Executor, shown: Progress, check: Callable[[], None]
+    home: str, stage: StageResult, executor: Executor, progress: Progress, check: Callable[[], None]
 ) -> StageResult:
     spec = stage.spec
     assert spec is not None, "it was found by what it was asked for by"
-    with lease(stage.folder, shown.message, check) as owned_lease:
+    with lease(stage.folder, progress.message, check) as owned_lease:
         there = find(home, spec)
         if there is not None and not there.is_collected:  # restored while this process waited
             return there
-        shown.message(f"{spec.name}: its files were removed, so it is made again")
-        if not _may_go_on(spec, stage.folder, shown):  # left by a removal that was killed, or by other code
+        progress.message(f"{spec.name}: its files were removed, so it is made again")
+        if not _may_go_on(spec, stage.folder, progress):  # left by a removal that was killed, or by other code
             layout.collect(stage.folder)
             mark_begun(stage.folder, {"code": spec.code, "libraries": spec.identity["libraries"]})
-        _restore_inputs(home, spec, executor, shown, check)
-        result = _keep_digest(stage, _make(spec, stage.folder, executor, shown, check, owned_lease))
+        _restore_inputs(home, spec, executor, progress, check)
+        result = _keep_digest(stage, _make(spec, stage.folder, executor, progress, check, owned_lease))
     if result.contents != stage.contents:
         raise RuntimeError(
             f"{stage.label} was made again, and holds other values than before its files were removed: run with "
@@ -202,10 +202,12 @@ def _counts(stage: StageResult) -> list[Any]:
     return [stage.manifest["counts"], *(stage.manifest["parts"][name] for name in ("jobs", "files"))]
 
 
-def _restore_inputs(home: str, spec: StageSpec, executor: Executor, shown: Progress, check: Callable[[], None]) -> None:
+def _restore_inputs(
+    home: str, spec: StageSpec, executor: Executor, progress: Progress, check: Callable[[], None]
+) -> None:
     for stage_input in spec.inputs.values():
         if isinstance(stage_input, StageResult) and stage_input.is_collected:
-            _restored(home, stage_input, executor, shown, check)
+            _restored(home, stage_input, executor, progress, check)
 
 
 def start_over(home: str, spec: StageSpec) -> None:
@@ -221,7 +223,7 @@ def start_over(home: str, spec: StageSpec) -> None:
             remakes.begin_again(home, spec.name, spec.key)
 
 
-def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
+def _may_go_on(spec: StageSpec, folder: str, progress: Progress) -> bool:
     """Whether this process may make the stage in this folder: nobody has begun it, or the same code and releases have.
     Holds the lease."""
     ours = _maker(spec.code, spec.identity["libraries"])
@@ -230,7 +232,7 @@ def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
     except FileNotFoundError:
         begun = {} if layout.done_numbers(folder) else None
     except DamagedFileError:
-        shown.message(
+        progress.message(
             f"{folder}/{MAKER} is damaged, so nobody knows which code began {spec.name}: its parts start over"
         )
         return False
@@ -243,9 +245,9 @@ def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
     what = "other releases of libraries" if begun.get("code") == ours["code"] else f"other code (gristmill {theirs})"
     if spec.resumes:
         checked_json.write(files.join(folder, MAKER), ours)
-        shown.message(f"{spec.name} was begun with {what}: it resumes from its checkpoint")
+        progress.message(f"{spec.name} was begun with {what}: it resumes from its checkpoint")
         return True
-    shown.message(f"{spec.name} was begun with {what}: its parts start over")
+    progress.message(f"{spec.name} was begun with {what}: its parts start over")
     return False
 
 
@@ -271,7 +273,7 @@ def _empty(folder: str) -> None:
 
 
 def _make(
-    spec: StageSpec, folder: str, executor: Executor, shown: Progress, check: Callable[[], None], owned_lease: Lease
+    spec: StageSpec, folder: str, executor: Executor, progress: Progress, check: Callable[[], None], owned_lease: Lease
 ) -> StageResult:
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
 
@@ -279,18 +281,18 @@ def _make(
         check()
         owned_lease.check()
 
-    shown.start()
+    progress.start()
     leftovers.remove_temporary(folder)
-    phases = PhaseRunner(folder, code, executor, shown, allowed)
+    phases = PhaseRunner(folder, code, executor, progress, allowed)
     result = spec.body(phases, spec.record, spec.placed())
-    shown.drain()
+    progress.drain()
     owned_lease.confirm()
     key = _key_of(spec, folder)
     if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
         costs = {phase: cost.as_json() for phase, cost in phases.costs.items()}
         checked_json.write(files.join(folder, COST), {"phases": costs})
-    by = {"release": code_version.release(), "code": spec.code}
-    whole = {**spec.identity, **by, "key": key, "read": spec.read, "result": result}
+    maker = {"release": code_version.release(), "code": spec.code}
+    whole = {**spec.identity, **maker, "key": key, "read": spec.read, "result": result}
     manifest = layout.write_manifest(folder, whole, phases.parts)
     return StageResult(spec.name, key, folder, manifest, reused=False, code=spec.code)
 

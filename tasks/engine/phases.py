@@ -104,7 +104,7 @@ class PhaseRunner:
         self.check = check
 
     @cached_property
-    def _done(self) -> dict[str, set[int]]:
+    def _done_numbers(self) -> dict[str, set[int]]:
         return layout.done_numbers(self.folder)
 
     def map(
@@ -136,7 +136,7 @@ class PhaseRunner:
             self._progress.advance(result, number)
 
         self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
-        done_numbers = self._done.get(phase, set())
+        done_numbers = self._done_numbers.get(phase, set())
         done = [number for number in numbers if number in done_numbers]
         marks = [done[start : start + _MARKS] for start in range(0, len(done), _MARKS)]
         for index, results in self._executor.map(partial(done_jobs, shared), marks) if marks else ():

@@ -58,13 +58,13 @@ def call(run: str, number: int, jobs: bytes) -> tuple[list[Any], float]:
 def _work(run: str, number: int) -> Callable[[Any], Any]:
     with _lock:  # threads of a worker would each ask
         if (run, number) not in _kept:
-            _kept[run, number] = _asked(run, number)
+            _kept[run, number] = _fetch_work(run, number)
             while len(_kept) > _KEPT:
                 del _kept[next(iter(_kept))]
         return _kept[run, number]
 
 
-def _asked(run: str, number: int) -> Callable[[Any], Any]:
+def _fetch_work(run: str, number: int) -> Callable[[Any], Any]:
     worker = distributed.get_worker()
     metadata = distributed.utils.sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
     if not metadata or not metadata.get(number):

@@ -40,8 +40,8 @@ def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: 
     texts = documents["text"].to_pylist()
     encode = encoder(tokenizer, texts)
     encoded = [encode.document(text) for text in texts]
-    written = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded, encode.dtype)
-    return {"set": name, "heldout": {"tokens": written.tokens, "documents": written.documents}}
+    result = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded, encode.dtype)
+    return {"set": name, "heldout": {"tokens": result.tokens, "documents": result.documents}}
 
 
 EVALUATION = pa.schema(
@@ -160,7 +160,7 @@ def choose_documents(
     sampled = parquet.paths_in(sampled_folder(folder))
     for name, (count, (first, stop)) in sets.items():
         samples = [path for path in sampled if first <= _sampled_shard(path) < stop]
-        selection = _chosen(count, samples, characters, shingling, threshold, most_bytes)
+        selection = _choose(count, samples, characters, shingling, threshold, most_bytes)
         parts[name] = _evaluated(selection, name, characters)
         if name in survivors:
             parts[survivors[name]] = _evaluated(selection.filter(selection["kept"]), survivors[name], characters)
@@ -189,7 +189,7 @@ def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
     return pa.table(columns).cast(EVALUATION)
 
 
-def _chosen(
+def _choose(
     count: int,
     samples: list[str],
     characters: int,

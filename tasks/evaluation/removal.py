@@ -56,11 +56,11 @@ def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict
 def collect_texts(folder: str, number: int, evaluation: str) -> dict:
     """Write what documents are compared with, each text once, by id: all forms of the evaluation documents, those that
     were found in the shards among them. Holds them."""
-    chosen = parquet.read_table(evaluation, ["id", "set", "text", "whole", "record"])
+    selection = parquet.read_table(evaluation, ["id", "set", "text", "whole", "record"])
     # an id of the sources' own is made of names, which files apart may have as well
-    alone = pc.binary_join_element_wise(chosen["set"], chosen["id"], ":")
-    chosen = chosen.set_column(0, "id", pc.if_else(pc.equal(chosen["record"], ""), alone, chosen["id"]))
-    forms = [chosen.select(["id", "text"]), chosen.select(["id", "whole"]).rename_columns(["id", "text"])]
+    alone = pc.binary_join_element_wise(selection["set"], selection["id"], ":")
+    selection = selection.set_column(0, "id", pc.if_else(pc.equal(selection["record"], ""), alone, selection["id"]))
+    forms = [selection.select(["id", "text"]), selection.select(["id", "whole"]).rename_columns(["id", "text"])]
     forms += parquet.read_tables(parquet.paths_in(found_folder(folder)))
     texts = pa.concat_tables([form.cast(_FOUND) for form in forms])
     distinct = texts.group_by(["id", "text"]).aggregate([]).select(["id", "text"])

@@ -98,12 +98,12 @@ def overlaps(index: Given, texts: pa.ChunkedArray, threshold: float) -> Overlaps
         places = np.arange(ends[-1]) - np.repeat(ends - times[some] - first[some], times[some])
         pair = np.repeat(text[some], times[some]) * len(index.sizes) + index.owners[places]
         pair, shared = np.unique(pair, return_counts=True)
-        of, owner = np.divmod(pair, len(index.sizes))
+        text_of, owner = np.divmod(pair, len(index.sizes))
         enough = shared / index.sizes[owner] >= threshold
-        pairs.append((of[enough], owner[enough], shared[enough]))
-    of, owner, shared = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    size = np.diff(offsets)[of]
-    return Overlaps(of, owner, shared / (size + index.sizes[owner] - shared), shared / index.sizes[owner])
+        pairs.append((text_of[enough], owner[enough], shared[enough]))
+    text_of, owner, shared = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    size = np.diff(offsets)[text_of]
+    return Overlaps(text_of, owner, shared / (size + index.sizes[owner] - shared), shared / index.sizes[owner])
 
 
 def _pieces(text: np.ndarray, times: np.ndarray) -> Iterator[slice]:

@@ -73,14 +73,14 @@ def percentiles(
     values = {key: _float(each.digits) for key, each in statistics.items()}
     return {
         name: [
-            _between(values[number, int(place)], values[number, min(int(place) + 1, sizes[name] - 1)], place % 1)
+            _interpolate(values[number, int(place)], values[number, min(int(place) + 1, sizes[name] - 1)], place % 1)
             for place in places[name]
         ]
         for number, name in enumerate(names)
     }
 
 
-def _between(low: float, high: float, share: float) -> float:
+def _interpolate(low: float, high: float, share: float) -> float:
     """As numpy interpolates, to the last bit."""
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
@@ -97,15 +97,15 @@ def _find_digit(
     slots = np.unique(np.array([each.slot() for each in statistics], np.uint64))
 
     def count(part: str) -> tuple[np.ndarray, np.ndarray]:
-        return _added([_counts(*read, slots, shift) for read in _read(part, signal, group, names)])
+        return _add_histograms([_counts(*read, slots, shift) for read in _read(part, signal, group, names)])
 
     bins, counts = np.empty(0, np.uint64), np.empty(0, np.int64)
     histograms = [(bins, counts)]
     for part_counts in _of_parts(parts, count):
         histograms.append(part_counts)
         if len(histograms) > _AT_ONCE:
-            histograms = [_added(histograms)]
-    bins, counts = _added(histograms)
+            histograms = [_add_histograms(histograms)]
+    bins, counts = _add_histograms(histograms)
     ends = np.searchsorted(bins, np.arange(len(slots) + 1, dtype=np.uint64) << np.uint64(_DIGIT))
     for each in statistics:
         slot = int(np.searchsorted(slots, np.uint64(each.slot())))
@@ -127,7 +127,7 @@ def _counts(numbers: np.ndarray, keys: np.ndarray, slots: np.ndarray, shift: int
     )
 
 
-def _added(histograms: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def _add_histograms(histograms: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     bins, inverse = np.unique(np.concatenate([each for each, _ in histograms]), return_inverse=True)
     counts = np.zeros(len(bins), np.int64)
     np.add.at(counts, inverse, np.concatenate([each for _, each in histograms]))

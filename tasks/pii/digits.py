@@ -29,10 +29,10 @@ def separator(data, i, end):
     if b == 0xC2 and i + 1 < end and byte(data, i + 1) == 0xA0:
         return 2
     if (b == 0xE2 or b == 0xEF) and i + 2 < end:
-        between, c = byte(data, i + 1), byte(data, i + 2)
-        is_separator = (between == 0x80 and 0x90 <= c <= 0x95) or (between == 0x88 and c == 0x92)
+        middle, c = byte(data, i + 1), byte(data, i + 2)
+        is_separator = (middle == 0x80 and 0x90 <= c <= 0x95) or (middle == 0x88 and c == 0x92)
         if b == 0xEF:
-            is_separator = between == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D)
+            is_separator = middle == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D)
         return 3 if is_separator else 0
     return 0
 

@@ -79,8 +79,8 @@ def ipv6(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     except ValueError:
         return []
     groups = [group for group in value[:end].split(b":") if group]
-    within = address.sixtofour or address
-    if not _UNICAST[0] <= address <= _UNICAST[1] or not within.is_global or len(groups) < 3 or address in _KNOWN_6:
+    inner = address.sixtofour or address
+    if not _UNICAST[0] <= address <= _UNICAST[1] or not inner.is_global or len(groups) < 3 or address in _KNOWN_6:
         return []
     return [(0, end)] if int(address) & (1 << 64) - 1 else []
 
@@ -153,8 +153,8 @@ _BESIDE = re.compile(rb"(?:0[1-9]|1[0-2])[/-](?:20)?\d\d|\d{3}")
 _MIN_DISTINCT = 4
 
 
-def _is_card(written: bytes, is_announced: bool) -> bool:
-    digits = re.sub(rb"\D", b"", written)
+def _is_card(text: bytes, is_announced: bool) -> bool:
+    digits = re.sub(rb"\D", b"", text)
     if not _ISSUED.fullmatch(digits) and not (is_announced and _ISSUED_IF_ANNOUNCED.fullmatch(digits)):
         return False
     number = digits.decode("ascii")
@@ -264,9 +264,9 @@ def _module(name: str) -> Callable[[str], bool]:
     return import_module(f"stdnum.{name}").is_valid
 
 
-def _valid(module: str, written: str) -> bool:
+def _valid(module: str, text: str) -> bool:
     # some modules read numbers with separators, some without them
-    return _module(module)(written) or _module(module)(re.sub(r"[ .-]", "", written))
+    return _module(module)(text) or _module(module)(re.sub(r"[ .-]", "", text))
 
 
 @cache
@@ -290,8 +290,8 @@ def national_ids(value: bytes, before: bytes, after: bytes, countries: tuple[str
     shift = min(_MARGIN, len(before))
     spans = []
     for country in countries:
-        for written, module, word in _compiled(country):
-            for match in written.finditer(text):
+        for pattern, module, word in _compiled(country):
+            for match in pattern.finditer(text):
                 start, stop = match.start() - shift, match.end() - shift
                 if stop <= 0 or start >= len(value) or (module and not _valid(module, match[0])):
                     continue

@@ -119,8 +119,8 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     signed = before.endswith(b"+")
     outside = before.removesuffix(b"+").removesuffix(b"(")
     has_word = not signed and _says_phone(outside)
-    called = has_word and outside != before  # the word, and the number in parentheses
-    if not called and (_BEFORE_PLUS if signed else _BEFORE_SAID if has_word else _BEFORE).search(outside):
+    is_bracketed = has_word and outside != before  # the word, and the number in parentheses
+    if not is_bracketed and (_BEFORE_PLUS if signed else _BEFORE_SAID if has_word else _BEFORE).search(outside):
         return []
     fields = [match.span() for match in _FIELD.finditer(value) if _DIGITS.search(value, *match.span())]
     spans: list[tuple[int, int]] = []
@@ -171,13 +171,15 @@ def _number(
     digits = "".join(groups)
     if not _MIN_DIGITS <= len(digits) <= _MAX_DIGITS + 4 or _AFTER.match(after) or _MADE_UP.search(digits):
         return None
-    opened = not start and before.removesuffix(b"+").endswith(b"(")
-    closed = b")" in part.partition(b"(")[0]
+    has_open = not start and before.removesuffix(b"+").endswith(b"(")
+    has_close = b")" in part.partition(b"(")[0]
     if signed and not start:
-        return (-1 - (opened and closed), stop) if len(digits) <= _MAX_DIGITS and is_international(digits) else None
-    if opened < closed or (len(groups) == 1 and not has_word) or (not has_word and _CLAUSE.search(part)):
+        return (
+            (-1 - (has_open and has_close), stop) if len(digits) <= _MAX_DIGITS and is_international(digits) else None
+        )
+    if has_open < has_close or (len(groups) == 1 and not has_word) or (not has_word and _CLAUSE.search(part)):
         return None
-    spaced = not _OTHER_SEPARATOR.search(part) and not (opened and closed)
+    spaced = not _OTHER_SEPARATOR.search(part) and not (has_open and has_close)
     if (
         spaced
         and not has_word
@@ -189,7 +191,7 @@ def _number(
             _is_national(groups, region, has_word, spaced) for region in regions
         ):
             return None
-    return start - (opened and closed), stop
+    return start - (has_open and has_close), stop
 
 
 def foreign_phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) -> list[tuple[int, int]]:

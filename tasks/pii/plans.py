@@ -47,7 +47,7 @@ def _numbers(metadata: PhoneMetadata) -> tuple[str, frozenset[int]]:
     return metadata.general_desc.national_number_pattern or "", frozenset(metadata.general_desc.possible_length)
 
 
-def _of(region: str) -> PhoneMetadata:
+def _region_metadata(region: str) -> PhoneMetadata:
     return _metadata(0, region)
 
 
@@ -103,7 +103,7 @@ def is_international(digits: str) -> bool:
 def _dialled(region: str) -> tuple[re.Pattern[str] | None, frozenset[int]]:
     """What all that is dialled inside the region for a valid number matches, None if no pattern says so; and how many
     digits that has."""
-    metadata = _of(region)
+    metadata = _region_metadata(region)
     lengths = _numbers(metadata)[1]
     lengths |= {length + len(metadata.national_prefix or "") for length in lengths}
     if metadata.national_prefix_transform_rule:
@@ -136,7 +136,7 @@ def national_groups(digits: str, region: str) -> tuple[str, ...]:
 
 def trunk_prefix(region: str) -> str:
     """What a caller inside the region dials first; "" where that is nothing."""
-    return _of(region).national_prefix or ""
+    return _region_metadata(region).national_prefix or ""
 
 
 def _widths(pattern: str) -> list[list[int]]:
@@ -149,20 +149,20 @@ def _widths(pattern: str) -> list[list[int]]:
 def _groupings(region: str) -> Iterator[tuple[bool, tuple[int, ...]]]:
     """Whether a number begins with a trunk prefix 0, and the sizes of its groups, for each way that the region has."""
     # regions that share a country code write numbers as the first of them does
-    metadata = _of(COUNTRY_CODE_TO_REGION_CODE[phonenumbers.country_code_for_region(region)][0])
+    metadata = _region_metadata(COUNTRY_CODE_TO_REGION_CODE[phonenumbers.country_code_for_region(region)][0])
     prefix = metadata.national_prefix or ""
-    lengths = _numbers(_of(region))[1]
+    lengths = _numbers(_region_metadata(region))[1]
     for one in metadata.number_format:
         form = one.format or ""
         if one.national_prefix_formatting_rule:
             form = re.sub(r"(\\\d)", one.national_prefix_formatting_rule, form, count=1)
         for widths in product(*_widths(one.pattern or "")):
             if sum(widths) in lengths:
-                written = form
+                example = form
                 for n, width in enumerate(widths, 1):
-                    written = written.replace(f"\\{n}", "x" * width)
-                sizes = tuple(map(len, re.findall(r"[x\d]+", written)))
-                yield re.match(r"\D*0", written) is not None, sizes
+                    example = example.replace(f"\\{n}", "x" * width)
+                sizes = tuple(map(len, re.findall(r"[x\d]+", example)))
+                yield re.match(r"\D*0", example) is not None, sizes
                 if prefix:
                     yield prefix.startswith("0"), (len(prefix), *sizes)
 

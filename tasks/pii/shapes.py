@@ -118,9 +118,9 @@ def mailbox(data, begin, at_sign, end, classes, sign):
     for i in range(at_sign + sign + 1, right):
         point |= byte(data, i) == 0x2E
         point |= sign == 3 and byte(data, i) == 0xEF and i + 2 < right and byte(data, i + 2) == 0x8E  # full-width
-    beside = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at_sign)
-    beside |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at_sign, right)
-    return left, right if point and left < at_sign and not beside else 0
+    is_crowded = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at_sign)
+    is_crowded |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at_sign, right)
+    return left, right if point and left < at_sign and not is_crowded else 0
 
 
 @nb.njit(nogil=True, cache=True)

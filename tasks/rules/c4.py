@@ -227,9 +227,9 @@ def _lines(text: kernels.scan.Scan, cited: _Spans, step: C4) -> _Lines:
         start = np.where(blank, start, text.word_start.take(first_word, mode="clip"))
         stop = np.where(blank, stop, text.word_stop[end_word - 1])
     line = np.unique(cited.line)
-    words, ended, values = _measured(text, text.line_words, start, stop, step)
+    words, is_ended, values = _measure_lines(text, text.line_words, start, stop, step)
     if not len(line):
-        return _Lines(start, stop, words, ended, values, line, None)
+        return _Lines(start, stop, words, is_ended, values, line, None)
     # scan those once more as they read without citations, each as a document
     stays_from = np.insert(cited.stop, np.searchsorted(cited.line, line), start[line])
     stays_until = np.insert(cited.start, np.searchsorted(cited.line, line, side="right"), stop[line])
@@ -238,15 +238,15 @@ def _lines(text: kernels.scan.Scan, cited: _Spans, step: C4) -> _Lines:
     clean = kernels.scan.scan(
         kernels.pieces.strings(kernels.pieces.joined(text.data, stays_from, stays_until), sizes[bounds])
     )
-    clean_words, ended[line], values[line] = _measured(
+    clean_words, is_ended[line], values[line] = _measure_lines(
         clean, clean.words, clean.documents[:-1], clean.documents[1:], step
     )
     if not step.citation_words:
         words[line] = clean_words
-    return _Lines(start, stop, words, ended, values, line, clean)
+    return _Lines(start, stop, words, is_ended, values, line, clean)
 
 
-def _measured(
+def _measure_lines(
     text: kernels.scan.Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, step: C4
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(words, ended, phrases) as of `_Lines`, of the lines whose words are `words[i]:words[i + 1]` and that stand in
@@ -275,7 +275,7 @@ def _sentences(text: kernels.scan.Scan, lines: _Lines, stay: np.ndarray) -> np.n
 def _sentences_of(
     text: kernels.scan.Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, which: np.ndarray
 ) -> np.ndarray:
-    """Sentences of those lines that are asked for, else 0; lines are given as to `_measured`.
+    """Sentences of those lines that are asked for, else 0; lines are given as to `_measure_lines`.
 
     Punkt knows `.`, `?` and `!` alone: in a line with a mark of another script sentences are those of the scan.
     """

@@ -178,16 +178,16 @@ def _behind_closing(data, i, end, kinds):
 @nb.njit(nogil=True, cache=True)
 def _ends(data, word, i, inside, behind, following, end, kinds, short, after_numbers):
     """Whether a sentence surely ends with the mark at i, by the word before it and what follows white space."""
-    closed = behind > i + 1
+    is_closed = behind > i + 1
     if inside == 0:
-        return not closed and i > 0 and kinds[byte(data, i - 1)] & _CLOSING != 0
+        return not is_closed and i > 0 and kinds[byte(data, i - 1)] & _CLOSING != 0
     if inside & ~(_LETTER | _DIGIT):
         return False
     if byte(data, i) != _FULL_STOP or inside == _LETTER | _DIGIT:
         return True
     if inside == _LETTER:
         return not _may_be(data, word, i, short)
-    if closed or not 0x41 <= byte(data, following) <= 0x5A:
+    if is_closed or not 0x41 <= byte(data, following) <= 0x5A:
         return False
     last = following
     while last < end and kinds[byte(data, last)] == _LETTER:

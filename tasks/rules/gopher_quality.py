@@ -254,11 +254,11 @@ def stop_words(text: kernels.scan.Scan, settings: GopherQuality, language: pa.Ch
     bounds = np.append(0, np.cumsum([len(words) for words in lists]))
     if settings.definition == "dclm":
         fields, _ = dclm.fields(text)
-        listed = np.concatenate([_lowered_hashes(words) for words in lists])
+        list_hashes = np.concatenate([_lowered_hashes(words) for words in lists])
         hashes = kernels.folding.lowered(text.data, fields.start, fields.stop)
-        return Parts(fields, kernels.tokens.different_members(fields.bounds, hashes, which, bounds, listed)[1])
-    listed = np.concatenate([_hashes(words) for words in lists])
-    count, where = kernels.tokens.different_members(text.words, text.word_hash, which, bounds, listed)
+        return Parts(fields, kernels.tokens.different_members(fields.bounds, hashes, which, bounds, list_hashes)[1])
+    list_hashes = np.concatenate([_hashes(words) for words in lists])
+    count, where = kernels.tokens.different_members(text.words, text.word_hash, which, bounds, list_hashes)
     return Parts("words", where, value=count)
 
 
@@ -317,14 +317,14 @@ def _ellipses(text: kernels.scan.Scan, settings: GopherQuality) -> tuple[np.ndar
     return np.concatenate([begin, spaced]), np.concatenate([begin, spaced, spaced + 2, spaced + 4])
 
 
-def _per_word(text: kernels.scan.Scan, settings: GopherQuality, symbols: np.ndarray, shown: np.ndarray) -> Parts:
-    """How many symbols there are for a word, given the bytes where they begin; marked are the words at `shown`."""
+def _per_word(text: kernels.scan.Scan, settings: GopherQuality, symbols: np.ndarray, positions: np.ndarray) -> Parts:
+    """How many symbols there are for a word, given the bytes where they begin; marked are the words at `positions`."""
     unit: Unit | Spans = "words"
     start, words = text.word_start, np.diff(text.words)
     if settings.definition == "dclm":
         unit = fields = dclm.fields(text)[0]
         start, words = fields.start, fields.count
     where = np.zeros(len(start), bool)
-    where[np.searchsorted(start, shown, side="right") - 1] = True
+    where[np.searchsorted(start, positions, side="right") - 1] = True
     count = np.diff(np.searchsorted(np.sort(symbols), text.documents))
     return Parts(unit, where, value=ratio(count, words))

@@ -105,9 +105,9 @@ def questionable(text: kernels.scan.Scan, settings: Madlad) -> Parts:
     if "technical" in settings.checks:
         is_questionable |= 5 * _count(text, start, stop, _TECHNICAL) > size
     if "cursed" in settings.checks:
-        shown = kernels.pieces.pieces(text.data, start, stop)
+        texts = kernels.pieces.pieces(text.data, start, stop)
         for expression in _alternations(settings.cursed):
-            is_questionable |= pc.match_substring_regex(shown, expression).to_numpy(zero_copy_only=False)
+            is_questionable |= pc.match_substring_regex(texts, expression).to_numpy(zero_copy_only=False)
     bounds = np.searchsorted(first, text.words)
     value = ratio(text.sum(bounds, is_questionable), np.diff(bounds))
     return Parts("words", np.repeat(is_questionable, np.diff(first)), value=value)

@@ -144,19 +144,19 @@ def _cuts(text: kernels.scan.Scan, lines: np.ndarray) -> tuple[list[int], np.nda
     has_phrase = kernels.phrases.found(text.data, text.line_start[lines], text.line_stop[lines], _CUT_FROM).any(axis=1)
     emptied, cuts = [], []
     for line in lines[has_phrase].tolist():
-        shown = _line(text, line)
-        remaining = list(range(len(shown)))
+        line_text = _line(text, line)
+        remaining = list(range(len(line_text)))
         for phrase in _CUT:
-            now = "".join(shown[i] for i in remaining)
+            now = "".join(line_text[i] for i in remaining)
             for match in reversed(list(phrase.finditer(now))):
                 del remaining[slice(*match.span())]
-        if not "".join(shown[i] for i in remaining).strip():
+        if not "".join(line_text[i] for i in remaining).strip():
             emptied.append(line)
             continue
         begin, start = int(text.line_start[line]), 0
-        for i in [*remaining, len(shown)]:
+        for i in [*remaining, len(line_text)]:
             if i > start:
-                cuts.append((line, begin + len(shown[:start].encode()), begin + len(shown[:i].encode())))
+                cuts.append((line, begin + len(line_text[:start].encode()), begin + len(line_text[:i].encode())))
             start = i + 1
     return emptied, np.array(cuts, np.int64).reshape(-1, 3).T
 

@@ -89,13 +89,13 @@ def words(text: kernels.scan.Scan) -> tuple[Spans, np.ndarray]:
 @once
 def lines(text: kernels.scan.Scan) -> tuple[Spans, np.ndarray]:
     """What stands between line feeds, without white space at its ends, and the hashes; blank lines are none."""
-    return _between(text, 1)
+    return _units_between(text, 1)
 
 
 @once
 def paragraphs(text: kernels.scan.Scan) -> tuple[Spans, np.ndarray]:
     """What stands between two line feeds in a row, likewise."""
-    return _between(text, 2)
+    return _units_between(text, 2)
 
 
 def _words(text: kernels.scan.Scan, table: np.ndarray) -> tuple[Spans, np.ndarray]:
@@ -103,7 +103,7 @@ def _words(text: kernels.scan.Scan, table: np.ndarray) -> tuple[Spans, np.ndarra
     return Spans(*spans), bits
 
 
-def _between(text: kernels.scan.Scan, feeds: int) -> tuple[Spans, np.ndarray]:
+def _units_between(text: kernels.scan.Scan, feeds: int) -> tuple[Spans, np.ndarray]:
     *spans, hashes = kernels.separated.between_line_feeds(
         text.data, text.documents, feeds, kernels.separated.by_white_space()
     )

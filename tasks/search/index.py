@@ -50,9 +50,9 @@ def documents_path(folder: str, split: str, shard: int) -> str:
 @cache
 def pieces(tokenizer: RecordedFile) -> Pieces:
     """What the tokens of a tokenizer stand for."""
-    loaded = load(tokenizer)
-    each = loaded.pieces()
-    each[loaded.end_of_text] = END
+    tokens = load(tokenizer)
+    each = tokens.pieces()
+    each[tokens.end_of_text] = END
     return Pieces(tuple(each))
 
 
@@ -150,7 +150,7 @@ def _write_dropped(
 ) -> bytes:
     """Write the documents of a shard that are not trained on as tokens; returns these. `why`: rows of the ledgers."""
     rows, data, end = [_GONE.empty_table()], [], 0
-    for group in _dropped(documents, kept, takedowns):
+    for group in _dropped_texts(documents, kept, takedowns):
         texts = group["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         encoded = [encode.document(text) for text in texts]
@@ -160,8 +160,8 @@ def _write_dropped(
         end += int(lengths.sum())
         # a document that no ledger has was there, and became nothing
         row = pc.index_in(group["id"], why["id"].combine_chunks())
-        named = [pc.coalesce(why[name].take(row), "") for name in ("step", "rule")]
-        rows.append(pa.table([group["id"], offsets, lengths.astype(np.int32), *named], schema=_GONE))
+        reasons = [pc.coalesce(why[name].take(row), "") for name in ("step", "rule")]
+        rows.append(pa.table([group["id"], offsets, lengths.astype(np.int32), *reasons], schema=_GONE))
     tokens = b"".join(data)
     files.write_bytes(bin_path(folder, DROPPED, shard), tokens)
     dtype = token_dtype(len(pieces(tokenizer).each))
@@ -170,7 +170,7 @@ def _write_dropped(
     return tokens
 
 
-def _dropped(documents: str, kept: str, takedowns: Url) -> Iterator[pa.Table]:
+def _dropped_texts(documents: str, kept: str, takedowns: Url) -> Iterator[pa.Table]:
     """`id` and `text` of the documents that are not kept, and that no takedown list names."""
     ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
     for group in parquet.groups(documents, ["id", "url", "text"]):

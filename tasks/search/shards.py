@@ -42,7 +42,7 @@ class ShardIndex:
     def places(self, phrase: bytes) -> Places:
         """All occurrences of a phrase, also those that overlap. Holds twelve bytes for each, and four for each
         occurrence of its part behind the first token."""
-        matches = list(self._found(phrase, len(self.tokens)))
+        matches = list(self._find(phrase, len(self.tokens)))
         token = np.concatenate([np.empty(0, np.int64), *(tokens for tokens, _ in matches)])
         offset = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in matches)])
         order = np.lexsort((offset, token))
@@ -50,9 +50,9 @@ class ShardIndex:
 
     def has(self, phrase: bytes) -> bool:
         """Whether a phrase occurs."""
-        return any(len(tokens) for tokens, _ in self._found(phrase, 1))
+        return any(len(tokens) for tokens, _ in self._find(phrase, 1))
 
-    def _found(self, phrase: bytes, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _find(self, phrase: bytes, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(token, offset) of occurrences, by where in the phrase the first token begins: at its start; behind the end
         of a token that holds more than that; nowhere, where one token has it all. At most `most` of each."""
         bounds, data, tokens = self.pieces.bounds, self.pieces.data, self.tokens

@@ -100,7 +100,9 @@ def index_words(
     )
     blocks: list[list[str]] = []
     counts = {"kept": 0, "dropped": 0}
-    documents_and_dropped = chain(_kept(documents, kept, takedowns), _dropped(extracted, kept, takedowns, why))
+    documents_and_dropped = chain(
+        _kept_rows(documents, kept, takedowns), _dropped_rows(extracted, kept, takedowns, why)
+    )
     # not a temporary one, which must be empty when it goes: tantivy looks after an index for a moment longer
     with scratch_folder("words") as scratch:
         for rows in _blocks(documents_and_dropped, block_bytes):
@@ -154,17 +156,17 @@ def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], h
     blocks.append(ends)
 
 
-def _kept(documents: str, kept: str, takedowns: Url) -> Iterator[_Row]:
+def _kept_rows(documents: str, kept: str, takedowns: Url) -> Iterator[_Row]:
     for group in select_groups(documents, kept, _READ):
-        for row in _allowed(group, takedowns).to_pylist():
+        for row in _drop_taken_down(group, takedowns).to_pylist():
             yield _Row(_fields(row), True, "", "")
 
 
-def _dropped(extracted: str, kept: str, takedowns: Url, why: pa.Table) -> Iterator[_Row]:
+def _dropped_rows(extracted: str, kept: str, takedowns: Url, why: pa.Table) -> Iterator[_Row]:
     ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
     reasons = why["id"].combine_chunks()
     for group in parquet.groups(extracted, _READ):
-        group = _allowed(group.filter(pc.invert(pc.is_in(group["id"], ids))), takedowns)
+        group = _drop_taken_down(group.filter(pc.invert(pc.is_in(group["id"], ids))), takedowns)
         indices = pc.index_in(group["id"], reasons)
         # a document that no ledger has was there, and became nothing
         steps, rules = (pc.coalesce(why[name].take(indices), "").to_pylist() for name in ("step", "rule"))
@@ -172,7 +174,7 @@ def _dropped(extracted: str, kept: str, takedowns: Url, why: pa.Table) -> Iterat
             yield _Row(_fields(row), False, step, rule)
 
 
-def _allowed(group: pa.Table, takedowns: Url) -> pa.Table:
+def _drop_taken_down(group: pa.Table, takedowns: Url) -> pa.Table:
     return group.filter(pc.is_null(taken_down(group, takedowns))) if len(group) else group
 
 
@@ -218,7 +220,7 @@ class WordQuery:
         with scratch_folder("words") as scratch:
             for shard in shards:
                 for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
-                    count, ranked = self._search(self._opened(block_files(shard, block), ends, scratch), shard)
+                    count, ranked = self._search(self._open(block_files(shard, block), ends, scratch), shard)
                     matching += count
                     best += ranked
                 best = first(best, self.n)
@@ -232,7 +234,7 @@ class WordQuery:
             best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
         return results.count, best  # type: ignore[attr-defined]  # which its stub does not have
 
-    def _opened(self, start: str, ends: Sequence[str], scratch: Path) -> tantivy.Index:
+    def _open(self, start: str, ends: Sequence[str], scratch: Path) -> tantivy.Index:
         """The block whose files' names begin with `start`."""
         links, digits = scratch / start, SEGMENT.replace("-", "")
         links.mkdir()

@@ -46,10 +46,10 @@ class Encoder:
         """The ids of a text, and the token that ends it. `parts`: how it is cut for fill-in-the-middle, if it is.
         Raises ValueError for a special token that the vocabulary does not have."""
         ids = self.ids(text) if parts is None else self._parts(parts)
-        ended = np.empty(len(ids) + 1, self.dtype)
-        ended[:-1] = ids
-        ended[-1] = self.end_of_text
-        return ended
+        document_ids = np.empty(len(ids) + 1, self.dtype)
+        document_ids[:-1] = ids
+        document_ids[-1] = self.end_of_text
+        return document_ids
 
     def _parts(self, parts: Sequence[Part]) -> np.ndarray:
         ids: list[np.ndarray] = []
@@ -138,17 +138,17 @@ def encode_shard(
     texts and tokens of the shard.
     """
     ids = select(documents, kept, ["id"])["id"].to_pylist()
-    if not any(_taken(folder, shard, set_folder, ids) for set_folder in earlier):
+    if not any(_copy_earlier(folder, shard, set_folder, ids) for set_folder in earlier):
         texts = select(documents, kept, ["text"])["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         cut = [parts(fim, id, text) if fim else None for id, text in zip(ids, texts, strict=True)]
-        encoded = [encode.document(text, of) for text, of in zip(texts, cut, strict=True)]
+        encoded = [encode.document(text, pieces) for text, pieces in zip(texts, cut, strict=True)]
         write_tokens(bin_path(folder, SPLIT, shard), ids, encoded, encode.dtype)
     lengths = parquet.read_table(index_path(folder, shard), ["length"])["length"]
     return {"rows_in": len(ids), SPLIT: {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}}
 
 
-def _taken(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
+def _copy_earlier(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
     """Take over the files that a shard has in an earlier stage, if they are those of these documents."""
     try:
         recorded_files = recorded(earlier, shard)

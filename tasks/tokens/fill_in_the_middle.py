@@ -47,8 +47,8 @@ class Part:
 
 def parts(settings: FillInTheMiddle, document: str, text: str) -> list[Part] | None:
     """How a document is encoded, given its id; None if it stays as it is. A function of seed, id and text alone."""
-    drawn = xxhash.xxh3_128_intdigest(f"{settings.seed} {document}".encode())
-    chance, order, one, other = (drawn >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96))
+    bits = xxhash.xxh3_128_intdigest(f"{settings.seed} {document}".encode())
+    chance, order, one, other = (bits >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96))
     if chance >= settings.rate * 2**32:
         return None
     first, last = sorted(cut * (len(text) + 1) >> 32 for cut in (one, other))

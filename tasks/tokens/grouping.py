@@ -69,8 +69,8 @@ def find_edges(folder: str, number: int, points: Sequence[str], quantiles: int) 
         table = pa.concat_tables([_POINT.empty_table(), *pool.map(parquet.read_table, points)])
     edges: dict[str, list[tuple[float, float]]] = {}
     for name in sorted(pc.unique(table["group"]).to_pylist()):
-        of = table.filter(pc.equal(table["group"], name))
-        score, tie, tokens = (of[column].to_numpy() for column in ("score", "tie", "tokens"))
+        group_points = table.filter(pc.equal(table["group"], name))
+        score, tie, tokens = (group_points[column].to_numpy() for column in ("score", "tie", "tokens"))
         order = np.lexsort((tokens, tie, score))
         ends = np.cumsum(tokens[order])
         indices = order[np.searchsorted(ends, ends[-1] * np.arange(1, quantiles) / quantiles)]
@@ -115,9 +115,9 @@ def group_shard(
     for number, name in enumerate(distinct):
         rows = np.flatnonzero(whole == name)
         file = f"train-{shard:05d}-{number:03d}.bin"
-        chosen = [whole_shard[offsets[row] : offsets[row] + lengths[row]] for row in rows]
-        written = write_tokens(files.join(folder, file), ids[rows].tolist(), chosen, dtype)
-        groups.append([name, file, written.tokens, written.documents])
+        token_arrays = [whole_shard[offsets[row] : offsets[row] + lengths[row]] for row in rows]
+        result = write_tokens(files.join(folder, file), ids[rows].tolist(), token_arrays, dtype)
+        groups.append([name, file, result.tokens, result.documents])
     return {"groups": groups}
 
 

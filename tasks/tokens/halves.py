@@ -31,12 +31,12 @@ def cut_shard(folder: str, shard: int, documents: str, tokens: str, number: int)
     ids and the URLs."""
     index = parquet.read_table(index_path(tokens, shard))
     dtype = np.dtype(index.schema.metadata[b"dtype"].decode())
-    chosen = index.filter(pa.array(in_half(pa.chunked_array([_hosts(index, documents)]), number)))
+    rows = index.filter(pa.array(in_half(pa.chunked_array([_hosts(index, documents)]), number)))
     whole = np.frombuffer(tokens_of(tokens, shard).read(), dtype)
-    ends = zip(chosen["offset"].to_pylist(), chosen["length"].to_pylist(), strict=True)
+    ends = zip(rows["offset"].to_pylist(), rows["length"].to_pylist(), strict=True)
     texts = [whole[offset : offset + length] for offset, length in ends]
-    written = write_tokens(bin_path(folder, SPLIT, shard), chosen["id"].to_pylist(), texts, dtype)
-    return {SPLIT: {"tokens": written.tokens, "documents": written.documents}}
+    result = write_tokens(bin_path(folder, SPLIT, shard), rows["id"].to_pylist(), texts, dtype)
+    return {SPLIT: {"tokens": result.tokens, "documents": result.documents}}
 
 
 def in_half(names: pa.ChunkedArray, number: int) -> np.ndarray:

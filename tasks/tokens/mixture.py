@@ -167,9 +167,9 @@ class Mixture(Settings):
         for name in ("phases", "tokens", "rehydrate"):
             if getattr(self, name):
                 raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; leave one of them out")
-        if named := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
+        if ranges := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
             raise ValueError(
-                f"mixture.upsample says how much of each range is read, and {named[0]} is one: name the groups alone"
+                f"mixture.upsample says how much of each range is read, and {ranges[0]} is one: name the groups alone"
             )
 
     def _check_phases(self) -> None:

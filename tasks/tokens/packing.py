@@ -62,7 +62,7 @@ def best_fit(sizes: np.ndarray, capacity: int) -> np.ndarray:
     order = np.argsort(-sizes, kind="stable")
     open_bins: dict[int, np.ndarray] = {}  # by their room
     rooms: list[int] = []  # of them, ascending
-    opened = 0
+    n_bins = 0
 
     def leave(room: int, some: np.ndarray) -> None:
         if room and len(some):
@@ -79,8 +79,8 @@ def best_fit(sizes: np.ndarray, capacity: int) -> np.ndarray:
                 some_bins = open_bins.pop(room)
             else:
                 room = capacity
-                some_bins = opened + np.arange(-(-(end - begin) // (room // size)))
-                opened += len(some_bins)
+                some_bins = n_bins + np.arange(-(-(end - begin) // (room // size)))
+                n_bins += len(some_bins)
             fit = room // size
             count = min(end - begin, fit * len(some_bins))
             used = -(-count // fit)

@@ -96,7 +96,7 @@ def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | N
     weights = (phase.weights if phase else {}) or settings.weights
     counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
     if (phase and phase.weights) or settings.strategy == "weights":
-        return _split(weights, counted, "mixture.weights")
+        return _split_amounts(weights, counted, "mixture.weights")
     unit = {name: _unit(settings, name) for name in counted if _key(name, settings.without) is None}
     _check(settings.without, counted, "mixture.without")
     sums: dict[str, float] = {}
@@ -112,14 +112,14 @@ def sample_mixture(settings: Mixture) -> Mixture:
     Quantiles are left out, and so are caps and repetitions: by quantiles alone, all sources are taken as they are. A
     group with a fixed budget of tokens and no weight has a weight of 1.
     """
-    by = tuple(column for column in settings.by if column.quantiles is None)
-    if not by:
+    columns = tuple(column for column in settings.by if column.quantiles is None)
+    if not columns:
         return Mixture(strategy="proportional")
 
     def summed(weights: Mapping[str, float]) -> dict[str, float]:
         sums: dict[str, float] = {}
         for name, weight in weights.items():
-            key = "/".join(name.split("/")[: len(by)])
+            key = "/".join(name.split("/")[: len(columns)])
             sums[key] = sums.get(key, 0) + weight
         return dict(sorted(sums.items()))
 
@@ -128,11 +128,11 @@ def sample_mixture(settings: Mixture) -> Mixture:
         weights = {name: 1.0 for name in summed(settings.tokens)} | weights
     phases = tuple(Phase(share=phase.share, weights=summed(phase.weights)) for phase in settings.phases)
     return Mixture(
-        by=by,
+        by=columns,
         weights=weights,
         strategy=settings.strategy,
         temperature=settings.temperature,
-        without=tuple(name for name in settings.without if name.count("/") < len(by)),
+        without=tuple(name for name in settings.without if name.count("/") < len(columns)),
         phases=phases if any(phase.weights for phase in phases) else (),
     )
 
@@ -238,7 +238,7 @@ def _ordered(amounts: Mapping[str, float], order: str, length: float) -> list[St
 def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[str, float]:
     """Tokens of the groups that have a fixed budget."""
     counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
-    amounts = _split(settings.tokens, counted, "mixture.tokens")
+    amounts = _split_amounts(settings.tokens, counted, "mixture.tokens")
     if total(amounts.values()) > budget:
         raise ValueError(
             f"mixture.tokens are {total(amounts.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
@@ -254,7 +254,7 @@ def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[st
     return amounts
 
 
-def _split(amounts: Mapping[str, float], counted: Mapping[str, int], key: str) -> dict[str, float]:
+def _split_amounts(amounts: Mapping[str, float], counted: Mapping[str, int], key: str) -> dict[str, float]:
     """The value of each group: that of its longest name, in proportion to tokens among the groups of this name."""
     _check(amounts, counted, key)
     owner = {name: owner_key for name in counted if (owner_key := _key(name, amounts)) is not None}

@@ -46,7 +46,7 @@ def _sample_file(folder: str, shard: int) -> str:
 
 def measure_texts(folder: str, shard: int, source: str, parts: ShardParts, mixture: Mixture) -> dict:
     """Bytes of text of each group in a shard. Holds its texts."""
-    table, names = _grouped(source, parts, mixture)
+    table, names = _grouped_texts(source, parts, mixture)
     return {"bytes": _sums(names, pc.binary_length(table["text"]).to_numpy())}
 
 
@@ -86,12 +86,12 @@ def sample_texts(
 ) -> dict:
     """Write the texts of a shard that are drawn by a keyed hash of their ids, in the shard's order; the record has
     their bytes by group. Holds the shard's texts."""
-    table, names = _grouped(source, parts, mixture)
-    drawn = uniform(table["id"], seed, "tokenizer") < np.array([rates.get(name, 0.0) for name in names])
-    texts = table.filter(pa.array(drawn))["text"]
+    table, names = _grouped_texts(source, parts, mixture)
+    is_drawn = uniform(table["id"], seed, "tokenizer") < np.array([rates.get(name, 0.0) for name in names])
+    texts = table.filter(pa.array(is_drawn))["text"]
     if len(texts):
         parquet.write_table(_sample_file(folder, shard), pa.table([texts], schema=_TEXT))
-    return {"bytes": _sums(names[drawn], pc.binary_length(texts).to_numpy())}
+    return {"bytes": _sums(names[is_drawn], pc.binary_length(texts).to_numpy())}
 
 
 def sampled_texts(folder: str, shards: Sequence[int]) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _sums(names: np.ndarray, lengths: np.ndarray) -> dict[str, int]:
     return dict(zip(distinct.tolist(), sums.tolist(), strict=True))
 
 
-def _grouped(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
+def _grouped_texts(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
     """`id` and `text` of a shard's documents, and the name of each one's group."""
     documents, kept, *signals = parts
     table = select(documents, kept, ["text"])
@@ -229,7 +229,7 @@ def train_tokenizer(folder: str, shard: int, shards: Sequence[int], settings: To
         name, data = JSON, _byte_bpe(texts, settings)
     else:
         name, data = MODEL, _sentencepiece(texts, settings)
-    return _written(folder, name, data)
+    return _write(folder, name, data)
 
 
 def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text: str | None = None) -> dict:
@@ -239,7 +239,7 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text
     Raises ValueError, which names the file, for one that is damaged, loses characters or ends no text.
     """
     data, name = given_tokenizer(tokenizer.read(), tokenizer.path, end_of_text)
-    return _written(folder, name, data)
+    return _write(folder, name, data)
 
 
 def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
@@ -260,7 +260,7 @@ def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[by
     return data, name
 
 
-def _written(folder: str, name: str, data: bytes) -> dict:
+def _write(folder: str, name: str, data: bytes) -> dict:
     tokenizer = read_tokenizer(data, name)
     files.write_bytes(files.join(folder, name), data)
     files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(tokenizer.token_bytes()).encode())

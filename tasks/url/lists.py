@@ -43,8 +43,8 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
         return [address]
     if paths := _kinds(address):
         return paths
-    chosen = [name for name in files.names(address) if not categories or name in categories]
-    paths = [path for name in chosen for path in _kinds(files.join(address, name))]
+    selection = [name for name in files.names(address) if not categories or name in categories]
+    paths = [path for name in selection for path in _kinds(files.join(address, name))]
     if not paths:
         which = f" for the categories {', '.join(categories)}" if categories else ""
         raise ListError(
@@ -183,8 +183,8 @@ def _entries(piece: bytes) -> list[bytes]:
 
 def hosts_are_canonical(lines: list[bytes]) -> bool:
     """Whether lines of a `domains` file are taken as they stand; cheap, and False if in doubt."""
-    joined = b"\n" + b"\n".join(lines) + b"\n"
-    return not (joined.translate(None, _PLAIN) or b"\n." in joined or b".\n" in joined or b".." in joined)
+    data = b"\n" + b"\n".join(lines) + b"\n"
+    return not (data.translate(None, _PLAIN) or b"\n." in data or b".\n" in data or b".." in data)
 
 
 def blocked(line: str, options: Canonical) -> str:

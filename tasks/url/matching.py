@@ -89,8 +89,8 @@ class Lists:
         entries = [by_host[host] for host in hosts]
         if len(self.sites):
             hit = self.sites.find([without_www(host).encode() for host in unique]) >= 0
-            listed = {host for host, is_listed in zip(unique, hit, strict=True) if is_listed}
-            rows = [i for i, host in enumerate(hosts) if host in listed and not entries[i]]
+            listed_hosts = {host for host, is_listed in zip(unique, hit, strict=True) if is_listed}
+            rows = [i for i, host in enumerate(hosts) if host in listed_hosts and not entries[i]]
             for i, entry in zip(rows, self._first([_folders(key(canonical[i])) for i in rows]), strict=True):
                 entries[i] = entry
         if self.alternations:
@@ -162,11 +162,11 @@ def alternations(expressions: list[str]) -> list[str]:
     """Few expressions that match where one of many does."""
     if not expressions:
         return []
-    joined = "|".join(f"(?:{_posix(expression)})" for expression in expressions)
-    if len(expressions) > 1 and (len(joined) > _ALTERNATION or not _compiles(joined)):
+    expression_of_all = "|".join(f"(?:{_posix(expression)})" for expression in expressions)
+    if len(expressions) > 1 and (len(expression_of_all) > _ALTERNATION or not _compiles(expression_of_all)):
         middle = len(expressions) // 2
         return alternations(expressions[:middle]) + alternations(expressions[middle:])
-    return [joined]
+    return [expression_of_all]
 
 
 def matches(texts: pa.Array, expressions: list[str]) -> np.ndarray:
@@ -251,8 +251,8 @@ def _itself(host: str) -> list[bytes]:
     return [name.encode() for name in dict.fromkeys((host, without_www(host))) if name]
 
 
-def _folders(of: str) -> list[bytes]:
+def _folders(url_key: str) -> list[bytes]:
     """The keys of entries with a path that hit a URL with this key, the shortest first."""
-    key = of.encode()
+    key = url_key.encode()
     ends = [match.start() for match in _BOUNDARY.finditer(key, key.find(b"/") + 1)]
     return [*(key[:end] for end in ends[:_MAX_FOLDERS]), key, b"=" + key]

@@ -48,7 +48,7 @@ def with_words(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: 
             raise RuntimeError(
                 f"{shard.documents} has other texts than were signed; remove the stages with documents and signatures"
             )
-        parts.append(_read(some["text"]))
+        parts.append(_word_sets(some["text"]))
         done += len(some)
     empty = pa.table({"set": pa.array([], pa.large_binary()), **{n: np.empty(0, t) for n, t in _FACTS.items()}})
     rows = pa.concat_tables([empty, *parts]).take(pa.array(np.argsort(by_place)))
@@ -63,7 +63,7 @@ def with_words(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: 
 _FACTS = {"key": np.uint64, "size": np.int64, "content": np.uint64}
 
 
-def _read(texts: pa.ChunkedArray) -> pa.Table:
+def _word_sets(texts: pa.ChunkedArray) -> pa.Table:
     words, ends = word_hashes(*utf8(texts))
     sizes = np.diff(ends)
     keys = np.zeros(len(texts), np.uint64)
@@ -102,7 +102,7 @@ def gather_shard(
     Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
     shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
     """
-    candidates = _allowed(labelled(shard, labels, order), shard, takedowns)
+    candidates = _drop_taken_down(labelled(shard, labels, order), shard, takedowns)
 
     rows = row_of(candidates["doc"].to_numpy())
     hashes = [band_hashes(some["signature"], banding) for some in read_groups(shard.signatures, rows, ["signature"])]
@@ -145,14 +145,14 @@ def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Tabl
     return facts
 
 
-def _allowed(candidates: pa.Table, shard: EarlierShard | OwnShard, takedowns: Url) -> pa.Table:
+def _drop_taken_down(candidates: pa.Table, shard: EarlierShard | OwnShard, takedowns: Url) -> pa.Table:
     """The candidates that are not taken down."""
     if not takedowns.takedowns:
         return candidates
-    named = read_rows(shard.documents, candidates["at"].to_numpy(), ["id", "url"])
-    if not named["id"].equals(candidates["id"]):
+    documents = read_rows(shard.documents, candidates["at"].to_numpy(), ["id", "url"])
+    if not documents["id"].equals(candidates["id"]):
         raise LookupError(f"{shard.documents} does not hold, row by row, the documents of {shard.signatures}")
-    return candidates.filter(pc.is_null(taken_down(named, takedowns)))
+    return candidates.filter(pc.is_null(taken_down(documents, takedowns)))
 
 
 def _sets(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: Shingling) -> pa.Array:

@@ -48,9 +48,9 @@ def sign_shard(
     before, signed_rows, set_sizes = 0, 0, 0
     with parquet.create(layout.part(folder, shard), schema) as out:
         for group in parquet.groups(documents, ["id", "text"]):
-            chosen = np.flatnonzero(pc.is_in(group["id"], kept_ids))
-            arriving = group if len(chosen) == len(group) else group.take(pa.array(chosen))
-            signatures = signed(arriving.append_column("at", pa.array(before + chosen)), shingling)
+            kept_rows = np.flatnonzero(pc.is_in(group["id"], kept_ids))
+            arriving = group if len(kept_rows) == len(group) else group.take(pa.array(kept_rows))
+            signatures = signed(arriving.append_column("at", pa.array(before + kept_rows)), shingling)
             out.write_table(signatures.cast(schema))
             worded = np.flatnonzero(signatures["size"].to_numpy())
             hashes.append(band_hashes(signatures["signature"], banding)[worded].ravel())

@@ -190,11 +190,11 @@ def share_banded(pairs: HoldoutPairs, settings: MinHash, low: float, high: float
     rows = np.flatnonzero((similarity >= low) & (similarity < high))
     if not len(rows):
         return None
-    _, of, each = np.unique(pairs.group[rows], return_inverse=True, return_counts=True)
+    _, group_index, each = np.unique(pairs.group[rows], return_inverse=True, return_counts=True)
     groups = len(each)
 
     def mean(values: np.ndarray) -> float:
-        return float((np.bincount(of, values) / each).mean())
+        return float((np.bincount(group_index, values) / each).mean())
 
     measured = mean(pairs.banded[rows])
     least, most = wilson(measured, groups)

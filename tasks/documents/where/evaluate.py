@@ -69,10 +69,10 @@ class _Evaluation:
             case ast.Constant(value=value):
                 return self._repeated(value)
             case ast.BoolOp(values=values):
-                joined = pc.and_kleene if isinstance(node.op, ast.And) else pc.or_kleene
+                combine = pc.and_kleene if isinstance(node.op, ast.And) else pc.or_kleene
                 result = _boolean(self.of(values[0]), values[0])
                 for each in values[1:]:
-                    result = joined(result, _boolean(self.of(each), each))
+                    result = combine(result, _boolean(self.of(each), each))
                 return result
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return pc.invert(_boolean(self.of(inner), inner))
@@ -91,9 +91,9 @@ class _Evaluation:
                 assert result is not None, "a comparison has two sides"
                 return result
             case ast.IfExp(test=test, body=body, orelse=other):
-                return self._chosen(test, body, other, node)
+                return self._choose(test, body, other, node)
             case ast.Call(func=ast.Name(id=name), args=arguments):
-                return self._called(name, arguments, node)
+                return self._call(name, arguments, node)
         raise ExpressionError(f"{spelled(node)} stands where a value is needed")
 
     def _column(self, name: str) -> pa.Array:
@@ -118,7 +118,7 @@ class _Evaluation:
             missing = pc.is_null(self.of(left))
             return missing if isinstance(op, ast.Is) else pc.invert(missing)
         if isinstance(op, ast.In | ast.NotIn):
-            result = self._within(left, right, whole)
+            result = self._contains(left, right, whole)
             return result if isinstance(op, ast.In) else pc.invert(result)
         one, other = self.of(left), self.of(right)
         one, other = _as_time(one, other.type, left), _as_time(other, one.type, right)
@@ -138,7 +138,7 @@ class _Evaluation:
             one, other = _alike(one, other)
         return _COMPARED[type(op)](one, other)
 
-    def _within(self, left: ast.expr, right: ast.expr, whole: ast.expr) -> pa.Array:
+    def _contains(self, left: ast.expr, right: ast.expr, whole: ast.expr) -> pa.Array:
         """Whether a value is one of constants, or in a column of lists, or a part of a text."""
         if isinstance(right, ast.Tuple | ast.List):
             one = self.of(left)
@@ -173,7 +173,7 @@ class _Evaluation:
         rows = pa.array(np.arange(len(many)), hits.type)
         return pc.if_else(pc.is_null(many), _null(pa.bool_()), pc.is_in(rows, hits))
 
-    def _chosen(self, test: ast.expr, body: ast.expr, other: ast.expr, whole: ast.expr) -> pa.Array:
+    def _choose(self, test: ast.expr, body: ast.expr, other: ast.expr, whole: ast.expr) -> pa.Array:
         """`body` where the condition is true, else `other`: also where it is neither true nor false."""
         condition = pc.fill_null(_boolean(self.of(test), test), False)
         yes, no = self.of(body), self.of(other)
@@ -188,7 +188,7 @@ class _Evaluation:
             yes, no = _alike(yes, no)
         return pc.if_else(condition, yes, no.cast(yes.type))
 
-    def _called(self, name: str, arguments: list[ast.expr], node: ast.expr) -> pa.Array:
+    def _call(self, name: str, arguments: list[ast.expr], node: ast.expr) -> pa.Array:
         if name == "coalesce":
             values = [self.of(each) for each in arguments]
             if len({_kind(each.type) for each in values}) > 1:
@@ -286,11 +286,11 @@ def _time(texts: pa.Array) -> pa.Array:
     return pc.if_else(usual, pc.if_else(usual, texts, _null(texts.type)).cast(_TIME), times.take(coded.indices))
 
 
-def _found(texts: pa.Array, pattern: str) -> pa.Array:
+def _extract(texts: pa.Array, pattern: str) -> pa.Array:
     return pc.struct_field(pc.extract_regex(texts, pattern), "found")
 
 
-def _matched(texts: pa.Array, pattern: str) -> pa.Array:
+def _match(texts: pa.Array, pattern: str) -> pa.Array:
     pc.match_substring_regex(pa.array([""]), pattern)  # a pattern that is none is found without a text, too
     return pc.match_substring_regex(texts, pattern)
 
@@ -346,12 +346,12 @@ _FUNCTIONS: dict[str, Callable[[pa.Array, ast.expr], pa.Array]] = {
 _PATTERNS: dict[str, Callable[[pa.Array, str], pa.Array]] = {
     "starts_with": lambda values, pattern: pc.starts_with(values, pattern),
     "ends_with": lambda values, pattern: pc.ends_with(values, pattern),
-    "matches": lambda values, pattern: _matched(values, pattern),
+    "matches": lambda values, pattern: _match(values, pattern),
 }
 _DERIVED: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "host": lambda urls: pc.utf8_lower(_found(urls, _HOST)),
-    "tld": lambda urls: _found(pc.utf8_lower(_found(urls, _HOST)), _TLD),
-    "mime": lambda kinds: pc.utf8_lower(_found(kinds, _MIME)),
+    "host": lambda urls: pc.utf8_lower(_extract(urls, _HOST)),
+    "tld": lambda urls: _extract(pc.utf8_lower(_extract(urls, _HOST)), _TLD),
+    "mime": lambda kinds: pc.utf8_lower(_extract(kinds, _MIME)),
 }
 assert {*_FUNCTIONS, *_PATTERNS, "coalesce"} == {*FUNCTIONS}
 

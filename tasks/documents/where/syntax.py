@@ -48,9 +48,9 @@ def parsed(expression: str) -> ast.expr:
 
 def columns(tree: ast.expr) -> list[str]:
     """The columns that an expression names, each once, as they come."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
-    ordered = sorted(named, key=lambda node: (node.lineno, node.col_offset))
+    functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions)
+    ordered = sorted(names, key=lambda node: (node.lineno, node.col_offset))
     return list(dict.fromkeys(node.id for node in ordered))
 
 
@@ -59,10 +59,10 @@ def stored(name: str, there: Sequence[str]) -> str:
     return name if name in there or name not in DERIVED else DERIVED[name]
 
 
-def clauses(tree: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
+def clauses(tree: ast.expr, operator: type[ast.boolop]) -> list[ast.expr]:
     """The parts of an expression that `and`, or `or`, joins at its top, in their order."""
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, joined):
-        return [part for value in tree.values for part in clauses(value, joined)]
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, operator):
+        return [part for value in tree.values for part in clauses(value, operator)]
     return [tree]
 
 

@@ -151,7 +151,7 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None]) -> Iterator[
         yield Ordered(folds, names, place[labels], lines)
 
 
-def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: str) -> None:
+def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str) -> None:
     """Train a classifier on the examples at some places, and write it to an address.
 
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
@@ -160,7 +160,7 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, model_path = Path(scratch) / "trained", Path(scratch) / "model.bin"
         with open(trained, "wb") as file:
-            for label, each in zip(examples.labels[chosen], examples.lines(chosen), strict=True):
+            for label, each in zip(examples.labels[rows], examples.lines(rows), strict=True):
                 file.write(f"{examples.names[label]} ".encode() + each)
         model = fasttext.train_supervised(
             str(trained),
@@ -180,11 +180,11 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
             shutil.copyfileobj(source, out)
 
 
-def scores(examples: Ordered, chosen: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
+def scores(examples: Ordered, rows: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
     """The probabilities of the labels of the examples at some places, float64 (n, labels)."""
     arrays = [np.empty((0, len(examples.names)))]
-    for start in range(0, len(chosen), _BATCH):
-        texts = [each[:-1].decode() for each in examples.lines(chosen[start : start + _BATCH])]
+    for start in range(0, len(rows), _BATCH):
+        texts = [each[:-1].decode() for each in examples.lines(rows[start : start + _BATCH])]
         arrays.append(distributions(model, texts, examples.names))
     return np.concatenate(arrays)
 
@@ -203,10 +203,12 @@ def cross_fit(
         counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
         there = dict.fromkeys(required, 0) | dict(zip(examples.names, counts, strict=True))
         if len(there) < 2 or min(there.values()) == 0:
-            listed = ", ".join(f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items())
+            counts_text = ", ".join(
+                f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items()
+            )
             raise ValueError(
                 "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
-                f"models would learn from {listed or 'nothing'}: give more documents, or leave a label out"
+                f"models would learn from {counts_text or 'nothing'}: give more documents, or leave a label out"
             )
         train(examples, seen, settings, target)
         unseen = np.flatnonzero(examples.folds == number)

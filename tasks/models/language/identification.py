@@ -142,15 +142,15 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
     return [UNKNOWN if each else label for label, each in zip(labels, unsure.tolist(), strict=True)], probabilities
 
 
-def pinned_model(settings: Identified, named: Sequence[str]) -> Identified:
-    """The settings with the checksum of their model. `named`: labels that it must have.
+def pinned_model(settings: Identified, required: Sequence[str]) -> Identified:
+    """The settings with the checksum of their model. `required`: labels that it must have.
 
     Raises FileNotFoundError, and ModelFileError for a file that is no whole model, or lacks a label.
     """
     if settings.model is None:
         return settings
     labels = classifier_file.labels(settings.model)
-    if missing := [label for label in named if label not in labels and label != UNKNOWN]:
+    if missing := [label for label in required if label not in labels and label != UNKNOWN]:
         near = ", ".join(get_close_matches(missing[0], labels, 8, 0.3)) or ", ".join(labels[:8])
         raise ModelFileError(f"{settings.model} has no label {missing[0]}; name labels such as {near} in `keep`")
     return settings.model_copy(update={"model_checksum": files.checksum(settings.model)})

@@ -76,7 +76,9 @@ def bounds(settings: Cuts, scores: Sequence[str]) -> list[Bound]:
         ("max_percentile", {name: (None, high) for name, (_, high) in cuts.items()}),
     ]
     if set(settings.keep_buckets) != set(BUCKETS):
-        ends.append(("bucket", {name: _kept(settings, each) for name, each in bucket_ends(settings, scores).items()}))
+        ends.append(
+            ("bucket", {name: _kept_range(settings, each) for name, each in bucket_ends(settings, scores).items()})
+        )
     return [_bound(rule, by_language) for rule, by_language in ends]
 
 
@@ -151,7 +153,7 @@ def _percentiles(settings: Cuts, scores: Sequence[str], levels: Sequence[float])
     return {name: values for name, values in by_language.items() if values}
 
 
-def _kept(settings: Cuts, ends: Sequence[float]) -> tuple[float | None, float | None]:
+def _kept_range(settings: Cuts, ends: Sequence[float]) -> tuple[float | None, float | None]:
     head, middle = ends
     lows = {"head": None, "middle": math.nextafter(head, math.inf), "tail": math.nextafter(middle, math.inf)}
     highs = {"head": head, "middle": middle, "tail": None}

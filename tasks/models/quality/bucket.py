@@ -70,9 +70,11 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
     """Write `id` and the scores, float64, of the documents that arrive; of the score `quality` also
     by which model it is, a string, else null."""
     names = [*settings.scores, *settings.inverse]
-    by = [SCORED_BY] if "quality" in names and any(SCORED_BY in parquet.columns(part) for part in signals) else []
-    table = gather(signals, kept, [*names, *by])
-    if not by:
+    model_columns = (
+        [SCORED_BY] if "quality" in names and any(SCORED_BY in parquet.columns(part) for part in signals) else []
+    )
+    table = gather(signals, kept, [*names, *model_columns])
+    if not model_columns:
         table = table.append_column(SCORED_BY, pa.nulls(len(table), pa.string()))
     for name in names:
         kind = table[name].type

@@ -103,8 +103,8 @@ class Quality(Classifier, Threshold, LearnedFilter):
         if self.model is not None and self.against:
             raise ValueError(f"has a model, which learns from no source, and `against` {list(self.against)}; drop one")
         trained = {**Classifier().model_dump(), **self.part(Texts).model_dump()}
-        if self.model is not None and (changed := dict(self.part(Classifier).model_dump().items() - trained.items())):
-            raise ValueError(f"has a model, which is trained already, and {', '.join(sorted(changed))}; drop it")
+        if self.model is not None and (changes := dict(self.part(Classifier).model_dump().items() - trained.items())):
+            raise ValueError(f"has a model, which is trained already, and {', '.join(sorted(changes))}; drop it")
         if both := sorted(set(self.reference) & set(self.against)):
             raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; leave it out of one")
         return self
