@@ -11,7 +11,7 @@ from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.packing import concatenated_cuts, document_lengths, packed, windows
-from gristmill.tasks.tokens.plan import MOST_EPOCHS, mean_shares
+from gristmill.tasks.tokens.plan import MAX_EPOCHS, mean_shares
 from gristmill.tasks.tokens.strategies import stretches
 
 
@@ -41,8 +41,8 @@ class PlannedSource:
 
     @property
     def remark(self) -> str:
-        if self.epochs > MOST_EPOCHS:
-            return f"more than {MOST_EPOCHS} epochs: repeated tokens are worth less and less"
+        if self.epochs > MAX_EPOCHS:
+            return f"more than {MAX_EPOCHS} epochs: repeated tokens are worth less and less"
         return "has too little for its weight" if self.share < self.wanted * (1 - 1e-9) else ""
 
 

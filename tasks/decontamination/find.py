@@ -27,7 +27,7 @@ _WHOLE = 1 - 1e-9
 # Different words, no numbers and no single letters, that must be there of an item of which a part is missing. Six in a
 # row stand in texts by chance: "find the greatest common divisor of", "must be performed immediately after"; of a
 # formula that repeats its commands (\\begin, \\end, \\sin) three. Chosen on pages of manuals (docs/decontamination.md).
-_LEAST_DIFFERENT = 7
+_MIN_DISTINCT = 7
 
 
 @dataclass(frozen=True)
@@ -81,45 +81,53 @@ def item_score(
     """The score of an item whose question has the share `question` in the words of a batch from `start` to `stop`;
     `bounds`: where the document begins and ends in `words`. The answer that gives the highest score counts."""
     settings = index.settings
-    asked = int(index.length[index.first[item]])
+    question_length = int(index.length[index.first[item]])
     of_passage, size = np.nan, 0
     for text, _ in index.texts(item, PASSAGE):
         size = text.stop - text.start
-        before, behind = _beside(index, text, words, bounds, start, stop, max(_PASSAGE_WINDOW, _TIMES * size))
-        of_passage = max(before[0], behind[0])
-    best = Found(start, stop, _scaled(settings, question, asked), question, np.nan, of_passage)
-    if size and (reached := _scaled(settings, _mean(question, 0, of_passage, 0, size), asked)) > best.score:
+        best_before, best_after = _best_beside(
+            index, text, words, bounds, start, stop, max(_PASSAGE_WINDOW, _TIMES * size)
+        )
+        of_passage = max(best_before[0], best_after[0])
+    best = Found(start, stop, _scaled(settings, question, question_length), question, np.nan, of_passage)
+    if size and (reached := _scaled(settings, _mean(question, 0, of_passage, 0, size), question_length)) > best.score:
         best = Found(start, stop, reached, question, np.nan, of_passage)
     of_answer = np.nan
     for text, counted in index.texts(item, ANSWER):
         length = text.stop - text.start
-        before, behind = _beside(index, text, words, bounds, start, stop, max(_ANSWER_WINDOW, _TIMES * length))
-        share = max(before[0], behind[0])
+        best_before, best_after = _best_beside(
+            index, text, words, bounds, start, stop, max(_ANSWER_WINDOW, _TIMES * length)
+        )
+        share = max(best_before[0], best_after[0])
         of_answer = share if np.isnan(of_answer) else max(share, of_answer)
-        for passage, given in ((0.0, 0), (of_passage, size)) if size else ((0.0, 0),):
-            reached = _scaled(settings, _mean(question, share, passage, length, given), asked + share * counted)
+        for passage, passage_length in ((0.0, 0), (of_passage, size)) if size else ((0.0, 0),):
+            reached = _scaled(
+                settings, _mean(question, share, passage, length, passage_length), question_length + share * counted
+            )
             if reached > best.score or (reached == best.score and share > 0 and np.isnan(best.answer)):
-                last = behind[2] if behind[0] >= before[0] else stop
+                last = best_after[2] if best_after[0] >= best_before[0] else stop
                 best = Found(start, max(stop, last), reached, question, share, of_passage)
     return best if not np.isnan(best.answer) else Found(start, stop, best.score, question, of_answer, of_passage)
 
 
-def stands_out(index: Index, item: int, words: np.ndarray, found: Found) -> bool:
+def stands_out(index: Index, item: int, words: np.ndarray, place: Found) -> bool:
     """Whether what was found of an item is more than a phrase of many texts: all of it, or enough different words."""
-    return found.score >= _WHOLE or different_words(index, item, words, found) >= _LEAST_DIFFERENT
+    return place.score >= _WHOLE or different_words(index, item, words, place) >= _MIN_DISTINCT
 
 
-def different_words(index: Index, item: int, words: np.ndarray, found: Found) -> int:
+def different_words(index: Index, item: int, words: np.ndarray, place: Found) -> int:
     """How many different words of an item's question and of one of its answers, no numbers and no single letters, stand
     in the place that was found beside a neighbour that they have there; of the answer with which they are most.
     `words`: of the batch."""
-    pairs = {*pairwise(words[found.start : found.stop].tolist())}
+    pairs = {*pairwise(words[place.start : place.stop].tolist())}
 
     def there(text: slice) -> set[int]:
         own, symbols = index.words[text].tolist(), index.symbols[text].tolist()
         stands = [pair in pairs for pair in pairwise(own)]
-        beside = zip([False, *stands], [*stands, False], own, symbols, strict=True)
-        return {word for before, behind, word, symbol in beside if (before or behind) and not symbol}
+        neighbours = zip([False, *stands], [*stands, False], own, symbols, strict=True)
+        return {
+            word for word_before, word_after, word, symbol in neighbours if (word_before or word_after) and not symbol
+        }
 
     [question] = [there(text) for text, _ in index.texts(item, QUESTION)]
     answers = [there(text) for text, _ in index.texts(item, ANSWER)]
@@ -140,15 +148,15 @@ def _scaled(settings: Indexing, share: float, words: float) -> float:
     return share * settings.threshold / float(required(settings, words))
 
 
-def _beside(
+def _best_beside(
     index: Index, text: slice, words: np.ndarray, bounds: tuple[int, int], start: int, stop: int, window: int
 ) -> list[tuple[float, int, int]]:
     """How much of a text stands before the question, and behind it: `covered_shares` of both."""
     begin = np.array([max(start - window, bounds[0]), stop])
     end = np.array([start, min(stop + window, bounds[1])])
     first, last = np.array([text.start] * 2), np.array([text.stop] * 2)
-    found = covered_shares(words, begin, end, index.words, first, last, index.weights, PAIR)
-    return list(zip(*(column.tolist() for column in found), strict=True))
+    columns = covered_shares(words, begin, end, index.words, first, last, index.weights, PAIR)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 # Of the share that a question needs, so much must be in n-grams that are looked up before it is compared word by word:
@@ -208,28 +216,28 @@ def find(index: Index, texts: pa.ChunkedArray | pa.Array) -> Hits:
 
 
 def _clusters(index: Index, words: Words, most_apart: int) -> _Clusters:
-    at = possible_members(words.ngrams, index.table)
-    ngram = np.minimum(np.searchsorted(index.ngrams, words.ngrams[at]), len(index.ngrams) - 1)
-    there = index.ngrams[ngram] == words.ngrams[at] if len(index.ngrams) else np.zeros(len(at), bool)
-    at, ngram = at[there], ngram[there]
+    positions = possible_members(words.ngrams, index.table)
+    ngram = np.minimum(np.searchsorted(index.ngrams, words.ngrams[positions]), len(index.ngrams) - 1)
+    there = index.ngrams[ngram] == words.ngrams[positions] if len(index.ngrams) else np.zeros(len(positions), bool)
+    positions, ngram = positions[there], ngram[there]
     begin = np.append(0, index.stops)[ngram]
     times = index.stops[ngram] - begin
     ends = np.cumsum(times)
     posting = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - times - begin, times)
-    at, ngram = np.repeat(at, times), np.repeat(ngram, times)
+    positions, ngram = np.repeat(positions, times), np.repeat(ngram, times)
     item, place = index.posting_item[posting], index.posting_place[posting]
-    document = np.searchsorted(words.ends, at, side="right") - 1
+    document = np.searchsorted(words.ends, positions, side="right") - 1
     pair = document * max(len(index.id), 1) + item
     order = np.argsort(pair, kind="stable")  # hits come in the order of the text
-    pair, at = pair[order], at[order]
-    breaks = (pair[1:] != pair[:-1]) | (at[1:] - at[:-1] > most_apart)
-    first = np.flatnonzero(np.append(True, breaks)[: len(at)])
-    last = np.append(first[1:], len(at))[: len(first)] - 1
+    pair, positions = pair[order], positions[order]
+    breaks = (pair[1:] != pair[:-1]) | (positions[1:] - positions[:-1] > most_apart)
+    first = np.flatnonzero(np.append(True, breaks)[: len(positions)])
+    last = np.append(first[1:], len(positions))[: len(first)] - 1
     return _Clusters(
         document[order][first],
         item[order][first],
-        at[first],
-        at[last],
+        positions[first],
+        positions[last],
         np.repeat(np.arange(len(first)), last - first + 1),
         place[order],
         ngram[order],
@@ -239,27 +247,29 @@ def _clusters(index: Index, words: Words, most_apart: int) -> _Clusters:
 def _any_ngram(index: Index, words: Words) -> Hits:
     """The score is the share of the item's n-grams that are in the document."""
     n = index.settings.words
-    found = _clusters(index, words, n)
-    pair = found.document * max(len(index.id), 1) + found.item
+    clusters = _clusters(index, words, n)
+    pair = clusters.document * max(len(index.id), 1) + clusters.item
     pairs, of_cluster = np.unique(pair, return_inverse=True)
-    different = np.unique(of_cluster[found.cluster] * max(len(index.ngrams), 1) + found.ngram)
+    different = np.unique(of_cluster[clusters.cluster] * max(len(index.ngrams), 1) + clusters.ngram)
     count = np.bincount(different // max(len(index.ngrams), 1), minlength=len(pairs))
     all_ngrams = np.bincount(index.posting_item, minlength=len(index.id))
-    share = count[of_cluster] / all_ngrams[found.item]
-    begin = words.ends[found.document]
+    share = count[of_cluster] / all_ngrams[clusters.item]
+    begin = words.ends[clusters.document]
     nothing = np.full(len(share), np.nan)
     return Hits(
-        *(found.document, found.item, found.first - begin, found.last + n - begin),
+        *(clusters.document, clusters.item, clusters.first - begin, clusters.last + n - begin),
         *(share, nothing, nothing, nothing),
     )
 
 
 def _overlaps(index: Index, words: Words) -> Hits:
-    found = _clusters(index, words, index.settings.max_misses + 1)
+    clusters = _clusters(index, words, index.settings.max_misses + 1)
     rows: dict[tuple[int, int, int], Found] = {}
-    at, question, start, stop = _questions(index, words, found)
-    for cluster, share, first, last in zip(*(column.tolist() for column in (at, question, start, stop)), strict=True):
-        document, item = int(found.document[cluster]), int(found.item[cluster])
+    candidate, question, start, stop = _questions(index, words, clusters)
+    for cluster, share, first, last in zip(
+        *(column.tolist() for column in (candidate, question, start, stop)), strict=True
+    ):
+        document, item = int(clusters.document[cluster]), int(clusters.item[cluster])
         bounds = int(words.ends[document]), int(words.ends[document + 1])
         each = item_score(index, item, words.hashes, bounds, share, first, last)
         if each.score >= index.settings.threshold - 1e-12 and stands_out(index, item, words.hashes, each):
@@ -273,38 +283,40 @@ def _overlaps(index: Index, words: Words) -> Hits:
     return Hits(document, item, start, stops[order], score, question, answer, passage)
 
 
-def _questions(index: Index, words: Words, found: _Clusters) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _questions(
+    index: Index, words: Words, clusters: _Clusters
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(cluster, share, start, stop): the clusters whose questions have the share that they need, and where these stand
     in the words of the batch."""
     least = least_questions(index)
-    cluster = _candidates(index, found, least)
-    item, document = found.item[cluster], found.document[cluster]
+    cluster = _candidates(index, clusters, least)
+    item, document = clusters.item[cluster], clusters.document[cluster]
     # the question begins so many words before its first n-gram that was found, and ends so many behind its last
-    hits = np.searchsorted(found.cluster, cluster), np.searchsorted(found.cluster, cluster, side="right") - 1
+    hits = np.searchsorted(clusters.cluster, cluster), np.searchsorted(clusters.cluster, cluster, side="right") - 1
     size = index.stop[index.first[item]] - index.question[item]
-    start = np.maximum(found.first[cluster] - found.place[hits[0]] - _SLACK, words.ends[document])
-    stop = np.minimum(found.last[cluster] + size - found.place[hits[1]] + _SLACK, words.ends[document + 1])
+    start = np.maximum(clusters.first[cluster] - clusters.place[hits[0]] - _SLACK, words.ends[document])
+    stop = np.minimum(clusters.last[cluster] + size - clusters.place[hits[1]] + _SLACK, words.ends[document + 1])
     text = index.question[item]
     share, start, stop = covered_shares(words.hashes, start, stop, index.words, text, text + size, index.weights, PAIR)
     enough = share >= least[item] - 1e-9
     return cluster[enough], share[enough], start[enough], stop[enough]
 
 
-def _candidates(index: Index, found: _Clusters, least: np.ndarray) -> np.ndarray:
+def _candidates(index: Index, clusters: _Clusters, least: np.ndarray) -> np.ndarray:
     """The clusters whose n-grams, with all words that are in none which is looked up, have a fair part of the share of
     the question that is needed: ascending."""
     n = index.settings.words
-    enough = _PART * (least * index.question_weight)[found.item] - index.unseen_weight[found.item] - 1e-9
-    begin = index.question[found.item[found.cluster]] + found.place
+    enough = _PART * (least * index.question_weight)[clusters.item] - index.unseen_weight[clusters.item] - 1e-9
+    begin = index.question[clusters.item[clusters.cluster]] + clusters.place
     # n-grams overlap, so this is at least the weight of the words in them; it spares most clusters the exact one
     weight = index.weights[begin[:, None] + np.arange(n)].sum(1)
-    most = np.bincount(found.cluster, weight, minlength=len(found.item))
-    some = (most >= enough)[found.cluster]
+    most = np.bincount(clusters.cluster, weight, minlength=len(clusters.item))
+    some = (most >= enough)[clusters.cluster]
     longest = 1 << 32
-    covered = np.sort(((found.cluster[some] * longest + found.place[some])[:, None] + np.arange(n)).ravel())
+    covered = np.sort(((clusters.cluster[some] * longest + clusters.place[some])[:, None] + np.arange(n)).ravel())
     covered = covered[np.append(True, covered[1:] != covered[:-1])[: len(covered)]]
     cluster, place = covered // longest, covered % longest
-    weight = index.weights[index.question[found.item[cluster]] + place]
+    weight = index.weights[index.question[clusters.item[cluster]] + place]
     return np.flatnonzero(
-        np.bincount(cluster, weight, minlength=len(found.item)) >= np.where(most >= enough, enough, np.inf)
+        np.bincount(cluster, weight, minlength=len(clusters.item)) >= np.where(most >= enough, enough, np.inf)
     )

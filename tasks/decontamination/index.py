@@ -23,7 +23,7 @@ QUESTION, ANSWER, PASSAGE = range(3)
 # An n-gram in the questions and answers of more items says little of any of them: it is not looked up, as decon's "hot"
 # n-grams begin no cluster (doc/simple-details.md). With `overlap` it counts where another n-gram has led to the item.
 # A passage may have as many questions as it likes.
-MOST_ITEMS = 32
+MAX_ITEMS = 32
 # Numbers and single letters: what formulas of many texts are made of. They weigh half, and make no item longer. Both
 # numbers were chosen on pages of manuals and on planted items (docs/decontamination.md).
 _SYMBOL = re.compile(r"(?<![^\W_])(?:\d+|[A-Za-z])(?![^\W_])")
@@ -91,16 +91,16 @@ class Index:
         """The weights of the words of each question that are in no n-gram that is looked up, summed up: float64 [I]."""
         n = self.settings.words
         seen = np.zeros(len(self.words) + 1, np.int64)
-        at = self.question[self.posting_item] + self.posting_place
-        np.add.at(seen, at, 1)
-        np.add.at(seen, np.minimum(at + n, len(self.words)), -1)
+        positions = self.question[self.posting_item] + self.posting_place
+        np.add.at(seen, positions, 1)
+        np.add.at(seen, np.minimum(positions + n, len(self.words)), -1)
         before = np.append(0.0, np.cumsum(np.where(np.cumsum(seen[:-1]) > 0, 0.0, self.weights)))
         return before[self.stop[self.first[:-1]]] - before[self.question]
 
     def texts(self, item: int, kind: int) -> list[tuple[slice, int]]:
         """The texts of a kind that an item has, as slices of the words, with their lengths."""
-        at = range(self.first[item], self.first[item + 1])
-        return [(slice(self.start[i], self.stop[i]), int(self.length[i])) for i in at if self.kind[i] == kind]
+        rows = range(self.first[item], self.first[item + 1])
+        return [(slice(self.start[i], self.stop[i]), int(self.length[i])) for i in rows if self.kind[i] == kind]
 
 
 def build_index(
@@ -110,8 +110,8 @@ def build_index(
     word of them. Raises BenchmarkError."""
     items: list[Item] = []
     names: list[str] = []
-    for (name, given), path in zip(fields.items(), paths, strict=True):
-        read = read_items(path, given)
+    for (name, field_names), path in zip(fields.items(), paths, strict=True):
+        read = read_items(path, field_names)
         items += read
         names += [name] * len(read)
     if settings.method == "ngrams":
@@ -143,8 +143,8 @@ def build_index(
         lasting = size[owner] >= settings.min_words
         hashes, owner, place, of_kind = hashes[lasting], owner[lasting], place[lasting], of_kind[lasting]
     _, inverse = np.unique(hashes, return_inverse=True)
-    wanted = (np.bincount(inverse, of_kind != PASSAGE) <= MOST_ITEMS)[inverse]
-    hashes, owner, place = hashes[wanted], owner[wanted], place[wanted]
+    is_rare = (np.bincount(inverse, of_kind != PASSAGE) <= MAX_ITEMS)[inverse]
+    hashes, owner, place = hashes[is_rare], owner[is_rare], place[is_rare]
     ngrams, inverse, times = np.unique(hashes, return_inverse=True, return_counts=True)
     order = np.lexsort((place, owner, inverse))
     judged = np.zeros(len(items), bool)
@@ -157,7 +157,10 @@ def build_index(
     _write(folder, "postings", POSTINGS, owner[order], place[order])
     by_name = {name: np.array(names) == name for name in fields}
     return {
-        "benchmarks": {name: {"items": int(of.sum()), "judged": int(judged[of].sum())} for name, of in by_name.items()},
+        "benchmarks": {
+            name: {"items": int(is_of_benchmark.sum()), "judged": int(judged[is_of_benchmark].sum())}
+            for name, is_of_benchmark in by_name.items()
+        },
         "ngrams": len(ngrams),
     }
 
@@ -178,8 +181,8 @@ def _weights(words: np.ndarray, item: np.ndarray, items: int) -> np.ndarray:
 
 def _symbols(words: np.ndarray, texts: list[str]) -> np.ndarray:
     """Which of the words of the texts are numbers or single letters: bool."""
-    found = sorted({symbol for text in texts for symbol in _SYMBOL.findall(text)})
-    return np.isin(words, word_hashes(*utf8(pa.array(found, pa.large_string())))[0])
+    symbols = sorted({symbol for text in texts for symbol in _SYMBOL.findall(text)})
+    return np.isin(words, word_hashes(*utf8(pa.array(symbols, pa.large_string())))[0])
 
 
 def _lengths(words: np.ndarray, ends: np.ndarray, symbols: np.ndarray) -> np.ndarray:
@@ -201,14 +204,16 @@ def _ngrams(
     hashes = ngram_hashes(words, ends, settings.words)
     text = np.repeat(np.arange(len(item)), np.diff(ends))
     if settings.method == "overlap":
-        [at] = np.nonzero((hashes != 0) & (kind[text] == QUESTION))
-        return hashes[at], item[text[at]], at - ends[text[at]], kind[text[at]]
-    [at] = np.nonzero(hashes)
-    owner = item[text[at]]
-    order = np.lexsort((hashes[at], owner))
-    at, owner = at[order], owner[order]
-    new = np.append(True, (hashes[at][1:] != hashes[at][:-1]) | (owner[1:] != owner[:-1]))[: len(at)]
-    return hashes[at][new], owner[new], np.zeros(int(new.sum()), np.int64), kind[text[at]][new]
+        [positions] = np.nonzero((hashes != 0) & (kind[text] == QUESTION))
+        return hashes[positions], item[text[positions]], positions - ends[text[positions]], kind[text[positions]]
+    [positions] = np.nonzero(hashes)
+    owner = item[text[positions]]
+    order = np.lexsort((hashes[positions], owner))
+    positions, owner = positions[order], owner[order]
+    new = np.append(True, (hashes[positions][1:] != hashes[positions][:-1]) | (owner[1:] != owner[:-1]))[
+        : len(positions)
+    ]
+    return hashes[positions][new], owner[new], np.zeros(int(new.sum()), np.int64), kind[text[positions]][new]
 
 
 def _write(folder: str, name: str, schema: pa.Schema, *columns: list | np.ndarray) -> None:

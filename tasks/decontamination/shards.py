@@ -26,29 +26,29 @@ def word_places(
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """(start, stop, text) of spans of words, row[i] of the texts from word start[i] to before stop[i], as
     `kernels.ngrams` counts words: code points, int64, and what stands between. Rows are ascending."""
-    starts, stops, found = np.empty(len(row), np.int64), np.empty(len(row), np.int64), []
+    starts, stops, hit_texts = np.empty(len(row), np.int64), np.empty(len(row), np.int64), []
     last, text, begin, end = -1, "", np.empty(0, np.int64), np.empty(0, np.int64)
-    for at, (of, first, behind) in enumerate(zip(row.tolist(), start.tolist(), stop.tolist(), strict=True)):
-        if of != last:
-            last, text = of, texts[of].as_py()
+    for index, (document, first, end_word) in enumerate(zip(row.tolist(), start.tolist(), stop.tolist(), strict=True)):
+        if document != last:
+            last, text = document, texts[document].as_py()
             begin, end = _words(text)
-        starts[at], stops[at] = begin[first], end[behind - 1]
-        found.append(text[starts[at] : stops[at]])
-    return starts, stops, found
+        starts[index], stops[index] = begin[first], end[end_word - 1]
+        hit_texts.append(text[starts[index] : stops[index]])
+    return starts, stops, hit_texts
 
 
 def _words(text: str) -> tuple[np.ndarray, np.ndarray]:
     """Where each word begins and ends; what leaves no trace may stand within one."""
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     kinds = word_characters()[points]
-    [at] = np.nonzero(kinds != NO_TRACE)
-    inside = kinds[at] != 0
-    alone = _unspaced()[points[at]] & inside
-    before = np.append(False, inside[:-1]) if len(at) else inside
-    parted = alone | (np.append(False, alone[:-1]) if len(at) else alone)
+    [positions] = np.nonzero(kinds != NO_TRACE)
+    inside = kinds[positions] != 0
+    alone = _unspaced()[points[positions]] & inside
+    before = np.append(False, inside[:-1]) if len(positions) else inside
+    parted = alone | (np.append(False, alone[:-1]) if len(positions) else alone)
     begins = inside & (~before | parted)
-    ends = inside & np.append(~inside[1:] | parted[1:], True)[: len(at)]
-    return at[begins], at[ends] + 1
+    ends = inside & np.append(~inside[1:] | parted[1:], True)[: len(positions)]
+    return positions[begins], positions[ends] + 1
 
 
 @cache
@@ -86,27 +86,27 @@ def hits_file(folder: str, shard: int) -> str:
 def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, settings: Indexing) -> dict:
     """Write the scores of a shard's documents, and its hits. Holds the index, a row group of texts, and what `find`
     holds for two megabytes of them or one document."""
-    known = load_index(index, settings)
+    benchmark_index = load_index(index, settings)
     hits, scores = [HITS.empty_table()], [SCORES.empty_table()]
     for group in select_groups(documents, kept, ["text"]):
         for part in slices(group):
-            found = find(known, part["text"])
+            matches = find(benchmark_index, part["text"])
             ids = part["id"].combine_chunks()
-            best, named = np.zeros(len(part)), np.full(len(part), "", object)
+            best, benchmark = np.zeros(len(part)), np.full(len(part), "", object)
             # of equal scores the first item's
-            for at in np.lexsort((-found.item, found.score)).tolist():
-                document = found.document[at]
-                best[document], named[document] = found.score[at], known.benchmark[found.item[at]]
-            scores.append(pa.table([ids, pa.array(best), pa.array(named, pa.string())], schema=SCORES))
-            touched, row = np.unique(found.document, return_inverse=True)
-            start, stop, text = word_places(part["text"].take(pa.array(touched)), row, found.start, found.stop)
+            for hit in np.lexsort((-matches.item, matches.score)).tolist():
+                document = matches.document[hit]
+                best[document], benchmark[document] = matches.score[hit], benchmark_index.benchmark[matches.item[hit]]
+            scores.append(pa.table([ids, pa.array(best), pa.array(benchmark, pa.string())], schema=SCORES))
+            touched, row = np.unique(matches.document, return_inverse=True)
+            start, stop, text = word_places(part["text"].take(pa.array(touched)), row, matches.start, matches.stop)
             columns = {
-                "id": ids.take(pa.array(found.document)),
-                "benchmark": [known.benchmark[item] for item in found.item],
-                "item": [known.id[item] for item in found.item],
-                "score": found.score,
+                "id": ids.take(pa.array(matches.document)),
+                "benchmark": [benchmark_index.benchmark[item] for item in matches.item],
+                "item": [benchmark_index.id[item] for item in matches.item],
+                "score": matches.score,
                 **{
-                    name: pa.array(getattr(found, name), pa.float64(), from_pandas=True)
+                    name: pa.array(getattr(matches, name), pa.float64(), from_pandas=True)
                     for name in ("question", "answer", "passage")
                 },
                 "start": start,
@@ -123,11 +123,11 @@ def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, s
 def drop_shard(folder: str, shard: int, kept: str, hits: str, threshold: float) -> dict:
     """Write which documents of a shard stay: those without a hit. The ledger names the item of the highest score."""
     arriving = parquet.read_table(kept, SELECTION.names)
-    found = parquet.read_table(hits, ["id", "benchmark", "item", "score"])
-    order = pc.sort_indices(found, [("id", "ascending"), ("score", "descending")])
-    found = found.take(order)
-    ids = found["id"].to_numpy(zero_copy_only=False)
-    worst = found.take(pa.array(np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])))
+    matches = parquet.read_table(hits, ["id", "benchmark", "item", "score"])
+    order = pc.sort_indices(matches, [("id", "ascending"), ("score", "descending")])
+    matches = matches.take(order)
+    ids = matches["id"].to_numpy(zero_copy_only=False)
+    worst = matches.take(pa.array(np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])))
     rows_ = {
         "id": worst["id"],
         "step": pa.repeat(STEP, len(worst)),
@@ -143,31 +143,31 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, pol
     """Write a shard's documents without the places of the hits, and the ledgers of cuts and drops. Holds the shard's
     texts three times."""
     arriving = select(documents, kept, carried(parquet.schema(documents)))
-    found = parquet.read_table(hits, ["id", "start", "stop"])
-    row = pc.index_in(found["id"], arriving["id"].combine_chunks()).to_numpy()
+    matches = parquet.read_table(hits, ["id", "start", "stop"])
+    row = pc.index_in(matches["id"], arriving["id"].combine_chunks()).to_numpy()
     touched, document = np.unique(row, return_inverse=True)
-    spans = _joined(document, found["start"].to_numpy(), found["stop"].to_numpy())
+    spans = _join(document, matches["start"].to_numpy(), matches["stop"].to_numpy())
     texts, cuts, drops = [pa.array([], pa.large_string())], [EDITS.empty_table()], [LEDGER.empty_table()]
-    at = 0
+    first_row = 0
     for part in slices(arriving.take(pa.array(touched))):
-        here = slice(*np.searchsorted(spans[0], [at, at + len(part)]))
+        here = slice(*np.searchsorted(spans[0], [first_row, first_row + len(part)]))
         text = scan(part["text"])
-        of, start, stop = spans[0][here] - at, spans[1][here], spans[2][here]
-        start, stop = _bytes(part["text"], of, start), _bytes(part["text"], of, stop)
-        edits = merged(removals(of, start, stop, np.zeros(len(of), np.int32), (_CUT,)))
+        document_of, start, stop = spans[0][here] - first_row, spans[1][here], spans[2][here]
+        start, stop = _bytes(part["text"], document_of, start), _bytes(part["text"], document_of, stop)
+        edits = merged(removals(document_of, start, stop, np.zeros(len(document_of), np.int32), (_CUT,)))
         ids = part["id"].combine_chunks()
-        left = applied(part["text"], edits)
-        lengths = np.asarray(pc.utf8_length(left), np.int64)
+        remaining = applied(part["text"], edits)
+        lengths = np.asarray(pc.utf8_length(remaining), np.int64)
         short = np.flatnonzero(lengths < policy.min_characters)
-        texts.append(left)
+        texts.append(remaining)
         cuts.append(rows(ids, STEP, text, edits, keeps_removed=True))
         drops.append(_too_short(ids, short, lengths[short], policy))
-        at += len(part)
+        first_row += len(part)
     whole = pa.chunked_array(texts)
     return write_cut(folder, shard, STEP, arriving, touched, whole, pa.concat_tables(cuts), pa.concat_tables(drops))
 
 
-def _joined(document: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _join(document: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Spans of documents, those that overlap or touch made one, in order."""
     spans: list[list[int]] = []
     for d, first, last in sorted(zip(document.tolist(), start.tolist(), stop.tolist(), strict=True)):
@@ -181,8 +181,8 @@ def _joined(document: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[
 
 def _bytes(texts: pa.ChunkedArray, document: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Places in code points as bytes of each document's text."""
-    given = texts.take(pa.array(document)).to_pylist()
-    lengths = [len(text[:at].encode()) for text, at in zip(given, place.tolist(), strict=True)]
+    strings = texts.take(pa.array(document)).to_pylist()
+    lengths = [len(text[:position].encode()) for text, position in zip(strings, place.tolist(), strict=True)]
     return np.array(lengths, np.int64)
 
 
@@ -213,17 +213,17 @@ def split_benchmarks(folder: str, number: int, index: str, hits: Sequence[str]) 
     without their texts."""
     items = items_of(index)
     documents = dict.fromkeys(items["benchmark"].to_pylist(), 0)
-    known: dict[tuple[str, str], tuple[int, float]] = {}
+    results: dict[tuple[str, str], tuple[int, float]] = {}
     for path in hits:
-        found = parquet.read_table(path, ["id", "benchmark", "item", "score"])
-        for row in found.group_by("benchmark").aggregate([("id", "count_distinct")]).to_pylist():
+        matches = parquet.read_table(path, ["id", "benchmark", "item", "score"])
+        for row in matches.group_by("benchmark").aggregate([("id", "count_distinct")]).to_pylist():
             documents[row["benchmark"]] += row["id_count_distinct"]
-        of_item = found.group_by(["benchmark", "item"]).aggregate([("id", "count_distinct"), ("score", "max")])
+        of_item = matches.group_by(["benchmark", "item"]).aggregate([("id", "count_distinct"), ("score", "max")])
         for row in of_item.to_pylist():
-            count, score = known.get(key := (row["benchmark"], row["item"]), (0, 0.0))
-            known[key] = count + row["id_count_distinct"], max(score, row["score_max"])
+            count, score = results.get(key := (row["benchmark"], row["item"]), (0, 0.0))
+            results[key] = count + row["id_count_distinct"], max(score, row["score_max"])
     counted = [
-        known.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
+        results.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
     ]
     table = items.select(["benchmark", "id", "words", "judged"])
     table = table.append_column("documents", pa.array([count for count, _ in counted], pa.int64()))
@@ -231,18 +231,18 @@ def split_benchmarks(folder: str, number: int, index: str, hits: Sequence[str]) 
     parquet.write_table(items_file(folder), table)
     counts = {}
     lines = items["row"].to_pylist()
-    of = np.array(items["benchmark"].to_pylist(), object)
+    benchmark_of = np.array(items["benchmark"].to_pylist(), object)
     dirty = table["documents"].to_numpy() > 0
     for name, holding in documents.items():
         for kind, there in (("clean", ~dirty), ("dirty", dirty)):
-            some = [lines[at] for at in np.flatnonzero((of == name) & there)]
+            some = [lines[row_index] for row_index in np.flatnonzero((benchmark_of == name) & there)]
             if some:
                 files.write_bytes(split_file(folder, kind, name), "".join(f"{line}\n" for line in some).encode())
-        mine = table.filter(pa.array(of == name))
+        mine = table.filter(pa.array(benchmark_of == name))
         counts[name] = {
             "items": len(mine),
             "judged": pc.sum(mine["judged"]).as_py(),
-            "dirty": int(dirty[of == name].sum()),
+            "dirty": int(dirty[benchmark_of == name].sum()),
             "documents": holding,
         }
     return {"benchmarks": counts}

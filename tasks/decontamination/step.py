@@ -142,9 +142,9 @@ class Decontamination(Indexing, Policy, CorpusStep):
         return self
 
     def problems(self, deep: bool) -> Iterator[Problem]:
-        for at, benchmark in enumerate(self.benchmarks):
+        for index, benchmark in enumerate(self.benchmarks):
             check = partial(read_items, benchmark.path, benchmark)
-            yield from file_problems(benchmark.path, ("benchmarks", at), deep, check, own_sentence)
+            yield from file_problems(benchmark.path, ("benchmarks", index), deep, check, own_sentence)
 
 
 # Benchmarks as they are published: files with a row for each item, of which some fields are its texts.
@@ -176,28 +176,28 @@ def read_items(path: str, fields: Fields) -> list[Item]:
     Raises BenchmarkError for a file that is missing, damaged or empty, a field that a row lacks, a question without a
     text, or an id that comes twice; RemoteIOError.
     """
-    shown = redact_url(path)
+    label = redact_url(path)
     try:
         with files.open_file(path) as stream:
-            rows = list(_rows(stream, shown))
+            rows = list(_rows(stream, label))
     except FileNotFoundError:
-        raise BenchmarkError(f"the benchmark {shown} does not exist; correct the path") from None
+        raise BenchmarkError(f"the benchmark {label} does not exist; correct the path") from None
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise BenchmarkError(f"the benchmark {shown} cannot be read ({error}); copy or make it again") from None
+        raise BenchmarkError(f"the benchmark {label} cannot be read ({error}); copy or make it again") from None
     if not rows:
-        raise BenchmarkError(f"the benchmark {shown} has no item; give a file with rows, or take it out of the recipe")
-    items = [_item(row, line, number, fields, shown) for number, (row, line) in enumerate(rows)]
-    known: dict[str, int] = {}
+        raise BenchmarkError(f"the benchmark {label} has no item; give a file with rows, or take it out of the recipe")
+    items = [_item(row, line, number, fields, label) for number, (row, line) in enumerate(rows)]
+    numbers: dict[str, int] = {}
     for number, item in enumerate(items):
-        if (first := known.setdefault(item.id, number)) != number:
+        if (first := numbers.setdefault(item.id, number)) != number:
             raise BenchmarkError(
-                f"the benchmark {shown} has the id {item.id} in row {first} and in row {number}; name another field "
+                f"the benchmark {label} has the id {item.id} in row {first} and in row {number}; name another field "
                 "as `id`, or none"
             )
     return items
 
 
-def _rows(stream: IO[bytes], shown: str) -> Iterator[tuple[Any, bytes]]:
+def _rows(stream: IO[bytes], label: str) -> Iterator[tuple[Any, bytes]]:
     begin = stream.read(4)
     stream.seek(0)
     if begin == _PARQUET:
@@ -216,12 +216,12 @@ def _rows(stream: IO[bytes], shown: str) -> Iterator[tuple[Any, bytes]]:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise BenchmarkError(
-                f"the benchmark {shown} has no JSON in line {number} ({error}); give JSON lines or Parquet"
+                f"the benchmark {label} has no JSON in line {number} ({error}); give JSON lines or Parquet"
             ) from None
         yield row, line.strip()
 
 
-def _item(row: Any, line: bytes, number: int, fields: Fields, shown: str) -> Item:
+def _item(row: Any, line: bytes, number: int, fields: Fields, label: str) -> Item:
     def texts(field: str | None) -> tuple[str, ...]:
         if field is None:
             return ()
@@ -230,14 +230,14 @@ def _item(row: Any, line: bytes, number: int, fields: Fields, shown: str) -> Ite
         except (KeyError, TypeError):
             has = ", ".join(row) if isinstance(row, dict) else f"a {type(row).__name__}"
             raise BenchmarkError(
-                f"the benchmark {shown} has no text in the field {field} of row {number}, whose fields are {has}; "
+                f"the benchmark {label} has no text in the field {field} of row {number}, whose fields are {has}; "
                 "correct the names of its fields in the recipe"
             ) from None
 
     question = "\n".join(text for field in fields.question for text in texts(field))
     if not question.strip():
         raise BenchmarkError(
-            f"the benchmark {shown} has an empty question ({', '.join(fields.question)}) in row {number}; remove the "
+            f"the benchmark {label} has an empty question ({', '.join(fields.question)}) in row {number}; remove the "
             "row, or name another field"
         )
     identity = texts(fields.id)

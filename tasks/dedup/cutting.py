@@ -23,8 +23,8 @@ def write_cut(
     arriving: the documents (DOCUMENTS) as they reached the step; touched: the rows of those that were cut, ascending;
     texts: what is left of these. Holds the texts twice.
     """
-    left = _replaced(arriving, touched, texts)
-    staying = left.filter(pc.invert(pc.is_in(left["id"], drops["id"].combine_chunks())))
+    remaining = _replaced(arriving, touched, texts)
+    staying = remaining.filter(pc.invert(pc.is_in(remaining["id"], drops["id"].combine_chunks())))
     parquet.write_table(layout.part(folder, shard), staying)
     parquet.write_table(layout.edits_part(folder, shard), edits)
     shards.write_ledger(folder, shard, drops)
@@ -39,10 +39,10 @@ def write_cut(
 
 def _replaced(documents: pa.Table, touched: np.ndarray, texts: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The documents with other texts in the rows `touched`."""
-    at = np.arange(len(documents))
-    at[touched] = len(documents) + np.arange(len(touched))
+    indices = np.arange(len(documents))
+    indices[touched] = len(documents) + np.arange(len(touched))
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
-    whole = pa.chunked_array([*documents["text"].chunks, *chunks], pa.large_string()).take(pa.array(at))
+    whole = pa.chunked_array([*documents["text"].chunks, *chunks], pa.large_string()).take(pa.array(indices))
     columns = {"characters": pc.utf8_length(whole).cast(pa.int64()), "text": whole}
     for name, column in columns.items():
         documents = documents.set_column(documents.schema.get_field_index(name), DOCUMENTS.field(name), column)

@@ -117,9 +117,9 @@ def hash_shard(
     """
     ids, digests, compared = [], [_digests(())], [np.empty(0, bool)]
     for group in select_groups(documents, kept, [settings.column]):
-        found, has_any = _compared_by(group[settings.column], settings)
+        content, has_any = _compared_by(group[settings.column], settings)
         ids += group["id"].chunks
-        digests.append(found)
+        digests.append(content)
         compared.append(has_any)
     ids = pa.chunked_array(ids, pa.string())
     halves = np.concatenate(digests)
@@ -235,12 +235,12 @@ def _batches(texts: pa.ChunkedArray) -> Iterator[pa.Array]:
     """The texts a megabyte at a time, which a processor keeps at hand, or one that is larger."""
     for chunk in texts.chunks:
         _, offsets = kernels.buffers.utf8(chunk)
-        at = 0
-        while at < len(chunk):
-            end = int(np.searchsorted(offsets, offsets[at] + _BATCH_BYTES, side="right")) - 1
-            end = max(end, at + 1)
-            yield chunk[at:end]
-            at = end
+        begin = 0
+        while begin < len(chunk):
+            end = int(np.searchsorted(offsets, offsets[begin] + _BATCH_BYTES, side="right")) - 1
+            end = max(end, begin + 1)
+            yield chunk[begin:end]
+            begin = end
 
 
 def _digests(pieces: Iterable[bytes | memoryview]) -> np.ndarray:

@@ -20,7 +20,7 @@ from gristmill.storage import files, sorted_files
 from gristmill.storage.checked_parquet import CheckedFile, open_checked
 
 # Sorted files that one job reads, at most; and of those that are merged into one, at least.
-FAN_IN, LEAST_FAN_IN = 512, 32
+FAN_IN, MIN_FAN_IN = 512, 32
 # What a job holds of a partition, about: half of what a job may hold (`gristmill.tasks.engine.options`). So a crawl of
 # 2.5 billion documents has some 7,000 partitions of band hashes, and no core of 6,400 idles.
 JOB_BYTES = 1 << 29
@@ -32,13 +32,13 @@ MERGED_BYTES = 1 << 18
 
 def partitions_of(rows: int, row_bytes: int) -> int:
     """Into how many partitions so many rows are divided, of which a job holds `row_bytes` each."""
-    held = rows * row_bytes
-    return max(-(-held // JOB_BYTES), min(FEW, 1 + held // SMALL_BYTES))
+    n_bytes = rows * row_bytes
+    return max(-(-n_bytes // JOB_BYTES), min(FEW, 1 + n_bytes // SMALL_BYTES))
 
 
-def partition_bytes(held: int, partitions: int | None) -> int:
-    """Bytes that a job holds of one of `partitions`, where all of them take `held`; None: partitions by size."""
-    return min(held, JOB_BYTES) if partitions is None else held // partitions
+def partition_bytes(n_bytes: int, partitions: int | None) -> int:
+    """Bytes that a job holds of one of `partitions`, where all of them take `n_bytes`; None: partitions by size."""
+    return min(n_bytes, JOB_BYTES) if partitions is None else n_bytes // partitions
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ def fan_ins(n_files: int) -> list[int]:
     passes = 0
     while n_files > FAN_IN ** (passes + 1):
         passes += 1
-    fan_in = LEAST_FAN_IN
+    fan_in = MIN_FAN_IN
     while passes and n_files > FAN_IN * fan_in**passes:
         fan_in += 1
-    found = []
+    counts = []
     while n_files > FAN_IN:
-        found.append(fan_in)
+        counts.append(fan_in)
         n_files = -(-n_files // fan_in)
-    return found
+    return counts
 
 
 def collect_shards(folder: str, number: int, source: SortedFiles, target: str, ranges: KeyRanges, key: str) -> dict:
@@ -170,47 +170,47 @@ def merge(paths: list[str], target: str, ends: list[int] | None = None) -> int:
     Held: some six times `_SLAB_BYTES`, the footers, and a row group of each file; also where one key has more rows.
     """
     with ExitStack() as stack, ThreadPoolExecutor(sorted_files.AT_ONCE) as pool:
-        opened = list(pool.map(stack.enter_context, map(open_checked, paths)))
-        key = sorted_files.key_of(opened[0], paths[0])
+        inputs = list(pool.map(stack.enter_context, map(open_checked, paths)))
+        key = sorted_files.key_of(inputs[0], paths[0])
         fields = [
-            field.with_nullable(any(file.schema.field(field.name).nullable for file in opened))
-            for field in opened[0].schema
+            field.with_nullable(any(file.schema.field(field.name).nullable for file in inputs))
+            for field in inputs[0].schema
         ]
         rows = 0
         with sorted_files.create(target, pa.schema(fields), key, ends, group_bytes=MERGED_BYTES) as append:
-            for low, high in pairwise(_cuts(opened, paths)):
-                for table in _slab(opened, paths, low, high, key, pool):
+            for low, high in pairwise(_cuts(inputs, paths)):
+                for table in _slab(inputs, paths, low, high, key, pool):
                     append(table)
                     rows += len(table)
     return rows
 
 
 def _slab(
-    opened: list[CheckedFile], paths: list[str], low: int, high: int, key: str, pool: ThreadPoolExecutor
+    inputs: list[CheckedFile], paths: list[str], low: int, high: int, key: str, pool: ThreadPoolExecutor
 ) -> Iterator[pa.Table]:
     """The rows of a range of keys, in their order. Those of a single key are in the order of the files as they are."""
     if high - low == 1:
-        for file, path in zip(opened, paths, strict=True):
+        for file, path in zip(inputs, paths, strict=True):
             yield from sorted_files.each_group(file, path, low, high)
     else:
-        tables = pool.map(lambda file, path: sorted_files.read_range(file, path, low, high), opened, paths)
+        tables = pool.map(lambda file, path: sorted_files.read_range(file, path, low, high), inputs, paths)
         yield sorted_files.sorted_by(pa.concat_tables(tables), key)
 
 
-def _cuts(opened: list[CheckedFile], paths: list[str]) -> list[int]:
+def _cuts(inputs: list[CheckedFile], paths: list[str]) -> list[int]:
     """Ends of ranges of keys that have about `_SLAB_BYTES` each. A key that has more by itself is a range."""
     groups = sorted(
-        group for file, path in zip(opened, paths, strict=True) for group in sorted_files.ends_of_groups(file, path)
+        group for file, path in zip(inputs, paths, strict=True) for group in sorted_files.ends_of_groups(file, path)
     )
     if not groups:
         return []
-    cuts, held, of_one = {groups[0][0], max(largest for _, largest, _ in groups) + 1}, 0, dict[int, int]()
+    cuts, n_bytes, of_one = {groups[0][0], max(largest for _, largest, _ in groups) + 1}, 0, dict[int, int]()
     last = groups[0][0]
     for smallest, largest, size in groups:
-        if held >= _SLAB_BYTES and smallest > last:
+        if n_bytes >= _SLAB_BYTES and smallest > last:
             cuts.add(smallest)
-            last, held = smallest, 0
-        held += size
+            last, n_bytes = smallest, 0
+        n_bytes += size
         if smallest == largest:
             of_one[smallest] = of_one.get(smallest, 0) + size
     for one, size in of_one.items():

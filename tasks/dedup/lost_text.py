@@ -63,21 +63,24 @@ def draw_shard(
     sizes = parquet.read_table(arriving, ["id", "characters"])
     sizes = sizes.filter(pc.is_in(sizes["id"], duplicates["id"].combine_chunks()))
     ends = np.cumsum(sizes["characters"].to_numpy())
-    at = np.random.default_rng([seed, shard]).integers(0, ends[-1], draws)
-    row = np.searchsorted(ends, at, side="right")
-    place = at - (ends - sizes["characters"].to_numpy())[row]
-    rows, of = np.unique(row, return_inverse=True)
-    named = sizes.take(pa.array(rows))
-    texts = _texts(documents, arriving, named["id"].combine_chunks())
-    to = pc.index_in(named["id"], duplicates["id"].combine_chunks())
+    characters = np.random.default_rng([seed, shard]).integers(0, ends[-1], draws)
+    row = np.searchsorted(ends, characters, side="right")
+    place = characters - (ends - sizes["characters"].to_numpy())[row]
+    rows, owner = np.unique(row, return_inverse=True)
+    table = sizes.take(pa.array(rows))
+    texts = _texts(documents, arriving, table["id"].combine_chunks())
+    to = pc.index_in(table["id"], duplicates["id"].combine_chunks())
     representatives = duplicates["representative"].take(to).to_pylist()
-    whole = set(of[:shown].tolist())
+    whole = set(owner[:shown].tolist())
     tables = [DRAWN.empty_table()]
-    for number, (name, text) in enumerate(zip(named["id"].to_pylist(), texts, strict=True)):
-        found = _sentences(text, place[of == number], number in whole)
-        of_it = {"id": pa.repeat(name, len(found)), "representative": [representatives[number]] * len(found)}
-        tables.append(pa.table({**of_it, **{n: found[n] for n in found.column_names}}).cast(DRAWN))
-    parquet.write_table(_drawn(folder, shard), pa.concat_tables(tables))
+    for number, (name, text) in enumerate(zip(table["id"].to_pylist(), texts, strict=True)):
+        sentences = _sentences(text, place[owner == number], number in whole)
+        owner_columns = {
+            "id": pa.repeat(name, len(sentences)),
+            "representative": [representatives[number]] * len(sentences),
+        }
+        tables.append(pa.table({**owner_columns, **{n: sentences[n] for n in sentences.column_names}}).cast(DRAWN))
+    parquet.write_table(_draws_file(folder, shard), pa.concat_tables(tables))
     return {"draws": draws}
 
 
@@ -96,27 +99,27 @@ def seek_shard(folder: str, job: int, documents: str, kept: str) -> dict:
     """
     values, bounds = _unlike(_all_drawn(folder))
     head, following = chains(values, bounds)
-    found = np.zeros(len(bounds) - 1, np.bool_)
+    is_found = np.zeros(len(bounds) - 1, np.bool_)
     for group in select_groups(documents, kept, ["text"]):
         words, ends = word_hashes(*utf8(group["text"]))
-        mark_found(words, ends, values, bounds, head, following, found)
-    parquet.write_table(_found(folder, job), pa.table({"number": np.flatnonzero(found)}))
-    return {"found": int(found.sum())}
+        mark_found(words, ends, values, bounds, head, following, is_found)
+    parquet.write_table(_matches_file(folder, job), pa.table({"number": np.flatnonzero(is_found)}))
+    return {"found": int(is_found.sum())}
 
 
 def estimate(folder: str, job: int, sought: int) -> dict:
     """How many of the drawn characters are in sentences that none of the `sought` jobs has found, and which sentences
     of documents to show these are."""
-    drawn = _all_drawn(folder)
-    coded = drawn["words"].combine_chunks().dictionary_encode()
-    held = np.zeros(len(coded.dictionary), np.bool_)
+    draws = _all_drawn(folder)
+    coded = draws["words"].combine_chunks().dictionary_encode()
+    is_present = np.zeros(len(coded.dictionary), np.bool_)
     for number in range(sought):
-        held[parquet.read_table(_found(folder, number), ["number"])["number"].to_numpy()] = True
-    worded = pc.greater(pc.binary_length(drawn["words"]), 0).to_numpy()
-    lost = worded & ~held[coded.indices.to_numpy()]
-    shown = drawn.append_column("lost", pa.array(lost)).filter(drawn["shown"]).select(SHOWN.names)
-    parquet.write_table(shown_file(folder), shown.sort_by([("id", "ascending"), ("sentence", "ascending")]))
-    return {"lost": int(drawn["draws"].to_numpy()[lost].sum())}
+        is_present[parquet.read_table(_matches_file(folder, number), ["number"])["number"].to_numpy()] = True
+    worded = pc.greater(pc.binary_length(draws["words"]), 0).to_numpy()
+    lost = worded & ~is_present[coded.indices.to_numpy()]
+    examples = draws.append_column("lost", pa.array(lost)).filter(draws["shown"]).select(SHOWN.names)
+    parquet.write_table(shown_file(folder), examples.sort_by([("id", "ascending"), ("sentence", "ascending")]))
+    return {"lost": int(draws["draws"].to_numpy()[lost].sum())}
 
 
 def shown_file(folder: str) -> str:
@@ -137,8 +140,8 @@ def _duplicates(ledger: str) -> pa.Table:
 def _texts(documents: str, arriving: str, ids: pa.Array) -> list[str]:
     """The texts of documents, in the order of their ids."""
     groups = [group.filter(pc.is_in(group["id"], ids)) for group in select_groups(documents, arriving, ["text"])]
-    found = pa.concat_tables(groups)
-    return found["text"].take(pc.index_in(ids, found["id"].combine_chunks())).to_pylist()
+    table = pa.concat_tables(groups)
+    return table["text"].take(pc.index_in(ids, table["id"].combine_chunks())).to_pylist()
 
 
 def _sentences(text: str, places: np.ndarray, whole: bool) -> pa.Table:
@@ -146,23 +149,23 @@ def _sentences(text: str, places: np.ndarray, whole: bool) -> pa.Table:
     scanned = scan(pa.array([text], pa.large_string()))
     start, stop = scanned.spans("sentences")
     data = text.encode()
-    at = [len(text[:place].encode()) for place in places.tolist()]
+    offsets = [len(text[:place].encode()) for place in places.tolist()]
     # white space counts with the sentence before it, at the beginning with the first
-    hit = np.maximum(np.searchsorted(start, at, side="right") - 1, 0) if len(start) else np.empty(0, np.int64)
+    hit = np.maximum(np.searchsorted(start, offsets, side="right") - 1, 0) if len(start) else np.empty(0, np.int64)
     draws = np.bincount(hit, minlength=len(start))
-    chosen = np.flatnonzero((draws > 0) | (whole & (start < SHOWN_BYTES)))
-    spans = zip(start[chosen].tolist(), stop[chosen].tolist(), strict=True)
+    selection = np.flatnonzero((draws > 0) | (whole & (start < SHOWN_BYTES)))
+    spans = zip(start[selection].tolist(), stop[selection].tolist(), strict=True)
     texts = pa.array([data[low:high].decode() for low, high in spans], pa.large_string())
     words, ends = word_hashes(*utf8(texts))
     buffers = [None, pa.py_buffer(8 * ends), pa.py_buffer(words.astype("<u8", copy=False))]
     packed = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(texts), buffers)
-    columns = {"sentence": chosen, "text": texts, "words": packed, "draws": draws[chosen]}
-    return pa.table({**columns, "shown": np.full(len(chosen), whole)})
+    columns = {"sentence": selection, "text": texts, "words": packed, "draws": draws[selection]}
+    return pa.table({**columns, "shown": np.full(len(selection), whole)})
 
 
-def _unlike(drawn: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def _unlike(draws: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """The words of all unlike sentences, uint64, and their n+1 bounds."""
-    unlike = drawn["words"].combine_chunks().dictionary_encode().dictionary
+    unlike = draws["words"].combine_chunks().dictionary_encode().dictionary
     sizes = pc.binary_length(unlike).to_numpy() // 8
     return np.frombuffer(b"".join(unlike.to_pylist()), "<u8"), np.append(0, np.cumsum(sizes))
 
@@ -171,9 +174,9 @@ def _all_drawn(folder: str) -> pa.Table:
     return parquet.read_table(files.join(folder, "drawn.parquet"), DRAWN.names)
 
 
-def _drawn(folder: str, shard: int) -> str:
+def _draws_file(folder: str, shard: int) -> str:
     return files.join(folder, "drawn", f"{shard:05d}.parquet")
 
 
-def _found(folder: str, job: int) -> str:
+def _matches_file(folder: str, job: int) -> str:
     return files.join(folder, "found", f"{job:05d}.parquet")

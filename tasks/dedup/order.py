@@ -77,7 +77,7 @@ def keyed(table: pa.Table, source_rank: int, order: KeepOrder) -> pa.Table:
         assert order.best is not None, "`keep` has `best` only where a signal is named"
         return pc.fill_null(pc.negate(_numbers(order.best, table[order.best])), np.inf)
 
-    made = {
+    makers = {
         "source": lambda: pa.array(np.full(len(table), source_rank, np.int64)),
         "newest": lambda: pc.fill_null(pc.negate(_instants(table["date"])), _LAST),
         "oldest": lambda: pc.fill_null(_instants(table["date"]), _LAST),
@@ -85,7 +85,7 @@ def keyed(table: pa.Table, source_rank: int, order: KeepOrder) -> pa.Table:
         "best": best,
     }
     for name, criterion in zip(order_names(order), order.keep, strict=True):
-        table = table.append_column(name, made[criterion]())
+        table = table.append_column(name, makers[criterion]())
     return table
 
 

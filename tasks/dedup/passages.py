@@ -156,10 +156,10 @@ def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step, r
         text = kernels.scan.scan(part["text"])
         bounds = _bounds(text, step)
         keys, counts = _passages(text, step)
-        at = np.flatnonzero(counts)
-        document = np.searchsorted(bounds, at, side="right") - 1
-        hashes.append(keys[at])
-        places.append(((document + row) << 32) + (at - bounds[document]))
+        positions = np.flatnonzero(counts)
+        document = np.searchsorted(bounds, positions, side="right") - 1
+        hashes.append(keys[positions])
+        places.append(((document + row) << 32) + (positions - bounds[document]))
         row += len(part)
     place = np.concatenate(places)
     columns = {"hash": np.concatenate(hashes), "rank": rank[place >> 32]}
@@ -249,11 +249,11 @@ def _passages(text: kernels.scan.Scan, step: Step) -> tuple[np.ndarray, np.ndarr
         case ParagraphDedup():
             keys, size = kernels.folding.folded(text.data, *text.spans("paragraphs"))
         case SentenceDedup():
-            keys, size = _joined(text, step.sentences)
+            keys, size = _span_keys(text, step.sentences)
     return keys, size >= step.min_characters
 
 
-def _joined(text: kernels.scan.Scan, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _span_keys(text: kernels.scan.Scan, n: int) -> tuple[np.ndarray, np.ndarray]:
     """(key, size) of the spans of n sentences, each at its first; size 0 where the document ends before the span."""
     hashes, sizes = kernels.folding.folded(text.data, *text.spans("sentences"))
     spans = max(len(hashes) - n + 1, 0)
@@ -319,35 +319,35 @@ def _blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> np.ndarray:
     end = text.paragraphs[1:][document]
     kept = np.append(-1, np.flatnonzero(staying))
     last_kept = kept[np.searchsorted(kept, end - 1, side="right") - 1]
-    behind = (above >= text.paragraphs[document]) & ~np.append(staying, True)[above]
+    follows_gone = (above >= text.paragraphs[document]) & ~np.append(staying, True)[above]
     trailing = (last_kept <= above) & (above + 1 < end)
-    return (text.line_words[1:] == text.line_words[:-1]) & (behind | trailing)
+    return (text.line_words[1:] == text.line_words[:-1]) & (follows_gone | trailing)
 
 
 def _too_short(ids: pa.Array, text: kernels.scan.Scan, edits: Edits, step: Step) -> pa.Table:
     """The ledger's rows of the documents that are left with too few words, or sentences."""
     real = (text.word_bits & kernels.scan.REAL) != 0
-    least = {"min_words": (step.min_words, _left(text, text.words, text.word_start, real, edits))}
+    least = {"min_words": (step.min_words, _remaining_counts(text, text.words, text.word_start, real, edits))}
     if isinstance(step, SentenceDedup):
         start, _ = text.spans("sentences")
         every = np.ones(len(start), bool)
-        least["min_sentences"] = (step.min_sentences, _left(text, text.sentences, start, every, edits))
+        least["min_sentences"] = (step.min_sentences, _remaining_counts(text, text.sentences, start, every, edits))
     drops, alive = [LEDGER.empty_table()], np.ones(len(ids), bool)
-    for rule, (threshold, left) in least.items():
-        short = np.flatnonzero(alive & (left < threshold))
+    for rule, (threshold, counts) in least.items():
+        short = np.flatnonzero(alive & (counts < threshold))
         alive[short] = False
         columns = {
             "id": ids.take(pa.array(short)),
             "step": pa.repeat(step.step, len(short)),
             "rule": pa.repeat(rule, len(short)),
-            "value": left[short].astype(np.float64),
+            "value": counts[short].astype(np.float64),
             "threshold": pa.repeat(float(threshold), len(short)),
         }
         drops.append(ledger.from_columns(columns))
     return pa.concat_tables(drops)
 
 
-def _left(
+def _remaining_counts(
     text: kernels.scan.Scan, bounds: np.ndarray, start: np.ndarray, counts: np.ndarray, edits: Edits
 ) -> np.ndarray:
     """How many of the units that count are left of each document: int64. A unit is cut whole or not at all."""

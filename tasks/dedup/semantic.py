@@ -56,14 +56,14 @@ def k_means(vectors: np.ndarray, clusters: int) -> np.ndarray:
     _, first = np.unique(vectors, axis=0, return_index=True)
     centroids = vectors[np.sort(first)[:clusters]]
     for _ in range(ITERATIONS):
-        of = nearest(vectors, centroids)
+        owner = nearest(vectors, centroids)
         sums = np.zeros(centroids.shape, np.int64)
-        np.add.at(sums, of, vectors)
-        moved = rounded(sums)
-        moved = np.where(moved.any(axis=1, keepdims=True), moved, centroids)
-        if np.array_equal(moved, centroids):
+        np.add.at(sums, owner, vectors)
+        means = rounded(sums)
+        means = np.where(means.any(axis=1, keepdims=True), means, centroids)
+        if np.array_equal(means, centroids):
             break
-        centroids = moved
+        centroids = means
     return centroids
 
 
@@ -71,10 +71,10 @@ def nearest(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """int64 (n): for each rounded vector the number of the centroid with the largest product, of equal ones the
     first."""
     against = centroids.astype(np.float32).T
-    found = [np.empty(0, np.int64)]
+    clusters = [np.empty(0, np.int64)]
     for begin in range(0, len(vectors), _BLOCK):
-        found.append((vectors[begin : begin + _BLOCK].astype(np.float32) @ against).argmax(axis=1))
-    return np.concatenate(found)
+        clusters.append((vectors[begin : begin + _BLOCK].astype(np.float32) @ against).argmax(axis=1))
+    return np.concatenate(clusters)
 
 
 def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.ndarray]:
@@ -85,33 +85,33 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
     one.
     """
     bound, n = round(similarity * SCALE**2), len(vectors)  # a product of vectors is a whole number
-    of, cosine = np.full(n, -1), np.zeros(n)
+    original, cosine = np.full(n, -1), np.zeros(n)
     kept, n_kept = np.empty(n, np.int64), 0
     kept_vectors = np.empty(vectors.shape, np.float32)
     for begin in range(0, n, _BLOCK):
         block = vectors[begin : begin + _BLOCK].astype(np.float32)
-        for at in range(0, n_kept, _BLOCK):
-            products = block @ kept_vectors[at : min(at + _BLOCK, n_kept)].T
+        for start in range(0, n_kept, _BLOCK):
+            products = block @ kept_vectors[start : min(start + _BLOCK, n_kept)].T
             near = products >= bound
-            rows = np.flatnonzero(near.any(axis=1) & (of[begin : begin + len(block)] < 0))
+            rows = np.flatnonzero(near.any(axis=1) & (original[begin : begin + len(block)] < 0))
             first = near[rows].argmax(axis=1)
-            of[begin + rows] = kept[at + first]
+            original[begin + rows] = kept[start + first]
             cosine[begin + rows] = products[rows, first].astype(np.float64) / SCALE**2
         products = block @ block.T
         near = products >= bound
         is_kept = np.zeros(len(block), bool)
-        for row in np.flatnonzero(of[begin : begin + len(block)] < 0):
+        for row in np.flatnonzero(original[begin : begin + len(block)] < 0):
             before = near[row, :row] & is_kept[:row]
             first = int(before.argmax()) if row else 0
             if row and before[first]:
-                of[begin + row], cosine[begin + row] = begin + first, float(products[row, first]) / SCALE**2
+                original[begin + row], cosine[begin + row] = begin + first, float(products[row, first]) / SCALE**2
             else:
                 is_kept[row] = True
-        chosen = np.flatnonzero(is_kept)
-        kept[n_kept : n_kept + len(chosen)] = begin + chosen
-        kept_vectors[n_kept : n_kept + len(chosen)] = block[chosen]
-        n_kept += len(chosen)
-    return of, cosine
+        new_rows = np.flatnonzero(is_kept)
+        kept[n_kept : n_kept + len(new_rows)] = begin + new_rows
+        kept_vectors[n_kept : n_kept + len(new_rows)] = block[new_rows]
+        n_kept += len(new_rows)
+    return original, cosine
 
 
 class Clustered(KeepOrder, CorpusStep):
@@ -190,12 +190,12 @@ def draw_shard(folder: str, number: int, vectors: str, kept: str, share: float) 
 
     Returns `documents` with a vector, and their `dimension`.
     """
-    ids, found = _vectors(vectors, kept)
+    ids, matrix = _vectors(vectors, kept)
     hashes = np.fromiter((xxhash.xxh3_64_intdigest(each.encode()) for each in ids.to_pylist()), np.uint64, len(ids))
-    drawn = hashes < share * 2.0**64 if share < 1 else np.ones(len(ids), bool)
-    rows = pa.table({"hash": hashes[drawn], "vector": _column(found[drawn])})
+    is_drawn = hashes < share * 2.0**64 if share < 1 else np.ones(len(ids), bool)
+    rows = pa.table({"hash": hashes[is_drawn], "vector": _column(matrix[is_drawn])})
     exchange.write(sample_files(folder, number + 1).path(number), rows, "hash", None)
-    return {"documents": len(ids), "dimension": found.shape[1]}
+    return {"documents": len(ids), "dimension": matrix.shape[1]}
 
 
 def find_centroids(folder: str, _: int, sample: SortedFiles, clusters: int) -> dict:
@@ -221,12 +221,12 @@ def assign_shard(
 ) -> dict:
     """Write the documents of a shard by their clusters. `signals`: its parts with the signal `best`; `source`: the
     number of its source; `ranges`: see `exchange.write`."""
-    ids, found = _vectors(vectors, kept)
+    ids, matrix = _vectors(vectors, kept)
     ordered = gather((*signals, documents), kept, order.columns(settings))
     ordered = ordered.take(pc.index_in(ids, ordered["id"].combine_chunks()))
     ordered = order.keyed(ordered, source, settings)
     centroids = vectors_of(parquet.read_table(centroids_path(folder)))
-    columns = {"cluster": nearest(found, centroids), "vector": _column(found), "id": ids}
+    columns = {"cluster": nearest(matrix, centroids), "vector": _column(matrix), "id": ids}
     columns |= {name: ordered[name] for name in order.order_names(settings)}
     columns["shard"] = np.full(len(ids), shard, np.int64)
     exchange.write(vectors_files(folder, number + 1).path(number), pa.table(columns), "cluster", ranges)
@@ -247,18 +247,18 @@ def choose(
     Returns counts: documents dropped, and those of the largest cluster, whose vectors are held.
     """
     rows, begins, ends = _by_cluster(pa.concat_tables(vectors.each(*ranges.bounds(partition))), settings)
-    found = vectors_of(rows)
-    of, cosine = np.full(len(rows), -1), np.zeros(len(rows))
+    matrix = vectors_of(rows)
+    original, cosine = np.full(len(rows), -1), np.zeros(len(rows))
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        first, cosine[begin:end] = duplicates(found[begin:end], settings.similarity)
-        of[begin:end] = np.where(first < 0, -1, begin + first)
-    gone = of >= 0
+        first, cosine[begin:end] = duplicates(matrix[begin:end], settings.similarity)
+        original[begin:end] = np.where(first < 0, -1, begin + first)
+    gone = original >= 0
     dropped = pa.table(
         {
             "shard": rows["shard"].filter(gone),
             "id": rows["id"].filter(gone),
             "detail": pa.array([f"cosine {each:.4f}" for each in cosine[gone].tolist()], pa.string()),
-            "representative": rows["id"].take(of[gone]),
+            "representative": rows["id"].take(original[gone]),
         }
     )
     exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
@@ -282,9 +282,9 @@ def balance(
     most, sizes = ceil(settings.most * mean), ends - begins
     place = np.arange(len(rows)) - np.repeat(begins, sizes)
     gone = rows.append_column("size", pa.array(np.repeat(sizes, sizes))).filter(pa.array(place >= most))
-    named = zip(gone["cluster"].to_pylist(), gone["size"].to_pylist(), strict=True)
-    said = [f"cluster {cluster} has {size} documents, of which {most} stay" for cluster, size in named]
-    detail = pa.array(said, pa.string())
+    cluster_sizes = zip(gone["cluster"].to_pylist(), gone["size"].to_pylist(), strict=True)
+    details = [f"cluster {cluster} has {size} documents, of which {most} stay" for cluster, size in cluster_sizes]
+    detail = pa.array(details, pa.string())
     representative = pa.nulls(len(gone), pa.string())
     names = ["shard", "id", "detail", "representative"]
     dropped = pa.table([gone["shard"], gone["id"], detail, representative], names=names)
@@ -338,11 +338,11 @@ def dropped_files(folder: str, partitions: int) -> SortedFiles:
 def _vectors(vectors: str, kept: str) -> tuple[pa.Array, np.ndarray]:
     """(ids, rounded vectors) of the documents of a selection that have a vector other than zero."""
     table = parquet.read_table(vectors, ["id", "vector"])
-    left = parquet.read_table(kept, ["id"])["id"]
-    table = table.filter(pc.is_in(table["id"], left.combine_chunks()))
-    found = rounded(vectors_of(table))
-    compared = found.any(axis=1)
-    return table["id"].combine_chunks().filter(pa.array(compared)), found[compared]
+    kept_ids = parquet.read_table(kept, ["id"])["id"]
+    table = table.filter(pc.is_in(table["id"], kept_ids.combine_chunks()))
+    matrix = rounded(vectors_of(table))
+    compared = matrix.any(axis=1)
+    return table["id"].combine_chunks().filter(pa.array(compared)), matrix[compared]
 
 
 def _column(vectors: np.ndarray) -> pa.FixedSizeListArray:

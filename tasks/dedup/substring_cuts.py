@@ -36,20 +36,20 @@ def cut_shard(
     row, first, stop = spans_of(spans, shard)
     touched, document = np.unique(row, return_inverse=True)
     texts, cuts, drops = [pa.array([], pa.large_string())], [EDITS.empty_table()], [LEDGER.empty_table()]
-    at = 0
+    first_row = 0
     for part in slices(arriving.take(pa.array(touched))):
-        here = slice(*np.searchsorted(document, [at, at + len(part)]))
+        here = slice(*np.searchsorted(document, [first_row, first_row + len(part)]))
         text = scan(part["text"])
-        edits = _edits(text, document[here] - at, first[here], stop[here], settings)
+        edits = _edits(text, document[here] - first_row, first[here], stop[here], settings)
         ids = part["id"].combine_chunks()
-        left = applied(part["text"], edits)
-        lengths = np.asarray(pc.utf8_length(left), np.int64)
+        remaining = applied(part["text"], edits)
+        lengths = np.asarray(pc.utf8_length(remaining), np.int64)
         cut_into = np.bincount(edits.document, minlength=len(part)) > 0
         short = np.flatnonzero(cut_into & (lengths < settings.min_characters))
-        texts.append(left)
+        texts.append(remaining)
         cuts.append(rows(ids, settings.step, text, edits, keeps_removed=True))
-        drops.append(_dropped(settings, "min_characters", ids, short, lengths[short]))
-        at += len(part)
+        drops.append(_drop_rows(settings, "min_characters", ids, short, lengths[short]))
+        first_row += len(part)
     return write_cut(
         folder,
         shard,
@@ -68,22 +68,24 @@ def drop_shard(
     """Write which documents of a shard stay, and the ledger of the others. Holds the texts of those with spans."""
     row, first, stop = spans_of(spans, shard)
     touched, document = np.unique(row, return_inverse=True)
-    at, drops = 0, [LEDGER.empty_table()]
+    first_row, drops = 0, [LEDGER.empty_table()]
     for part in slices(select(documents, kept, ["text"]).take(pa.array(touched))):
-        here = slice(*np.searchsorted(document, [at, at + len(part)]))
+        here = slice(*np.searchsorted(document, [first_row, first_row + len(part)]))
         text = scan(part["text"])
-        of = document[here] - at
-        begin, end = _bytes(text, of, first[here], stop[here], settings)
-        within = characters(text.data, text.documents, of, end) - characters(text.data, text.documents, of, begin)
-        share = np.bincount(of, weights=within, minlength=len(part)) / np.maximum(text.chars, 1)
+        document_of = document[here] - first_row
+        begin, end = _bytes(text, document_of, first[here], stop[here], settings)
+        span_characters = characters(text.data, text.documents, document_of, end) - characters(
+            text.data, text.documents, document_of, begin
+        )
+        share = np.bincount(document_of, weights=span_characters, minlength=len(part)) / np.maximum(text.chars, 1)
         over = np.flatnonzero(share > settings.max_share)
-        drops.append(_dropped(settings, "max_share", part["id"].combine_chunks(), over, share[over]))
-        at += len(part)
+        drops.append(_drop_rows(settings, "max_share", part["id"].combine_chunks(), over, share[over]))
+        first_row += len(part)
     arriving = parquet.read_table(kept, SELECTION.names)
     return shards.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
 
 
-def _dropped(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:
+def _drop_rows(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:
     return ledger.from_columns(
         {
             "id": ids.take(pa.array(rows)),

@@ -177,22 +177,22 @@ def key_shard(
     windows = 0
     for part in slices(select(documents, kept, ["text"])):
         units = _units(part["text"], settings.unit)
-        found = kernels.minimizers.runs(units.values, units.offsets, n)
-        first, last = _places(units, found, n)
-        columns["key"].append(found.key)
+        window_runs = kernels.minimizers.runs(units.values, units.offsets, n)
+        first, last = _places(units, window_runs, n)
+        columns["key"].append(window_runs.key)
         columns["size"].append(units.ends[last] - units.ends[first])
-        columns["repeats"].append(found.repeats)
-        windows += int(found.windows.sum())
+        columns["repeats"].append(window_runs.repeats)
+        windows += int(window_runs.windows.sum())
     table = pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
     table = table.append_column("node", pa.array((shard << 32) + np.arange(len(table))))
     exchange.write(exchanged(folder, "keys", shard + 1).path(shard), table, "key", ranges)
     return {"windows": windows, "runs": len(table)}
 
 
-def _places(units: _Units, found: kernels.minimizers.Runs, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _places(units: _Units, window_runs: kernels.minimizers.Runs, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The first unit of each run of windows, and that behind its last, among the units of all documents."""
-    first = units.offsets[found.document] + found.first
-    return first, first + found.windows + n - 1
+    first = units.offsets[window_runs.document] + window_runs.first
+    return first, first + window_runs.windows + n - 1
 
 
 def match_partition(
@@ -210,10 +210,10 @@ def match_partition(
     key = key[order]
     again = np.append(False, key[1:] == key[:-1])
     hot = again | np.append(again[1:], False) | table["repeats"].to_numpy()[order]
-    chosen = order[hot]
-    node = table["node"].to_numpy()[chosen]
+    rows = order[hot]
+    node = table["node"].to_numpy()[rows]
     exchange.write(exchanged(folder, "hot", partition + 1).path(partition), pa.table({"node": node}), "node", shards)
-    return {"runs": len(node), "bytes": int(table["size"].to_numpy()[chosen].sum())}
+    return {"runs": len(node), "bytes": int(table["size"].to_numpy()[rows].sum())}
 
 
 def gather_shard(
@@ -236,16 +236,16 @@ def gather_shard(
     n, before, start, tables = settings.min_length, 0, low, [_GATHERED.empty_table()]
     for part in slices(select(documents, kept, ["text"])):
         units = _units(part["text"], settings.unit)
-        found = kernels.minimizers.runs(units.values, units.offsets, n)
-        here = hot[slice(*np.searchsorted(hot, [before, before + len(found.key)]))] - before
-        before += len(found.key)
-        first, last = _places(units, found, n)
-        row = found.document[here]
+        window_runs = kernels.minimizers.runs(units.values, units.offsets, n)
+        here = hot[slice(*np.searchsorted(hot, [before, before + len(window_runs.key)]))] - before
+        before += len(window_runs.key)
+        first, last = _places(units, window_runs, n)
+        row = window_runs.document[here]
         columns = {
-            "key": found.key[here],
+            "key": window_runs.key[here],
             "id": part["id"].take(pa.array(row)).combine_chunks(),
             "node": start + row,
-            "first": found.first[here],
+            "first": window_runs.first[here],
             "content": units.text(first[here], last[here]),
         }
         tables.append(pa.table(columns, schema=_GATHERED))
@@ -284,15 +284,15 @@ def find_block(
     table = table.take(pc.sort_indices(table, [("id", "ascending"), ("first", "ascending")]))
     content = table["content"].combine_chunks().dictionary_encode()
     copy_of = content.indices.to_numpy()
-    known = content.dictionary
-    # `known` is in the order of the first copies, which is that of the ids
+    distinct = content.dictionary
+    # `distinct` is in the order of the first copies, which is that of the ids
     first_copy = np.append(True, copy_of[1:] > np.maximum.accumulate(copy_of)[:-1])[: len(copy_of)]
-    copies = np.bincount(copy_of, minlength=len(known))
+    copies = np.bincount(copy_of, minlength=len(distinct))
     whole = ~first_copy if settings.keep == "first" else copies[copy_of] > 1
-    start, stop, of = _within(known, settings)
-    row = np.flatnonzero(first_copy)[of]
+    start, stop, content_of = _find_spans(distinct, settings)
+    row = np.flatnonzero(first_copy)[content_of]
     apart = ~whole[row]
-    units = _counted(known, settings.unit)[copy_of[whole]]
+    units = _count_units(distinct, settings.unit)[copy_of[whole]]
     first = table["first"].to_numpy()
     node = table["node"].to_numpy()
     spans = {
@@ -301,7 +301,7 @@ def find_block(
         "stop": np.append(first[whole] + units, first[row[apart]] + stop[apart]),
     }
     exchange.write(exchanged(folder, "found", block + 1).path(block), pa.table(spans), "node", shards)
-    return {"runs": len(table), "different": len(known), "bytes": _size(known), "spans": len(spans["node"])}
+    return {"runs": len(table), "different": len(distinct), "bytes": _size(distinct), "spans": len(spans["node"])}
 
 
 def _size(contents: pa.LargeBinaryArray) -> int:
@@ -314,7 +314,7 @@ def _bytes(contents: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
-def _counted(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
+def _count_units(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
     """How many units each content has: int64."""
     if not len(contents) or unit == "bytes":
         return np.asarray(pc.binary_length(contents), np.int64)
@@ -322,7 +322,7 @@ def _counted(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
     return np.diff(np.searchsorted(np.flatnonzero(data == _END), offsets))
 
 
-def _within(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _find_spans(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(first, stop, content) of the spans of unlike contents whose windows stand in them twice, or stood before.
 
     first, stop: units of the content.
@@ -346,14 +346,14 @@ def _within(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.nda
         starts = _windows(offsets, n)
         size[starts] = n
     order = divsufsort(data)
-    found = np.flatnonzero(kernels.minimizers.repeated(order, kasai(data, order), size, settings.keep == "first"))
-    first = np.searchsorted(begin, found) if settings.unit == "words" else found
+    positions = np.flatnonzero(kernels.minimizers.repeated(order, kasai(data, order), size, settings.keep == "first"))
+    first = np.searchsorted(begin, positions) if settings.unit == "words" else positions
     bounds = word if settings.unit == "words" else offsets
-    of = np.searchsorted(bounds, first, side="right") - 1
-    place = first + of  # so that contents do not touch each other
+    content_of = np.searchsorted(bounds, first, side="right") - 1
+    place = first + content_of  # so that contents do not touch each other
     first, stop = _spans(place, place + n)
-    of = of[np.searchsorted(place, first)]
-    return first - of - bounds[of], stop - of - bounds[of], of
+    content_of = content_of[np.searchsorted(place, first)]
+    return first - content_of - bounds[content_of], stop - content_of - bounds[content_of], content_of
 
 
 def _spans(first: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -376,9 +376,9 @@ def spans_of(spans: CollectedShards, shard: int) -> tuple[np.ndarray, np.ndarray
 
     row: of the selection; first, stop: the document's units. Spans that overlap or touch each other are made one.
     """
-    found = spans.read(shard)
-    row = found["node"].to_numpy() - (shard << 32)
-    first, stop = ((row << _DOCUMENT) + found[name].to_numpy() for name in ("first", "stop"))
+    table = spans.read(shard)
+    row = table["node"].to_numpy() - (shard << 32)
+    first, stop = ((row << _DOCUMENT) + table[name].to_numpy() for name in ("first", "stop"))
     order = np.argsort(first)
     first, stop = _spans(first[order], stop[order])
     inside = (1 << _DOCUMENT) - 1

@@ -19,16 +19,16 @@ def taken_down(documents: pa.Table, lists: Url) -> pa.ChunkedArray:
     if not lists.takedowns:
         return pa.chunked_array([pa.nulls(len(documents), pa.string())])
     by_url = work_of(lists).measure(lists, Batch(documents.select(["id", "url"])))["url_takedown"]
-    found = pc.if_else(pc.equal(by_url, ""), pa.scalar(None, pa.string()), by_url)
-    for label, listed in _listed(lists):
-        named = pc.is_in(documents["id"], listed)
+    entries = pc.if_else(pc.equal(by_url, ""), pa.scalar(None, pa.string()), by_url)
+    for label, ids in _listed_ids(lists):
+        is_listed = pc.is_in(documents["id"], ids)
         entry = pc.binary_join_element_wise(label, documents["id"], ": ")
-        found = pc.coalesce(found, pc.if_else(named, entry, pa.scalar(None, pa.string())))
-    return found
+        entries = pc.coalesce(entries, pc.if_else(is_listed, entry, pa.scalar(None, pa.string())))
+    return entries
 
 
 @lru_cache(1)
-def _listed(lists: Url) -> list[tuple[str, pa.Array]]:
+def _listed_ids(lists: Url) -> list[tuple[str, pa.Array]]:
     """The lines of the lists, some megabytes at a time, each with its list's label; read once per process, and held."""
     return [
         (entries.label, pa.array([line.decode("utf-8", "replace") for line in lines], pa.string()))
@@ -44,10 +44,10 @@ STEP = "takedowns"
 def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: Url) -> dict:
     """Write which documents of a shard may stay, and the ledger of the others with the entries that name them. Holds
     the ids and URLs of the shard."""
-    named = select(documents, kept, ["url"])
-    named = named.append_column("detail", taken_down(named, takedowns))
-    named = named.filter(pc.is_valid(named["detail"]))
-    rows = [{"step": STEP, "rule": "takedown"} | row for row in named.select(["id", "detail"]).to_pylist()]
+    table = select(documents, kept, ["url"])
+    table = table.append_column("detail", taken_down(table, takedowns))
+    table = table.filter(pc.is_valid(table["detail"]))
+    rows = [{"step": STEP, "rule": "takedown"} | row for row in table.select(["id", "detail"]).to_pylist()]
     return shards.write_selection(
         folder, shard, parquet.read_table(kept, SELECTION.names), [(STEP, ledger.from_rows(rows))]
     )

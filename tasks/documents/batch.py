@@ -61,8 +61,8 @@ class Batch:
     def replace(self, columns: Mapping[str, pa.Array]) -> None:
         """Put other values into columns that there are; not into `text`, which has a scan."""
         for name, values in columns.items():
-            at = self.table.schema.get_field_index(name)
-            self.table = self.table.set_column(at, self.table.schema.field(at), values)
+            index = self.table.schema.get_field_index(name)
+            self.table = self.table.set_column(index, self.table.schema.field(index), values)
 
     @cached_property
     def scan(self) -> kernels.scan.Scan:

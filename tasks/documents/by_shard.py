@@ -17,21 +17,21 @@ T = TypeVar("T", covariant=True)
 
 
 class _ByShard(Sequence[T]):
-    """Items that `_at` makes, of 0 up to the length."""
+    """Items that `_item` makes, of 0 up to the length."""
 
-    def _at(self, at: int) -> T:
+    def _item(self, index: int) -> T:
         raise NotImplementedError
 
     @overload
-    def __getitem__(self, at: int) -> T: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
 
-    def __getitem__(self, at: int | slice) -> T | Sequence[T]:
-        if isinstance(at, slice):
-            return [self._at(i) for i in range(len(self))[at]]
-        return self._at(range(len(self))[at])
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return [self._item(i) for i in range(len(self))[index]]
+        return self._item(range(len(self))[index])
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Shards(_ByShard[int]):
     @classmethod
     def joined(cls, runs: Iterable[tuple[int, int]]) -> "Shards":
         """Runs in their order, those that follow each other without a gap as one."""
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for begin, end in runs:
-            if found and found[-1][1] == begin:
-                begin = found.pop()[0]
+            if ranges and ranges[-1][1] == begin:
+                begin = ranges.pop()[0]
             if begin < end:
-                found.append((begin, end))
-        return cls(tuple(found))
+                ranges.append((begin, end))
+        return cls(tuple(ranges))
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -65,9 +65,9 @@ class Shards(_ByShard[int]):
     def __contains__(self, number: object) -> bool:
         return isinstance(number, int) and any(begin <= number < end for begin, end in self.runs)
 
-    def _at(self, at: int) -> int:
-        run = bisect_right(self._ends, at)
-        return self.runs[run][1] - (self._ends[run] - at)
+    def _item(self, index: int) -> int:
+        run = bisect_right(self._ends, index)
+        return self.runs[run][1] - (self._ends[run] - index)
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Names(_ByShard[str]):
             for _ in range(count):
                 yield name
 
-    def _at(self, at: int) -> str:
-        return self.runs[bisect_right(self._ends, at)][0]
+    def _item(self, index: int) -> str:
+        return self.runs[bisect_right(self._ends, index)][0]
 
     def distinct(self) -> list[str]:
         """The names in the order in which they come first."""
@@ -104,9 +104,9 @@ class Names(_ByShard[str]):
 
     def shards(self, names: Iterable[str]) -> Shards:
         """The shards with one of some names."""
-        wanted = set(names)
+        selection = set(names)
         ends = zip(self.runs, self._ends, strict=True)
-        return Shards.joined((end - count, end) for (name, count), end in ends if name in wanted)
+        return Shards.joined((end - count, end) for (name, count), end in ends if name in selection)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Parts(_ByShard[str]):
     def __len__(self) -> int:
         return len(self.shards)
 
-    def _at(self, at: int) -> str:
-        return layout.part(self.folder, self.shards[at])
+    def _item(self, index: int) -> str:
+        return layout.part(self.folder, self.shards[index])
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,6 @@ class PartsOfSeveral(_ByShard[tuple[str, ...]]):
     def __len__(self) -> int:
         return len(self.shards)
 
-    def _at(self, at: int) -> tuple[str, ...]:
-        shard = self.shards[at]
+    def _item(self, index: int) -> tuple[str, ...]:
+        shard = self.shards[index]
         return tuple(layout.part(folder, shard) for folder in self.folders)

@@ -14,7 +14,7 @@ from gristmill.tasks.documents.export import CARRIED, SUFFIXES, Column, OwnColum
 from gristmill.tasks.documents.step import UNKNOWN, Settings
 
 # Languages with a smaller share of the documents are not in the header, where a language is a claim.
-_LEAST_SHARE = 0.01
+_MIN_SHARE = 0.01
 # https://github.com/huggingface/hub-docs/blob/main/datasetcard.md: size_categories
 _SIZES = (
     (10**3, "n<1K"),
@@ -77,7 +77,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         f"{documents:,} documents with {characters:,} characters (Unicode code points), made by Gristmill with the "
         "recipe below.",
         "",
-        *_chosen(card),
+        *_condition(card),
         "**Licence: not filled in.** The texts are those of their authors. Whoever publishes this folder names a "
         "licence here and as `license` in the header.",
         "",
@@ -90,11 +90,11 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         *_ZSTANDARD.get(card.format, ()),
         "## Documents by source",
         "",
-        *_by("source", ((row[0], row[2], row[3]) for row in written), documents),
+        *_table_by("source", ((row[0], row[2], row[3]) for row in written), documents),
         "",
         "## Documents by language",
         "",
-        *_by("language", ((row[1] or "not measured", row[2], row[3]) for row in written), documents),
+        *_table_by("language", ((row[1] or "not measured", row[2], row[3]) for row in written), documents),
         "",
         "## Funnel",
         "",
@@ -140,12 +140,12 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
     return {"documents": documents, "characters": characters}
 
 
-def _header(card: Card, written: Sequence[tuple[str, str | None, int, int]], documents: int) -> dict:
+def _header(card: Card, counts: Sequence[tuple[str, str | None, int, int]], documents: int) -> dict:
     by_language: Counter[str] = Counter()
-    for _, language, count, _ in written:
+    for _, language, count, _ in counts:
         if language is not None and language != UNKNOWN:
             by_language[language] += count
-    languages = sorted(name for name, count in by_language.items() if count >= _LEAST_SHARE * documents)
+    languages = sorted(name for name, count in by_language.items() if count >= _MIN_SHARE * documents)
     size = next((name for most, name in _SIZES if documents < most), "n>1T")
     return {
         "pretty_name": card.name,
@@ -164,15 +164,18 @@ def _header(card: Card, written: Sequence[tuple[str, str | None, int, int]], doc
     }
 
 
-def _chosen(card: Card) -> Sequence[str]:
+def _condition(card: Card) -> Sequence[str]:
     if card.where is None:
         return ()
-    of = f"the {card.funnel[-1].documents_out:,} documents" if card.funnel else "the documents"
+    documents = f"the {card.funnel[-1].documents_out:,} documents" if card.funnel else "the documents"
     fence = "`" * (1 + max(map(len, re.findall("`+", card.where)), default=0))
-    return (f"Of {of} that the recipe keeps, these are those for which {fence} {card.where} {fence} is true.", "")
+    return (
+        f"Of {documents} that the recipe keeps, these are those for which {fence} {card.where} {fence} is true.",
+        "",
+    )
 
 
-def _by(what: str, counts: Iterable[tuple[str, int, int]], total: int) -> list[str]:
+def _table_by(what: str, counts: Iterable[tuple[str, int, int]], total: int) -> list[str]:
     """A table of documents and characters by a value, the most documents first."""
     documents: Counter[str] = Counter()
     characters: Counter[str] = Counter()

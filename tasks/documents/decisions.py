@@ -136,10 +136,12 @@ def _judged_by_clause(
 ) -> tuple[np.ndarray, Callable[[np.ndarray], dict[str, Any]]]:
     tree = parsed(rule.expression)
     try:
-        found = truth(tree, signals)
+        verdicts = truth(tree, signals)
     except ExpressionError as error:
         raise LookupError(f"{step}: {error}") from error
-    fails = found.is_null() if rule.drops == "null" else pc.fill_null(pc.equal(found, rule.drops == "true"), False)
+    fails = (
+        verdicts.is_null() if rule.drops == "null" else pc.fill_null(pc.equal(verdicts, rule.drops == "true"), False)
+    )
     if rule.is_error and (count := pc.sum(fails).as_py()):
         raise ValueError(
             f"{step}: {rule.expression} is neither true nor false for {count} documents, as a column has no value; "
@@ -149,13 +151,13 @@ def _judged_by_clause(
 
     def values(rows: np.ndarray) -> dict[str, Any]:
         columns = {name: signals[name].take(rows).to_pylist() for name in dict.fromkeys(names) if name != "text"}
-        said = [", ".join(map(_said, columns, row)) for row in zip(*columns.values(), strict=True)]
-        return {"detail": pa.array(said if columns else [None] * len(rows), pa.string())}
+        details = [", ".join(map(_detail, columns, row)) for row in zip(*columns.values(), strict=True)]
+        return {"detail": pa.array(details if columns else [None] * len(rows), pa.string())}
 
     return np.asarray(fails), values
 
 
-def _said(name: str, value: Any) -> str:
+def _detail(name: str, value: Any) -> str:
     text = "null" if value is None else f"{value}"
     return f"{name} = {text if len(text) <= _SAID else f'{text[:_SAID]}...'}"
 
@@ -230,10 +232,10 @@ def edit_shard(
     """
     arriving = select(documents, kept, carried(parquet.schema(documents)))
     counts = measure.EditCounts(steps)
-    found = measure.measured(_with_signals(arriving, measured, kept, steps), steps)
-    counts.add(found)
-    parquet.write_table(layout.part(folder, shard), found.table.select([*carried(arriving.schema), *names(steps)]))
-    parquet.write_table(layout.edits_part(folder, shard), found.edits)
+    result = measure.measured(_with_signals(arriving, measured, kept, steps), steps)
+    counts.add(result)
+    parquet.write_table(layout.part(folder, shard), result.table.select([*carried(arriving.schema), *names(steps)]))
+    parquet.write_table(layout.edits_part(folder, shard), result.edits)
     shards.write_ledger(folder, shard, LEDGER.empty_table())
     return {
         "rows_in": len(arriving),

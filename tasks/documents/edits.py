@@ -62,11 +62,11 @@ def line_removals(
     """
     gone = rule >= 0
     document, first, last = line_spans(text, gone)
-    of = np.searchsorted(text.lines, line, side="right") - 1
+    document_of = np.searchsorted(text.lines, line, side="right") - 1
     edits = removals(
-        np.append(document, of),
-        np.append(first, start - text.documents[of]),
-        np.append(last, stop - text.documents[of]),
+        np.append(document, document_of),
+        np.append(first, start - text.documents[document_of]),
+        np.append(last, stop - text.documents[document_of]),
         np.append(rule[gone], np.full(len(line), inside)),
         rules,
     )
@@ -94,12 +94,12 @@ def line_spans(text: kernels.scan.Scan, removed: np.ndarray) -> tuple[np.ndarray
     return document, start - begin, stop - begin
 
 
-def scanned(text: kernels.scan.Scan, edits: Edits, left: pa.ChunkedArray | pa.Array) -> kernels.scan.Scan:
+def scanned(text: kernels.scan.Scan, edits: Edits, remaining: pa.ChunkedArray | pa.Array) -> kernels.scan.Scan:
     """`scan(left)`: the scan of the texts that the edits leave, of which `text` was the scan."""
     if edits.lines is None:
-        return kernels.scan.scan(left)
+        return kernels.scan.scan(remaining)
     spans = np.bincount(edits.document, minlength=len(text.chars))
-    return kernels.rescan.without_lines(text, edits.lines, spans > text.sum(text.lines, edits.lines), left)
+    return kernels.rescan.without_lines(text, edits.lines, spans > text.sum(text.lines, edits.lines), remaining)
 
 
 def merged(edits: Edits) -> Edits:

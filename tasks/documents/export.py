@@ -58,8 +58,8 @@ def own_columns(schema: pa.Schema) -> tuple[OwnColumn, ...]:
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
     if pa.types.is_list(kind):
-        of = _feature(kind.value_type)
-        return {"sequence": of.get("dtype", of)} if "dtype" in of else {"list": of.get("struct", of)}
+        item = _feature(kind.value_type)
+        return {"sequence": item.get("dtype", item)} if "dtype" in item else {"list": item.get("struct", item)}
     if pa.types.is_struct(kind):
         return {"struct": [{"name": field.name, **_feature(field.type)} for field in kind]}
     if pa.types.is_timestamp(kind):
@@ -90,14 +90,14 @@ def export_shard(
     `where`: those for which an expression is true. Holds as `curated`, and ahead of it the columns that the expression
     names. Raises LookupError for a document that is not in a part.
     """
-    wanted = None if where is None else matching(signals, kept, where)["id"].combine_chunks()
+    ids = None if where is None else matching(signals, kept, where)["id"].combine_chunks()
     there = parquet.schema(documents)
     schema = curated_schema(there, columns)
     counted: Counter[tuple[str, str | None, str]] = Counter()
     with _writing(folder, shard, format, schema) as write:
         for table in curated(documents, kept, signals, columns, [*schema.names, "characters"]):
-            if wanted is not None:
-                table = table.filter(pc.is_in(table["id"], wanted))
+            if ids is not None:
+                table = table.filter(pc.is_in(table["id"], ids))
             _count(counted, table)
             write(table.select(schema.names))
     return {"written": _rows(counted)}
@@ -118,19 +118,19 @@ def curated(
     group of the others. Raises LookupError for a document that is not in a part.
     """
     there = parquet.schema(documents)
-    asked = {column.name: column for column in columns if column.name in names}
-    schema = pa.schema([asked[name].field if name in asked else there.field(name) for name in names])
-    found = [name for name, column in asked.items() if column.measured]
-    measured = gather(signals, kept, found) if found else None
-    for group in select_groups(documents, kept, [name for name in names if name not in asked]):
-        given = {name: group[name] for name in names if name not in asked}
-        for name, column in asked.items():
+    column_of = {column.name: column for column in columns if column.name in names}
+    schema = pa.schema([column_of[name].field if name in column_of else there.field(name) for name in names])
+    names_measured = [name for name, column in column_of.items() if column.measured]
+    measured = gather(signals, kept, names_measured) if names_measured else None
+    for group in select_groups(documents, kept, [name for name in names if name not in column_of]):
+        values = {name: group[name] for name in names if name not in column_of}
+        for name, column in column_of.items():
             if measured is None or not column.measured:
-                given[name] = pa.nulls(len(group), column.field.type)
+                values[name] = pa.nulls(len(group), column.field.type)
         if measured is not None:
-            at = pc.index_in(group["id"], measured["id"].combine_chunks())
-            given |= {name: measured[name].take(at) for name in found}
-        yield pa.table({name: given[name] for name in names}).cast(schema)
+            indices = pc.index_in(group["id"], measured["id"].combine_chunks())
+            values |= {name: measured[name].take(indices) for name in names_measured}
+        yield pa.table({name: values[name] for name in names}).cast(schema)
 
 
 def summed(records: Iterable[dict]) -> list[tuple[str, str | None, int, int]]:

@@ -55,9 +55,9 @@ class GroupLosses(Limits):
 
 
 AT_ONCE = 32  # parts that a job adds up
-MOST_GROUPS = 20_000  # of a kind, those with most documents, are passed on
+MAX_GROUPS = 20_000  # of a kind, those with most documents, are passed on
 ALPHA = 0.05
-_LEAST_LIKE = 2  # groups, for there to be a usual share, and a spread
+_MIN_GROUPS = 2  # groups, for there to be a usual share, and a spread
 _ROBUST = 20
 _EFFICIENCY = 0.37  # of that distance beside the standard deviation, where values are normal
 _SHOWN = 20
@@ -90,9 +90,9 @@ def count_shard(
     """
     table = parquet.read_table(layout.part(extracted, shard), ["id", "url"])
     gone = pa.concat_tables(parquet.read_table(layout.ledger_part(each, shard), ["id", "step"]) for each in ledgers)
-    at = pc.index_in(table["id"], gone["id"].combine_chunks())
-    table = table.append_column("step", pc.coalesce(gone["step"].take(at), KEPT))
-    found = []
+    indices = pc.index_in(table["id"], gone["id"].combine_chunks())
+    table = table.append_column("step", pc.coalesce(gone["step"].take(indices), KEPT))
+    tables = []
     for name in by:
         if name == "source":
             never = parquet.read_table(layout.ledger_part(extracted, shard), ["step"])["step"]
@@ -103,8 +103,8 @@ def count_shard(
         counted = pa.table({"group": labels.cast(pa.string()), "step": steps})
         counted = counted.filter(pc.invert(pc.is_in(steps, pa.array([*by_design.get(name, ())], pa.string()))))
         counted = counted.filter(pc.is_valid(counted["group"]))
-        found.append(_summed(counted.append_column("by", pa.repeat(name, len(counted))), [([], "count_all")]))
-    table = pa.concat_tables([_COUNTS.empty_table(), *found])
+        tables.append(_summed(counted.append_column("by", pa.repeat(name, len(counted))), [([], "count_all")]))
+    table = pa.concat_tables([_COUNTS.empty_table(), *tables])
     parquet.write_table(layout.part(counts_folder(folder, 0), shard), table)
     return {"groups": len(table)}
 
@@ -113,12 +113,12 @@ def _labels(name: str, table: pa.Table, parts: Sequence[str]) -> pa.Array | pa.C
     """The group of each document; null where it has none, or was dropped ahead of the step that measures it."""
     if name == "host":
         return evaluate(parsed(name), table)
-    found = pa.nulls(len(table), pa.string())
+    labels = pa.nulls(len(table), pa.string())
     for part in parts:
         if name in parquet.columns(part):
             values = parquet.read_table(part, ["id", name])
-            found = pc.coalesce(values[name].take(pc.index_in(table["id"], values["id"].combine_chunks())), found)
-    return found
+            labels = pc.coalesce(values[name].take(pc.index_in(table["id"], values["id"].combine_chunks())), labels)
+    return labels
 
 
 def sum_counts(folder: str, number: int, level: int, parts: int) -> dict:
@@ -129,8 +129,8 @@ def sum_counts(folder: str, number: int, level: int, parts: int) -> dict:
     table = _summed(pa.concat_tables(read), [("documents", "sum")])
     sizes = table.group_by(["by", "group"]).aggregate([("documents", "sum")])
     order = sizes.sort_by([("by", "ascending"), ("documents_sum", "descending"), ("group", "ascending")])
-    chosen = [order.filter(pc.equal(order["by"], name)).slice(0, MOST_GROUPS) for name in _distinct(order["by"])]
-    largest = pa.concat_tables([order.slice(0, 0), *chosen])
+    tables = [order.filter(pc.equal(order["by"], name)).slice(0, MAX_GROUPS) for name in _distinct(order["by"])]
+    largest = pa.concat_tables([order.slice(0, 0), *tables])
     key = pc.binary_join_element_wise(largest["by"], largest["group"], "\0").combine_chunks()
     table = table.filter(pc.is_in(pc.binary_join_element_wise(table["by"], table["group"], "\0"), key))
     parquet.write_table(layout.part(counts_folder(folder, level + 1), number), table)
@@ -180,15 +180,15 @@ def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[st
             else:
                 group.lost[row["step"]] = row["documents"]
     judged = {kind: [one for one in groups.values() if one.documents >= limits.least] for kind, groups in kinds.items()}
-    count = sum(len(groups) for groups in judged.values() if len(groups) > _LEAST_LIKE)
-    found = [
+    count = sum(len(groups) for groups in judged.values() if len(groups) > _MIN_GROUPS)
+    lossy = [
         record
         for kind, groups in judged.items()
-        if len(groups) > _LEAST_LIKE
+        if len(groups) > _MIN_GROUPS
         for record in lost_too_much(groups, list(kinds[kind].values()), limits.kept, count)
     ]
-    found.sort(key=lambda each: (-each["lost"], each["by"], each["group"]))
-    return {"judged": count, "found": len(found), "groups": found[:_SHOWN]}
+    lossy.sort(key=lambda each: (-each["lost"], each["by"], each["group"]))
+    return {"judged": count, "found": len(lossy), "groups": lossy[:_SHOWN]}
 
 
 def lost_too_much(groups: Sequence[Group], every: Iterable[Group], least: float, tests: int) -> Iterator[dict]:
@@ -197,12 +197,12 @@ def lost_too_much(groups: Sequence[Group], every: Iterable[Group], least: float,
     every = list(every)
     whole, kept = sum(one.documents for one in every), sum(one.kept for one in every)
     odds = np.array([np.log((one.kept + 0.5) / (one.documents - one.kept + 0.5)) for one in groups])
-    for at, one in enumerate(groups):
+    for index, one in enumerate(groups):
         others = whole - one.documents
         usual = (kept - one.kept) / others if others else 0.0
         if one.kept >= least * usual * one.documents:
             continue
-        if chance(one.kept, one.documents, np.delete(odds, at)) >= ALPHA / tests:
+        if chance(one.kept, one.documents, np.delete(odds, index)) >= ALPHA / tests:
             continue
         step, most = max(sorted(one.lost.items()), key=lambda item: item[1])
         yield {
@@ -229,6 +229,6 @@ def chance(kept: int, documents: int, like: np.ndarray) -> float:
         middle = np.median(like)
         spread, freedom = 1.4826 * np.median(np.abs(like - middle)), _EFFICIENCY * (count - 1)
     # over the shares from the lowest: quantiles that are dense where a small probability comes from
-    at = np.concatenate([np.geomspace(1e-12, 0.01, 300, endpoint=False), np.linspace(0.01, 1 - 1e-9, 500)])
-    shares = expit(middle + spread * np.sqrt(1 + 1 / count) * t.ppf(at, freedom))
-    return float(np.trapezoid(binom.cdf(kept, documents, shares), at))
+    levels = np.concatenate([np.geomspace(1e-12, 0.01, 300, endpoint=False), np.linspace(0.01, 1 - 1e-9, 500)])
+    shares = expit(middle + spread * np.sqrt(1 + 1 / count) * t.ppf(levels, freedom))
+    return float(np.trapezoid(binom.cdf(kept, documents, shares), levels))

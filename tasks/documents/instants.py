@@ -12,11 +12,11 @@ def instant(date: str | None) -> int | None:
     ISO 8601 and its profile for WARC (W3C-DTF), which may stop after the year or the month; finer parts than given are
     taken as the least, and a time without a zone as UTC.
     """
-    given = (date or "").strip()
-    if given.isascii() and given[:4].isdigit() and len(given) in (4, 7):
-        given += "-01-01" if len(given) == 4 else "-01"
+    text = (date or "").strip()
+    if text.isascii() and text[:4].isdigit() and len(text) in (4, 7):
+        text += "-01-01" if len(text) == 4 else "-01"
     try:
-        moment = datetime.fromisoformat(given)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MICROSECOND

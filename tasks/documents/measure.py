@@ -33,7 +33,7 @@ def measured(documents: pa.Table, steps: Sequence[DocumentStep]) -> Measured:
     Holds, besides the documents and what is returned, the scans of two megabytes of text or of one document, as
     the last edit found it and as it left it.
     """
-    done = [_through(part, steps) for part in slices(documents)]
+    done = [_run_steps(part, steps) for part in slices(documents)]
     return Measured(pa.concat_tables(table for table, _ in done), pa.concat_tables(edits for _, edits in done))
 
 
@@ -46,15 +46,15 @@ def slices(documents: pa.Table) -> Iterable[pa.Table]:
         yield documents.slice(start, stop - start)
 
 
-def _through(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Table, pa.Table]:
+def _run_steps(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Table, pa.Table]:
     batch = Batch(documents)
     cut = [EDITS.empty_table()]
-    for at, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if isinstance(step, EditStep):
             edits, columns = work_of(step).edit(step, batch)
             if len(edits):
                 # what a later step masks may stand in what this one removes
-                keeps = all(later.keeps_removed for later in steps[at:] if isinstance(later, EditStep))
+                keeps = all(later.keeps_removed for later in steps[index:] if isinstance(later, EditStep))
                 spans = merged(edits)
                 cut.append(rows(batch["id"].combine_chunks(), step.step, batch.scan, spans, keeps))
                 batch = _edited(batch, edits, applied(batch["text"], spans))
@@ -69,9 +69,9 @@ def _through(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Tab
 def _edited(batch: Batch, edits: Edits, texts: pa.Array) -> Batch:
     table = batch.table
     table = table.set_column(table.schema.get_field_index("text"), table.schema.field("text"), texts)
-    if (at := table.schema.get_field_index("characters")) >= 0:
+    if (index := table.schema.get_field_index("characters")) >= 0:
         lengths = pc.utf8_length(texts).cast(pa.int64())
-        table = table.set_column(at, table.schema.field(at), lengths)
+        table = table.set_column(index, table.schema.field(index), lengths)
     return Batch(table, partial(scanned, batch.scan, edits, texts))
 
 
@@ -83,10 +83,10 @@ class EditCounts:
         self._left: Counter[str] = Counter()
         self._cuts: Counter[tuple[str, ...]] = Counter()
 
-    def add(self, found: Measured) -> None:
+    def add(self, result: Measured) -> None:
         for step in self._steps:
-            self._left[step.step] += pc.sum(found.table[step.left]).as_py() or 0
-        self._cuts.update(ledger.tally(found.edits, "step", "rule"))
+            self._left[step.step] += pc.sum(result.table[step.left]).as_py() or 0
+        self._cuts.update(ledger.tally(result.edits, "step", "rule"))
 
     def counts(self, rows: int, characters: int) -> list[dict]:
         """A count for each edit step, none of which drops a document; `characters` come to the first."""

@@ -79,20 +79,20 @@ def rewrite(
         texts = texts.combine_chunks()
     if step.mojibake:
         texts = _where(texts, pc.invert(pc.string_is_ascii(texts)), _each(_repaired))
-    texts = _where(texts, pc.match_substring_regex(texts, _NOT_CLEAN), _cleaned)
+    texts = _where(texts, pc.match_substring_regex(texts, _NOT_CLEAN), _clean)
     texts = _where(texts, pc.invert(pc.string_is_ascii(texts)), _composed)
     if spaced is not None:
         spaced = pc.fill_null(spaced.combine_chunks() if isinstance(spaced, pa.ChunkedArray) else spaced, False)
-        texts = _where(texts, pc.and_(spaced, pc.match_substring_regex(texts, _NOT_ENDED)), _ended)
+        texts = _where(texts, pc.and_(spaced, pc.match_substring_regex(texts, _NOT_ENDED)), _trim_ends)
         return _where(texts, pc.and_not(pc.match_substring_regex(texts, _NOT_TIDY), spaced), _tidied)
     return _where(texts, pc.match_substring_regex(texts, _NOT_TIDY), _tidied)
 
 
-def _ended(texts: pa.Array) -> pa.Array:
+def _trim_ends(texts: pa.Array) -> pa.Array:
     return pc.utf8_trim(pc.replace_substring_regex(texts, r"[ \t]+(\n|\z)", r"\1"), "\n")
 
 
-def _cleaned(texts: pa.Array) -> pa.Array:
+def _clean(texts: pa.Array) -> pa.Array:
     texts = pc.replace_substring_regex(texts, rf"\r\n|[{_LINE_ENDS}]", "\n")
     texts = pc.replace_substring_regex(texts, f"[{_SPACES}]", " ")
     texts = pc.replace_substring_regex(texts, f"[{_INVISIBLE}]+", "")

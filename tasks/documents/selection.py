@@ -41,25 +41,25 @@ def select(documents: str, kept: str, columns: list[str]) -> pa.Table:
     """
     ids = parquet.read_table(kept, ["id"])["id"]
     table = parquet.read_table(documents, ["id", *(c for c in columns if c != "id")])
-    chosen = table.filter(pc.is_in(table["id"], ids.combine_chunks()))
-    _all_found(len(chosen), len(ids), documents, kept)
-    return chosen
+    selection = table.filter(pc.is_in(table["id"], ids.combine_chunks()))
+    _all_found(len(selection), len(ids), documents, kept)
+    return selection
 
 
 def select_groups(documents: str, kept: str, columns: list[str]) -> Iterator[pa.Table]:
     """What `select` gives, row group by row group: holds the chosen columns of one, and the selection's ids."""
     ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
-    found = 0
+    n_rows = 0
     for group in parquet.groups(documents, ["id", *(c for c in columns if c != "id")]):
         group = group.filter(pc.is_in(group["id"], ids))
-        found += len(group)
+        n_rows += len(group)
         yield group
-    _all_found(found, len(ids), documents, kept)
+    _all_found(n_rows, len(ids), documents, kept)
 
 
-def _all_found(found: int, wanted: int, documents: str, kept: str) -> None:
-    if found != wanted:
-        raise LookupError(f"{kept} names {wanted} documents, {documents} holds {found} of them")
+def _all_found(n_rows: int, n_ids: int, documents: str, kept: str) -> None:
+    if n_rows != n_ids:
+        raise LookupError(f"{kept} names {n_ids} documents, {documents} holds {n_rows} of them")
 
 
 def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
@@ -79,11 +79,11 @@ def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
     }
     ids = (read[kept] if kept in read else parquet.read_table(kept, ["id"]))["id"]
     gathered = {"id": ids}
-    for part, found in read.items():
-        if not found["id"].equals(ids):
-            at = pc.index_in(ids, found["id"].combine_chunks())
-            if at.null_count:
-                raise LookupError(f"{kept} names {at.null_count} documents that {part} does not hold")
-            found = found.take(at)
-        gathered |= {name: found[name] for name in found.column_names if name != "id"}
+    for part, table in read.items():
+        if not table["id"].equals(ids):
+            indices = pc.index_in(ids, table["id"].combine_chunks())
+            if indices.null_count:
+                raise LookupError(f"{kept} names {indices.null_count} documents that {part} does not hold")
+            table = table.take(indices)
+        gathered |= {name: table[name] for name in table.column_names if name != "id"}
     return pa.table({name: gathered[name] for name in ["id", *dict.fromkeys(columns)]})

@@ -40,12 +40,12 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_old_keys(cls, given: Any) -> Any:
-        if isinstance(given, Mapping):
+    def _no_old_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
             for old, new in cls.renamed.items():
-                if old in given:
+                if old in values:
                     raise ValueError(f"the key `{old}` is no longer used; write instead: {new}")
-        return given
+        return values
 
     def part(self, kind: type[S]) -> S:
         """The fields of this record that `kind`, one of its base classes, declares. Raises TypeError for another."""
@@ -262,9 +262,11 @@ class EditStep(DocumentStep):
         super().__pydantic_init_subclass__(**kwargs)
         if cls.model_fields["step"].is_required():
             return
-        left = f"{cls.model_fields['step'].default}_characters"
-        if left not in [signal.name for signal in cls.signals]:
-            raise TypeError(f"{cls.__name__}.signals needs {left}, an int64: the characters that the step leaves")
+        signal_name = f"{cls.model_fields['step'].default}_characters"
+        if signal_name not in [signal.name for signal in cls.signals]:
+            raise TypeError(
+                f"{cls.__name__}.signals needs {signal_name}, an int64: the characters that the step leaves"
+            )
 
     @property
     def rewrites(self) -> tuple[str, ...]:

@@ -181,20 +181,20 @@ def slurm(settings: ClusterSettings) -> Iterator[Any]:
     """
     from distributed import Security  # before `dask.config.set`, as above
 
-    start, given = slurm_cluster(), read_template(settings.template)
-    shared = os.path.expanduser(os.path.expandvars(given.get("shared_temp_directory") or "."))
-    given["job_script_prologue"] = [*(given.get("job_script_prologue") or ()), *_WORKERS_WITHOUT_PAGES]
-    given["scheduler_options"] = {**(given.get("scheduler_options") or {}), "dashboard": False}
+    start, options = slurm_cluster(), read_template(settings.template)
+    shared = os.path.expanduser(os.path.expandvars(options.get("shared_temp_directory") or "."))
+    options["job_script_prologue"] = [*(options.get("job_script_prologue") or ()), *_WORKERS_WITHOUT_PAGES]
+    options["scheduler_options"] = {**(options.get("scheduler_options") or {}), "dashboard": False}
     with (
         leftovers.scratch_folder("tls", shared) as folder,
         dask.config.set({**_UNWATCHED, **_NO_PAGES}),
     ):
         cert, key = folder / "cert.pem", folder / "key.pem"
-        made = Security.temporary()
-        _write_private(cert, made.tls_scheduler_cert)
-        _write_private(key, made.tls_scheduler_key)
+        security = Security.temporary()
+        _write_private(cert, security.tls_scheduler_cert)
+        _write_private(key, security.tls_scheduler_key)
         with _interrupts_held():
-            cluster = start(**given, security=_security(str(cert), str(cert), str(key)), protocol="tls://")
+            cluster = start(**options, security=_security(str(cert), str(cert), str(key)), protocol="tls://")
         with cluster:
             cluster.scale(settings.workers)
             yield cluster
@@ -247,12 +247,12 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
         raise ValueError(f"executor `{kind}` needs the YAML file of its cluster: set GRISTMILL_CLUSTER")
     if find_spec(TEMPLATED[kind]) is None:
         raise ImportError(f"executor `{kind}` needs {TEMPLATED[kind]}: pip install 'gristmill[{kind}]'")
-    given = read_template(template)
+    values = read_template(template)
     if kind == "kubernetes":
-        _check_tls(dask_cluster(given, workers, {}), tls)
-    elif named := {"security", "protocol"} & given.keys():
+        _check_tls(dask_cluster(values, workers, {}), tls)
+    elif keys := {"security", "protocol"} & values.keys():
         raise ValueError(
-            f"GRISTMILL_CLUSTER {template} names {', '.join(sorted(named))}: a run's own cluster talks by TLS with a "
+            f"GRISTMILL_CLUSTER {template} names {', '.join(sorted(keys))}: a run's own cluster talks by TLS with a "
             "key of the run; remove that"
         )
 
@@ -261,7 +261,7 @@ def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:
     """Raise ValueError where not all of scheduler, workers and run talk by TLS, or all by TCP."""
     has = {part: _talks_tls(manifest["spec"][part]) for part in ("scheduler", "worker")} | {"run": all(tls)}
     if len(set(has.values())) > 1:
-        lacking = " and ".join(part for part, found in has.items() if not found)
+        lacking = " and ".join(part for part, present in has.items() if not present)
         raise ValueError(
             f"the {lacking} of GRISTMILL_CLUSTER would talk without TLS to what asks for it: give scheduler and worker "
             "`--tls-ca-file`, `--tls-cert` and `--tls-key`, and the run GRISTMILL_DASK_TLS_CA, _CERT and _KEY, as "
@@ -279,12 +279,12 @@ def read_template(path: str) -> dict[str, Any]:
     """The mapping of a YAML file. Raises ValueError, which names the file, if it is none."""
     with open(path, encoding="utf-8") as file:
         try:
-            given = yaml.safe_load(file)
+            values = yaml.safe_load(file)
         except yaml.YAMLError as error:
             raise ValueError(f"GRISTMILL_CLUSTER {path} is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise ValueError(f"GRISTMILL_CLUSTER {path} is no mapping; docker/kubernetes and docker/slurm have examples")
-    return given
+    return values
 
 
 def dask_cluster(template: Mapping[str, Any], workers: int, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -310,8 +310,8 @@ def dask_cluster(template: Mapping[str, Any], workers: int, environment: Mapping
     if _talks_tls(worker):
         # the operator names tcp:// to workers that are not told their scheduler
         for container in worker["spec"]["containers"]:
-            at = {"name": "DASK_SCHEDULER_ADDRESS", "value": f"tls://{name}-scheduler:8786"}
-            container["env"] = [*container.get("env", ()), at]
+            variable = {"name": "DASK_SCHEDULER_ADDRESS", "value": f"tls://{name}-scheduler:8786"}
+            container["env"] = [*container.get("env", ()), variable]
     if environment.get("POD_NAME") and environment.get("POD_UID"):
         owner = {"apiVersion": "v1", "kind": "Pod", "name": environment["POD_NAME"], "uid": environment["POD_UID"]}
         manifest["metadata"]["ownerReferences"] = [owner]

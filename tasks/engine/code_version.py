@@ -98,22 +98,22 @@ def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: 
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in digests or _within(name, neutral):
+        if name in digests or _is_within(name, neutral):
             continue
         digests[name], imports = _read(name, packages)
-        waiting += [imported for imported in imports if _within(imported, packages)]
+        waiting += [imported for imported in imports if _is_within(imported, packages)]
     keep()
     lines = [f"Unicode {unidata_version}", *(f"{name} {digests[name]}" for name in sorted(digests))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _within(module: str, rooms: Iterable[str]) -> bool:
+def _is_within(module: str, rooms: Iterable[str]) -> bool:
     return any(module == room or module.startswith(f"{room}.") for room in rooms)
 
 
 def _related(module: str, packages: Iterable[str]) -> bool:
     """Whether a module is in one of the packages, or one of them in it."""
-    return _within(module, packages) or any(_within(package, (module,)) for package in packages)
+    return _is_within(module, packages) or any(_is_within(package, (module,)) for package in packages)
 
 
 @cache
@@ -124,9 +124,9 @@ def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
         if spec is not None and spec.submodule_search_locations:
             return "a package without code of its own", ()
         raise ModuleNotFoundError(f"{module}: its source is not there, so its code cannot be part of a key")
-    found = source(spec.origin)
-    imports = {name for each in found.imports for name in _imported(each, module, spec.origin, packages)}
-    return found.digest, tuple(sorted(imports))
+    module_source = source(spec.origin)
+    imports = {name for each in module_source.imports for name in _imported(each, module, spec.origin, packages)}
+    return module_source.digest, tuple(sorted(imports))
 
 
 def _imported(statement: Imported, module: str, origin: str, packages: frozenset[str]) -> list[str]:

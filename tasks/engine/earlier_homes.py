@@ -61,8 +61,8 @@ def _is_same(manifest: Mapping[str, Any], spec: StageSpec) -> bool:
     now = spec.identity
     if not _are_same(_plain(manifest["record"]), _plain(now["record"])):
         return False
-    given = {name: one if isinstance(one, str) else one.label.rpartition("-")[2] for name, one in spec.inputs.items()}
-    if manifest["inputs"] != given:
+    inputs = {name: one if isinstance(one, str) else one.label.rpartition("-")[2] for name, one in spec.inputs.items()}
+    if manifest["inputs"] != inputs:
         return False
     theirs = manifest["libraries"]
     return all(theirs.get(name, release) == release for name, release in now["libraries"].items())

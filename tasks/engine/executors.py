@@ -55,11 +55,11 @@ LOG_TOPIC = "gristmill-log"
 LOGGERS = ("gristmill.tasks", "gristmill.storage")
 # Jobs that are in work or wait for it: so many for each thread, so that none waits for the flow, and at least so many,
 # so that short jobs are sent and their results fetched many at a time. When half of them are done, others follow.
-_AHEAD, _LEAST_AHEAD = 4, 256
+_AHEAD, _MIN_AHEAD = 4, 256
 # Jobs that are sent together, if they are so short: a task costs Dask a millisecond or two, whatever it does.
-_MOST_TOGETHER = 64
+_MAX_JOBS_TOGETHER = 64
 # Seconds between two requests for results: one for each of many short jobs costs flow and scheduler more than all else.
-_LONGEST_PAUSE = 0.5
+_MAX_PAUSE = 0.5
 
 
 class ToQueue(logging.Handler):
@@ -118,7 +118,7 @@ class _Waiting:
 
     def take(self, most: int, together: int) -> list[list[tuple[int, Any]]]:
         """Up to `most` lists of up to `together` jobs."""
-        some = [self._first[at : at + together] for at in range(0, len(self._first), together)][:most]
+        some = [self._first[start : start + together] for start in range(0, len(self._first), together)][:most]
         self._first = self._first[together * len(some) :]
         while len(some) < most and self._more:
             jobs = list(islice(self._jobs, together))
@@ -164,7 +164,7 @@ class Dask:
                 batch = done.next_batch()
                 before, now = now, time.monotonic()
                 # at most a tenth of the phase's time, and no longer than a quarter of what is ahead lasts at this rate
-                pause = min(_LONGEST_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
+                pause = min(_MAX_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
                 # asked for here: `as_completed` would wait for ever for a result that is lost and fails again
                 try:
                     results = self.client.gather(batch)
@@ -173,11 +173,11 @@ class Dask:
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 seconds = sum(took for _, took in results) / sum(len(each) for each, _ in results)
-                together = max(1, min(_MOST_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
+                together = max(1, min(_MAX_JOBS_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
                 for future, (each, _) in zip(batch, results, strict=True):
-                    sent = begun.pop(future.key)
-                    waiting.again(sent[len(each) :])
-                    for (index, _), result in zip(sent, each, strict=False):
+                    batch_jobs = begun.pop(future.key)
+                    waiting.again(batch_jobs[len(each) :])
+                    for (index, _), result in zip(batch_jobs, each, strict=False):
                         yield index, result
         finally:
             if unfinished := [future for future in self._held if future.key in begun and not future.done()]:
@@ -192,9 +192,9 @@ class Dask:
         # of one group, so that they are handed out as workers become free, and not all at once
         group = f"{self._name}-{self._works}"
         keyed = {(group, uuid.uuid4().hex): jobs for jobs in some}
-        sent = [shared_work.dumps([job for _, job in jobs]) for jobs in some]
+        payloads = [shared_work.dumps([job for _, job in jobs]) for jobs in some]
         names, numbers = [self._name] * len(some), [self._works] * len(some)
-        futures = self.client.map(shared_work.call, names, numbers, sent, key=list(keyed), pure=False)
+        futures = self.client.map(shared_work.call, names, numbers, payloads, key=list(keyed), pure=False)
         # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
         # that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]
@@ -203,7 +203,7 @@ class Dask:
 
     def _ahead(self) -> int:
         """So many jobs keep all threads busy that the workers have now."""
-        return max(_LEAST_AHEAD, _AHEAD * self.client.scheduler_info(n_workers=0)["total_threads"])
+        return max(_MIN_AHEAD, _AHEAD * self.client.scheduler_info(n_workers=0)["total_threads"])
 
 
 class Deferred:

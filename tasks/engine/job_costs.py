@@ -65,22 +65,22 @@ class PhaseCost:
     writes: int = 0
     bytes: int = 0
 
-    def add(self, cost: JobCost, left: int) -> None:
-        """`left`: bytes of the files that the job leaves."""
-        beside = max(0.0, round(cost.cpu_seconds - cost.start_seconds, 6))
-        self.longest = max(self.longest, beside)
-        self.shortest = min(self.shortest, beside) if self.jobs else beside
+    def add(self, cost: JobCost, output_bytes: int) -> None:
+        """`output_bytes`: bytes of the files that the job leaves."""
+        seconds = max(0.0, round(cost.cpu_seconds - cost.start_seconds, 6))
+        self.longest = max(self.longest, seconds)
+        self.shortest = min(self.shortest, seconds) if self.jobs else seconds
         self.jobs += 1
         self.cpu_seconds = round(self.cpu_seconds + cost.cpu_seconds, 6)
         self.start_seconds = round(self.start_seconds + cost.start_seconds, 6)
         if cost.first:
             self.processes += 1
-            self.first_seconds = round(self.first_seconds + beside, 6)
+            self.first_seconds = round(self.first_seconds + seconds, 6)
         if cost.memory is not None:
             self.memory = max(self.memory or 0, cost.memory)
         self.reads += cost.reads
         self.writes += cost.writes
-        self.bytes += left
+        self.bytes += output_bytes
 
     @property
     def starting(self) -> float:
@@ -107,35 +107,35 @@ class Measuring:
 def measured() -> Iterator[Measuring]:
     """Measures a block. Of jobs in threads of one process each counts what the others take meanwhile; where a process
     does one job at a time, as Dask's workers do, each counts its own."""
-    found = Measuring()
+    measuring = Measuring()
     process_start.watch()
-    started, opened, held = process_start.seconds(), files.opened(), _begin_peak()
+    started, opened_before, bytes_before = process_start.seconds(), files.opened(), _begin_peak()
     began = cpu_seconds()
-    yield found
+    yield measuring
     # a guard's worker that is replaced meanwhile ends with what its parent never counts
-    taken = max(0.0, round(cpu_seconds() - began, 6))
-    peak = None if held is None else _memory("VmHWM")
-    found.cost = JobCost(
-        taken,
+    cpu = max(0.0, round(cpu_seconds() - began, 6))
+    peak = None if bytes_before is None else _memory("VmHWM")
+    measuring.cost = JobCost(
+        cpu,
         # of what a child of a process counts in hundredths a part may be missing
-        min(taken, round(process_start.seconds() - started, 6)),
-        memory=None if peak is None or held is None else max(0, peak - held),
-        reads=files.opened() - opened,
+        min(cpu, round(process_start.seconds() - started, 6)),
+        memory=None if peak is None or bytes_before is None else max(0, peak - bytes_before),
+        reads=files.opened() - opened_before,
     )
 
 
 def cpu_seconds() -> float:
     """Of this process and of all that it started, those that have ended included, since each began."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    total = time.process_time() + ended.ru_utime + ended.ru_stime
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = time.process_time() + children.ru_utime + children.ru_stime
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:  # there are none, which is known at once; to look for them takes a millisecond
         return total
-    return total + sum(map(_taken, psutil.Process().children(recursive=True)))
+    return total + sum(map(_cpu_seconds, psutil.Process().children(recursive=True)))
 
 
-def _taken(process: psutil.Process) -> float:
+def _cpu_seconds(process: psutil.Process) -> float:
     try:
         return sum(process.cpu_times()[:4])  # its own and those of its children that have ended, by user and system
     except psutil.Error:  # it ended just now, and its parent counts it

@@ -71,17 +71,17 @@ def run_job(phase: Phase, job: Job) -> JobResult:
     """
     options.configure(phase.options)
     with log_fields.bound(**phase.fields() | {"shard": job.number}):
-        return _found(phase, job.number) or _run(phase, job)
+        return _find_result(phase, job.number) or _run(phase, job)
 
 
 def done_jobs(phase: Phase, numbers: Sequence[int]) -> list[JobResult | None]:
     """The results of jobs that are marked done, None for one that is not. Reads sixteen marks at a time."""
     options.configure(phase.options)
     with ThreadPoolExecutor(16) as pool:
-        return list(pool.map(partial(_found, phase), numbers))
+        return list(pool.map(partial(_find_result, phase), numbers))
 
 
-def _found(phase: Phase, number: int) -> JobResult | None:
+def _find_result(phase: Phase, number: int) -> JobResult | None:
     if (done := layout.done_record(phase.folder, phase.name, number)) is None:
         return None
     return JobResult(done["record"], done["files"], found=True, cost=JobCost(**done.get("cost", {})))
@@ -96,17 +96,17 @@ def _run(phase: Phase, job: Job) -> JobResult:
     first = (phase.folder, phase.name) not in _begun
     _begun.add((phase.folder, phase.name))
     try:
-        with measured() as measuring, files.recording(phase.folder) as written:
+        with measured() as measuring, files.recording(phase.folder) as outputs:
             record = phase.work(phase.folder, job.number, **phase.common, **job.arguments)
         if layout.counts_documents(record) and not phase.temporary:
             shards.check_shard(phase.folder, job.number, record)
     except Exception as error:
         error.add_note(f"job {job.number} of phase {phase.name} of {phase.folder}")
         raise
-    cost = replace(measuring.cost, first=first, writes=len(written) + 1)
-    done = {"record": record, "files": written, "cost": asdict(cost)}
+    cost = replace(measuring.cost, first=first, writes=len(outputs) + 1)
+    done = {"record": record, "files": outputs, "cost": asdict(cost)}
     layout.mark_done(phase.folder, phase.name, job.number, done)
-    return JobResult(record, written, found=False, cost=cost)
+    return JobResult(record, outputs, found=False, cost=cost)
 
 
 def check_code(code: Code) -> None:
@@ -117,6 +117,6 @@ def check_code(code: Code) -> None:
             f"{', '.join(code.modules)} has version {here} on this worker and {code.version} where the flow "
             "runs: install the same code on both"
         )
-    given = dict(code.libraries)
-    if (installed := releases(tuple(given))) != given:
-        raise RuntimeError(f"this worker has {installed}, the flow has {given}: install the same releases on both")
+    expected = dict(code.libraries)
+    if (installed := releases(tuple(expected))) != expected:
+        raise RuntimeError(f"this worker has {installed}, the flow has {expected}: install the same releases on both")

@@ -67,8 +67,8 @@ class Lease:
     def _is_ours(self) -> bool:
         if max(_numbers(self.folder), default=0) != self.number:
             return False
-        found = _owner(exclusive.read(_path(self.folder, self.number)))
-        return found is not None and found["token"] == self._content["token"]
+        owner = _owner(exclusive.read(_path(self.folder, self.number)))
+        return owner is not None and owner["token"] == self._content["token"]
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_SECONDS):
@@ -86,11 +86,11 @@ class Lease:
 def lease(folder: str, message: Callable[[str], Any], check: Callable[[], None] = lambda: None) -> Iterator[Lease]:
     """The lease of a stage folder, for a block. Waits for another maker, and says so once by `message`; `check` is
     called while it waits, and may raise."""
-    held = _acquire(folder, message, check)
+    owned = _acquire(folder, message, check)
     try:
-        yield held
+        yield owned
     finally:
-        held.release()
+        owned.release()
 
 
 def is_held(folder: str) -> bool:
@@ -117,7 +117,7 @@ def is_held(folder: str) -> bool:
 
 def _acquire(folder: str, message: Callable[[str], Any], check: Callable[[], None]) -> Lease:
     seen: tuple[int, bytes | None] = (0, None)
-    since, said = time.monotonic(), 0
+    since, reported = time.monotonic(), 0
     while True:
         number = max(_numbers(folder), default=0)
         content = exclusive.read(_path(folder, number)) if number else None
@@ -127,11 +127,11 @@ def _acquire(folder: str, message: Callable[[str], Any], check: Callable[[], Non
         maker = _owner(content)
         free = number == 0 or (maker is not None and leftovers.has_ended(maker["owner"]))
         if free or now - since > SILENCE_SECONDS:
-            if (taken := _create(folder, number + 1)) is not None:
-                return taken
+            if (owned := _create(folder, number + 1)) is not None:
+                return owned
             continue
-        if maker is not None and number != said:
-            said = number
+        if maker is not None and number != reported:
+            reported = number
             message(
                 f"waiting for the run that makes {folder} since {maker['since']} UTC: process "
                 f"{maker['process']} on {maker['host']}"
@@ -162,8 +162,8 @@ def _path(folder: str, number: int) -> str:
 
 
 def _numbers(folder: str) -> list[int]:
-    found = (_NUMBERED.fullmatch(name) for name in exclusive.names(files.join(folder, "lease")))
-    return [int(match[1]) for match in found if match]
+    matches = (_NUMBERED.fullmatch(name) for name in exclusive.names(files.join(folder, "lease")))
+    return [int(match[1]) for match in matches if match]
 
 
 def _owner(content: bytes | None) -> dict[str, Any] | None:

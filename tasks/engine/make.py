@@ -78,10 +78,10 @@ class StageResult:
         """What the jobs of each phase took where they were done; None for a stage of a version that did not measure
         it."""
         try:
-            found = checked_json.read(files.join(self.folder, COST))
+            record = checked_json.read(files.join(self.folder, COST))
         except FileNotFoundError:
             return None
-        return {phase: PhaseCost(**cost) for phase, cost in found["phases"].items()} if "phases" in found else None
+        return {phase: PhaseCost(**cost) for phase, cost in record["phases"].items()} if "phases" in record else None
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -130,20 +130,20 @@ def find_or_make(
     is no space, LedgerError where documents are not accounted for, and LeaseLostError where another process has taken
     over.
     """
-    if (found := find(home, spec)) is not None:
-        return found
-    with space.said_of(spec.folder(home)), progress() as shown:
+    if (result := find(home, spec)) is not None:
+        return result
+    with space.said_of(spec.folder(home)), progress() as stage_progress:
         while True:
             folder = spec.folder(home)
-            with lease(folder, shown.message, check) as held:
+            with lease(folder, stage_progress.message, check) as owned_lease:
                 remakes.forget(home)
                 if spec.folder(home) != folder:  # another process has begun it again
                     continue
-                if (found := find(home, spec)) is not None:  # made while this process waited
-                    return found
-                if _may_go_on(spec, folder, shown):
-                    _restore_inputs(home, spec, executor, shown, check)
-                    return _make(spec, folder, executor, shown, check, held)
+                if (result := find(home, spec)) is not None:  # made while this process waited
+                    return result
+                if _may_go_on(spec, folder, stage_progress):
+                    _restore_inputs(home, spec, executor, stage_progress, check)
+                    return _make(spec, folder, executor, stage_progress, check, owned_lease)
                 if spec.at:
                     _empty(spec.at)
                 else:
@@ -161,51 +161,53 @@ def restore(
     did, and otherwise as `find_or_make`."""
     if not stage.is_collected:
         return stage
-    with space.said_of(stage.folder), progress() as shown:
-        return _restored(home, stage, executor, shown, check)
+    with space.said_of(stage.folder), progress() as stage_progress:
+        return _restored(home, stage, executor, stage_progress, check)
 
 
 def _restored(
-    home: str, stage: StageResult, executor: Executor, shown: Progress, check: Callable[[], None]
+    home: str, stage: StageResult, executor: Executor, progress: Progress, check: Callable[[], None]
 ) -> StageResult:
     spec = stage.spec
     assert spec is not None, "it was found by what it was asked for by"
-    with lease(stage.folder, shown.message, check) as held:
+    with lease(stage.folder, progress.message, check) as owned_lease:
         there = find(home, spec)
         if there is not None and not there.is_collected:  # restored while this process waited
             return there
-        shown.message(f"{spec.name}: its files were removed, so it is made again")
-        if not _may_go_on(spec, stage.folder, shown):  # left by a removal that was killed, or by other code
+        progress.message(f"{spec.name}: its files were removed, so it is made again")
+        if not _may_go_on(spec, stage.folder, progress):  # left by a removal that was killed, or by other code
             layout.collect(stage.folder)
             mark_begun(stage.folder, {"code": spec.code, "libraries": spec.identity["libraries"]})
-        _restore_inputs(home, spec, executor, shown, check)
-        made = _keep_digest(stage, _make(spec, stage.folder, executor, shown, check, held))
-    if made.contents != stage.contents:
+        _restore_inputs(home, spec, executor, progress, check)
+        result = _keep_digest(stage, _make(spec, stage.folder, executor, progress, check, owned_lease))
+    if result.contents != stage.contents:
         raise RuntimeError(
             f"{stage.label} was made again, and holds other values than before its files were removed: run with "
             f"--remake {spec.name}, so that what was made of it is made again, too"
         )
-    return made
+    return result
 
 
-def _keep_digest(before: StageResult, made: StageResult) -> StageResult:
+def _keep_digest(before: StageResult, result: StageResult) -> StageResult:
     """The stage that was made again. One of format 5, whose manifest has no digest of its values, keeps that of its
     list of parts, by which what was made of it knows it, if it has as many documents, jobs and files as before."""
-    if "contents" in before.manifest or _counts(before) != _counts(made):
-        return made
-    manifest = {**made.manifest, "contents": before.contents}
-    checked_json.write(files.join(made.folder, "manifest.json"), manifest)
-    return replace(made, manifest=manifest)
+    if "contents" in before.manifest or _counts(before) != _counts(result):
+        return result
+    manifest = {**result.manifest, "contents": before.contents}
+    checked_json.write(files.join(result.folder, "manifest.json"), manifest)
+    return replace(result, manifest=manifest)
 
 
 def _counts(stage: StageResult) -> list[Any]:
     return [stage.manifest["counts"], *(stage.manifest["parts"][name] for name in ("jobs", "files"))]
 
 
-def _restore_inputs(home: str, spec: StageSpec, executor: Executor, shown: Progress, check: Callable[[], None]) -> None:
-    for given in spec.inputs.values():
-        if isinstance(given, StageResult) and given.is_collected:
-            _restored(home, given, executor, shown, check)
+def _restore_inputs(
+    home: str, spec: StageSpec, executor: Executor, progress: Progress, check: Callable[[], None]
+) -> None:
+    for stage_input in spec.inputs.values():
+        if isinstance(stage_input, StageResult) and stage_input.is_collected:
+            _restored(home, stage_input, executor, progress, check)
 
 
 def start_over(home: str, spec: StageSpec) -> None:
@@ -221,7 +223,7 @@ def start_over(home: str, spec: StageSpec) -> None:
             remakes.begin_again(home, spec.name, spec.key)
 
 
-def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
+def _may_go_on(spec: StageSpec, folder: str, progress: Progress) -> bool:
     """Whether this process may make the stage in this folder: nobody has begun it, or the same code and releases have.
     Holds the lease."""
     ours = _maker(spec.code, spec.identity["libraries"])
@@ -230,7 +232,7 @@ def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
     except FileNotFoundError:
         begun = {} if layout.done_numbers(folder) else None
     except DamagedFileError:
-        shown.message(
+        progress.message(
             f"{folder}/{MAKER} is damaged, so nobody knows which code began {spec.name}: its parts start over"
         )
         return False
@@ -243,9 +245,9 @@ def _may_go_on(spec: StageSpec, folder: str, shown: Progress) -> bool:
     what = "other releases of libraries" if begun.get("code") == ours["code"] else f"other code (gristmill {theirs})"
     if spec.resumes:
         checked_json.write(files.join(folder, MAKER), ours)
-        shown.message(f"{spec.name} was begun with {what}: it resumes from its checkpoint")
+        progress.message(f"{spec.name} was begun with {what}: it resumes from its checkpoint")
         return True
-    shown.message(f"{spec.name} was begun with {what}: its parts start over")
+    progress.message(f"{spec.name} was begun with {what}: its parts start over")
     return False
 
 
@@ -258,9 +260,9 @@ def mark_begun(folder: str, manifest: Mapping[str, Any]) -> None:
 def _maker(code: Any, libraries: Any, release: Any = None) -> dict[str, Any]:
     """Who makes an unfinished stage. Python, Arrow and NumPy decide no contents, but parts of two of their releases are
     not put together."""
-    found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
-    found |= {name: code_version.releases((name,))[name] for name in ("numpy", "pyarrow")}
-    return {"release": release or code_version.release(), "code": code, "libraries": {**found, **(libraries or {})}}
+    versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    versions |= {name: code_version.releases((name,))[name] for name in ("numpy", "pyarrow")}
+    return {"release": release or code_version.release(), "code": code, "libraries": {**versions, **(libraries or {})}}
 
 
 def _empty(folder: str) -> None:
@@ -271,26 +273,26 @@ def _empty(folder: str) -> None:
 
 
 def _make(
-    spec: StageSpec, folder: str, executor: Executor, shown: Progress, check: Callable[[], None], held: Lease
+    spec: StageSpec, folder: str, executor: Executor, progress: Progress, check: Callable[[], None], owned_lease: Lease
 ) -> StageResult:
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
 
     def allowed() -> None:
         check()
-        held.check()
+        owned_lease.check()
 
-    shown.start()
+    progress.start()
     leftovers.remove_temporary(folder)
-    phases = PhaseRunner(folder, code, executor, shown, allowed)
+    phases = PhaseRunner(folder, code, executor, progress, allowed)
     result = spec.body(phases, spec.record, spec.placed())
-    shown.drain()
-    held.confirm()
+    progress.drain()
+    owned_lease.confirm()
     key = _key_of(spec, folder)
     if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
         costs = {phase: cost.as_json() for phase, cost in phases.costs.items()}
         checked_json.write(files.join(folder, COST), {"phases": costs})
-    by = {"release": code_version.release(), "code": spec.code}
-    whole = {**spec.identity, **by, "key": key, "read": spec.read, "result": result}
+    maker = {"release": code_version.release(), "code": spec.code}
+    whole = {**spec.identity, **maker, "key": key, "read": spec.read, "result": result}
     manifest = layout.write_manifest(folder, whole, phases.parts)
     return StageResult(spec.name, key, folder, manifest, reused=False, code=spec.code)
 

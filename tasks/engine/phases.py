@@ -73,10 +73,10 @@ class Records(Mapping[int, dict[str, Any]]):
         return iter(self._numbers)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        at = bisect_left(self._numbers, number)
-        if at == len(self._numbers) or self._numbers[at] != number:
+        index = bisect_left(self._numbers, number)
+        if index == len(self._numbers) or self._numbers[index] != number:
             raise KeyError(number)
-        return self._parts[at].record
+        return self._parts[index].record
 
 
 # Marks of done jobs that a job reads: some requests for each thread of it.
@@ -104,7 +104,7 @@ class PhaseRunner:
         self.check = check
 
     @cached_property
-    def _done(self) -> dict[str, set[int]]:
+    def _done_numbers(self) -> dict[str, set[int]]:
         return layout.done_numbers(self.folder)
 
     def map(
@@ -136,12 +136,12 @@ class PhaseRunner:
             self._progress.advance(result, number)
 
         self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
-        known = self._done.get(phase, set())
-        done = [number for number in numbers if number in known]
-        marks = [done[at : at + _MARKS] for at in range(0, len(done), _MARKS)]
-        for index, found in self._executor.map(partial(done_jobs, shared), marks) if marks else ():
+        done_numbers = self._done_numbers.get(phase, set())
+        done = [number for number in numbers if number in done_numbers]
+        marks = [done[start : start + _MARKS] for start in range(0, len(done), _MARKS)]
+        for index, results in self._executor.map(partial(done_jobs, shared), marks) if marks else ():
             self.check()
-            for number, result in zip(marks[index], found, strict=True):
+            for number, result in zip(marks[index], results, strict=True):
                 if result is not None:
                     take(number, result)
         todo = [number for number in numbers if number not in lines]
@@ -171,9 +171,9 @@ class PhaseRunner:
     ) -> dict[str, Any]:
         """A phase that is one job, whose time and memory do not grow with the corpus unless `grows` says so. `full`: of
         a job on a sample, how many times as large a corpus fills it; as much it grows."""
-        made = self.map(phase, work, {0: arguments}, temporary=temporary, grows=grows)[0]
+        result = self.map(phase, work, {0: arguments}, temporary=temporary, grows=grows)[0]
         self.costs[phase].once, self.costs[phase].full = True, max(1.0, full)
-        return made
+        return result
 
     def message(self, line: str) -> None:
         """A line for the run's log."""

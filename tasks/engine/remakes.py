@@ -28,13 +28,13 @@ def current(home: str, name: str, key: str) -> str:
             _known[home] = dict.fromkeys(
                 (each.removesuffix(".json") for each in files.names(_folder(home)) if each.endswith(".json")), ""
             )
-        known = _known[home]
+        keys = _known[home]
         label = f"{name}-{key}"
-        if label not in known:
+        if label not in keys:
             return key
-        if not known[label]:
-            known[label] = _read(home, label)[0] or key
-        return known[label]
+        if not keys[label]:
+            keys[label] = _read(home, label)[0] or key
+        return keys[label]
 
 
 def forget(home: str) -> None:
@@ -66,14 +66,14 @@ def _numbered(label: str, number: int) -> str:
 
 def _read(home: str, label: str) -> tuple[str, int]:
     try:
-        found = checked_json.read(_path(home, label))
+        record = checked_json.read(_path(home, label))
     except FileNotFoundError:
         return "", 0
     except DamagedFileError as error:
         return _recovered(home, label, error)
-    if not found["number"] and not files.exists(layout.stage_folder(home, label.rpartition("-")[0], found["key"])):
+    if not record["number"] and not files.exists(layout.stage_folder(home, label.rpartition("-")[0], record["key"])):
         return "", 0  # the earlier release has removed what it had made
-    return found["key"], found["number"]
+    return record["key"], record["number"]
 
 
 def _recovered(home: str, label: str, error: DamagedFileError) -> tuple[str, int]:

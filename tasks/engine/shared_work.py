@@ -58,15 +58,15 @@ def call(run: str, number: int, jobs: bytes) -> tuple[list[Any], float]:
 def _work(run: str, number: int) -> Callable[[Any], Any]:
     with _lock:  # threads of a worker would each ask
         if (run, number) not in _kept:
-            _kept[run, number] = _asked(run, number)
+            _kept[run, number] = _fetch_work(run, number)
             while len(_kept) > _KEPT:
                 del _kept[next(iter(_kept))]
         return _kept[run, number]
 
 
-def _asked(run: str, number: int) -> Callable[[Any], Any]:
+def _fetch_work(run: str, number: int) -> Callable[[Any], Any]:
     worker = distributed.get_worker()
-    given = distributed.utils.sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
-    if not given or not given.get(number):
+    metadata = distributed.utils.sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
+    if not metadata or not metadata.get(number):
         raise LookupError(f"{run} has ended: nobody waits for this job any more")
-    return pickle.loads(given[number])
+    return pickle.loads(metadata[number])

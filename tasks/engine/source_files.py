@@ -38,27 +38,27 @@ class Source(NamedTuple):
 
 def source(path: str) -> Source:
     """What is known of a source file; it is read if it is not the file that it was. Raises FileNotFoundError."""
-    at = os.stat(path)
-    stamp = (at.st_mtime_ns, at.st_ctime_ns, at.st_size, at.st_dev, at.st_ino)
-    known = _known()
+    status = os.stat(path)
+    stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_dev, status.st_ino)
+    known = _read_known()
     if path in known and known[path][0] == stamp:
         return known[path][1]
     words: list[str] = []
     statements: list[ast.Import | ast.ImportFrom] = []
     _write(ast.parse(Path(path).read_text(encoding="utf-8")), words, statements)
-    found = Source(hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(map(_imported, statements)))
+    result = Source(hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(map(_imported, statements)))
     # a clock that ticks once a second would not tell a file from what it was written over with within that second
     if time.time_ns() - max(stamp[:2]) > _TICK:
-        known[path] = stamp, found
+        known[path] = stamp, result
         _fresh.add(path)
-    return found
+    return result
 
 
 def keep() -> None:
     """Keep for later processes what this one has read."""
     if not _fresh:
         return
-    there = {path: entry for path, entry in _known().items() if os.path.exists(path)}
+    there = {path: entry for path, entry in _read_known().items() if os.path.exists(path)}
     with suppress(OSError, RuntimeError):  # no home, or one that cannot be written: the next process reads them again
         _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write_bytes(str(_file()), _KEPT.dump_json((_made_by(), there)))
@@ -76,7 +76,7 @@ def _file() -> Path:
 
 
 @cache
-def _known() -> dict[str, tuple[_Stamp, Source]]:
+def _read_known() -> dict[str, tuple[_Stamp, Source]]:
     try:
         made_by, known = _KEPT.validate_json(_file().read_bytes())
     except (OSError, RuntimeError, ValueError):  # none is kept, or what is there is something else

@@ -16,7 +16,7 @@ from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.code_version import code_version, data_digest, releases
 
 # The most inputs that a manifest lists: more are given as one digest.
-MOST_INPUTS = 256
+MAX_INPUTS = 256
 
 
 class FinishedInput(Protocol):
@@ -73,7 +73,7 @@ class StageSpec:
     its contents and not by how it was made. Places, `at` and `resumes` are not in the key.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
-    ValueError for more than MOST_INPUTS inputs.
+    ValueError for more than MAX_INPUTS inputs.
     """
 
     name: str
@@ -94,7 +94,7 @@ class StageSpec:
             )
         if not (isinstance(self.record, BaseModel) and self.record.model_config.get("frozen")):
             raise TypeError(f"the record of the stage {self.name} is no frozen pydantic model: {self.record!r}")
-        if len(self.inputs) > MOST_INPUTS:
+        if len(self.inputs) > MAX_INPUTS:
             raise ValueError(f"the stage {self.name} has {len(self.inputs)} inputs: give a digest of them as one")
         _check_record(self.name, self.record)
         if not callable(self.places):

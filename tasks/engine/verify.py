@@ -40,12 +40,12 @@ def verify(folder: str) -> Verified:
     if manifest is None:
         raise LookupError(f"{folder} is no finished stage: it has no manifest.json")
     parts = layout.parts(folder, manifest)
-    listed = ((files.join(folder, name), facts) for part in parts for name, facts in part.files.items())
+    paths = ((files.join(folder, name), facts) for part in parts for name, facts in part.files.items())
     damages: list[Damage] = []
     with ThreadPoolExecutor(16) as pool:
-        while some := list(islice(listed, _AT_ONCE)):
-            for found in pool.map(lambda item: list(_damages(*item)), some):
-                damages += found
+        while some := list(islice(paths, _AT_ONCE)):
+            for file_damages in pool.map(lambda item: list(_damages(*item)), some):
+                damages += file_damages
     if not damages:
         try:
             shards.check_balance(folder, parts)

@@ -40,8 +40,8 @@ def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: 
     texts = documents["text"].to_pylist()
     encode = encoder(tokenizer, texts)
     encoded = [encode.document(text) for text in texts]
-    written = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded, encode.dtype)
-    return {"set": name, "heldout": {"tokens": written.tokens, "documents": written.documents}}
+    result = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded, encode.dtype)
+    return {"set": name, "heldout": {"tokens": result.tokens, "documents": result.documents}}
 
 
 EVALUATION = pa.schema(
@@ -109,7 +109,7 @@ def sample_shard(
     `apart`: these are no documents of a recipe's sources, whatever their files are called. Holds the texts of a row
     group and those that are written, and the ids of that part.
     """
-    found = _SAMPLED.empty_table()
+    sample = _SAMPLED.empty_table()
     counted = 0
     survivors = pa.array([], pa.string()) if not kept else parquet.read_table(kept, ["id"])["id"].combine_chunks()
     columns = dict.fromkeys(["id", "source", "text", "url", *PLACE, *host_columns(documents)])
@@ -129,11 +129,11 @@ def sample_shard(
         survives = pc.is_in(worded["id"], survivors)
         place = pa.repeat("", len(worded)) if apart else records(worded)
         sampled = [worded["id"], rank, worded["text"], place, hosts(worded), content, survives]
-        found = pa.concat_tables([found, pa.table(sampled, schema=_SAMPLED)])
-        found = found.take(_by_host(found)[:most])
-    if len(found):
-        parquet.write_table(_sampled_file(folder, shard), found)
-    return {"documents": counted, "sampled": len(found)}
+        sample = pa.concat_tables([sample, pa.table(sampled, schema=_SAMPLED)])
+        sample = sample.take(_by_host(sample)[:most])
+    if len(sample):
+        parquet.write_table(_sampled_file(folder, shard), sample)
+    return {"documents": counted, "sampled": len(sample)}
 
 
 def choose_documents(
@@ -158,12 +158,12 @@ def choose_documents(
     parts: dict[str, pa.Table] = {}
     survivors = survivors or {}
     sampled = parquet.paths_in(sampled_folder(folder))
-    for name, (count, (first, behind)) in sets.items():
-        samples = [path for path in sampled if first <= _sampled_shard(path) < behind]
-        taken = _chosen(count, samples, characters, shingling, threshold, most_bytes)
-        parts[name] = _evaluated(taken, name, characters)
+    for name, (count, (first, stop)) in sets.items():
+        samples = [path for path in sampled if first <= _sampled_shard(path) < stop]
+        selection = _choose(count, samples, characters, shingling, threshold, most_bytes)
+        parts[name] = _evaluated(selection, name, characters)
         if name in survivors:
-            parts[survivors[name]] = _evaluated(taken.filter(taken["kept"]), survivors[name], characters)
+            parts[survivors[name]] = _evaluated(selection.filter(selection["kept"]), survivors[name], characters)
     parts = {name: part for name, part in sorted(parts.items()) if len(part) >= least}
     parquet.write_table(evaluation_file(folder), pa.concat_tables([EVALUATION.empty_table(), *parts.values()]))
     return {
@@ -189,7 +189,7 @@ def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
     return pa.table(columns).cast(EVALUATION)
 
 
-def _chosen(
+def _choose(
     count: int,
     samples: list[str],
     characters: int,
@@ -224,8 +224,8 @@ def _read(samples: list[str], shard: np.ndarray, row: np.ndarray) -> pa.Table:
     parts = []
     for number in np.unique(shard).tolist():
         parts.append(read_rows(samples[number], np.sort(row[shard == number]), _SAMPLED.names))
-    given = np.lexsort((row, shard))  # the order of the parts
-    return pa.concat_tables(parts).take(np.argsort(given)).cast(_SAMPLED)
+    order = np.lexsort((row, shard))  # the order of the parts
+    return pa.concat_tables(parts).take(np.argsort(order)).cast(_SAMPLED)
 
 
 def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold: float) -> list[int]:
@@ -236,11 +236,11 @@ def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold
     near = pairs.jaccard >= threshold
     for text, other in zip(pairs.text[near].tolist(), pairs.given[near].tolist(), strict=True):
         alike.setdefault(text, set()).add(other)
-    taken = set(range(before))
+    selection = set(range(before))
     for text in range(len(texts) - before):
-        if not alike.get(text, set()) & taken:
-            taken.add(before + text)
-    return [at - before for at in sorted(taken) if at >= before]
+        if not alike.get(text, set()) & selection:
+            selection.add(before + text)
+    return [index - before for index in sorted(selection) if index >= before]
 
 
 def records(documents: pa.Table) -> pa.ChunkedArray:

@@ -49,12 +49,12 @@ def draw_shard(folder: str, shard: int, forms: tuple[str, ...], heldout: Heldout
 
     `forms`: the parts with the texts of the shard's documents; `characters`: code points of a text that are evaluated.
     """
-    found = [_TEXTS.empty_table()]
+    tables = [_TEXTS.empty_table()]
     for form in forms:
         rows = np.flatnonzero(heldout.mask(parquet.read_table(form, ["id", "source"])))
-        found.append(read_rows(form, rows, _TEXTS.names).cast(_TEXTS))
-    found += [table.set_column(1, _TEXTS.field("text"), evaluated_part(table["text"], characters)) for table in found]
-    distinct = pa.concat_tables(found).group_by(_TEXTS.names).aggregate([]).select(_TEXTS.names)
+        tables.append(read_rows(form, rows, _TEXTS.names).cast(_TEXTS))
+    tables += [table.set_column(1, _TEXTS.field("text"), evaluated_part(table["text"], characters)) for table in tables]
+    distinct = pa.concat_tables(tables).group_by(_TEXTS.names).aggregate([]).select(_TEXTS.names)
     if len(distinct):
         path = files.join(drawn_folder(folder), f"{shard:05d}.parquet")
         parquet.write_table(path, distinct.sort_by([(name, "ascending") for name in _TEXTS.names]))
@@ -65,9 +65,9 @@ def collect_texts(folder: str, number: int, shingling: Shingling) -> dict:
     """Write what documents are compared with: the texts of all shards, as they were drawn. Holds them, and 60 bytes for
     each of their shingles."""
     texts = pa.concat_tables([_TEXTS.empty_table(), *parquet.read_tables(parquet.paths_in(drawn_folder(folder)))])
-    known = given(texts["text"], shingling)
-    write_given(given_folder(folder), known)
-    wordless = pc.if_else(pa.array(known.sizes == 0), texts["text"], None)
+    shingles = given(texts["text"], shingling)
+    write_given(given_folder(folder), shingles)
+    wordless = pc.if_else(pa.array(shingles.sizes == 0), texts["text"], None)
     parquet.write_table(_names_file(folder), pa.table([texts["id"], wordless], schema=_NAMES))
     return {"texts": len(texts)}
 
@@ -82,19 +82,19 @@ def split_shard(
     """
     arriving = parquet.read_table(kept, SELECTION.names)
     names, wordless = (column.combine_chunks() for column in parquet.read_table(_names_file(folder)).columns)
-    known = read_given(given_folder(folder), shingling)
+    shingles = read_given(given_folder(folder), shingling)
     never = np.full(len(names), np.iinfo(np.int64).max)  # what contains a text is not like it
     own = set(arriving["id"].filter(pc.is_in(arriving["id"], names)).to_pylist())
     worst: dict[str, tuple[float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            found = likest(known, group["text"], threshold, never)
+            likest_texts = likest(shingles, group["text"], threshold, never)
             same = pc.index_in(group["text"], wordless).fill_null(-1).to_numpy()
-            at = np.where(same >= 0, same, found.given)
-            value = np.where(same >= 0, 1.0, found.value)
-            [rows] = np.nonzero(at >= 0)
+            indices = np.where(same >= 0, same, likest_texts.given)
+            value = np.where(same >= 0, 1.0, likest_texts.value)
+            [rows] = np.nonzero(indices >= 0)
             ids = group["id"].take(pa.array(rows)).to_pylist()
-            for document, similarity, which in zip(ids, value[rows].tolist(), at[rows].tolist(), strict=True):
+            for document, similarity, which in zip(ids, value[rows].tolist(), indices[rows].tolist(), strict=True):
                 if document not in worst or worst[document][0] < similarity:
                     worst[document] = similarity, which
     lost = [{"id": document, "step": STEP, "rule": RULE} for document in arriving["id"].to_pylist() if document in own]

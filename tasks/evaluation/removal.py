@@ -45,8 +45,8 @@ def given_folder(folder: str) -> str:
 def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict:
     """Write the ids and texts that evaluation documents have in a shard of extracted documents; no file if there is
     none. Holds the places of all its documents."""
-    wanted = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
-    rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), wanted))
+    evaluation_records = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
+    rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), evaluation_records))
     if len(rows):
         path = files.join(found_folder(folder), f"{shard:05d}.parquet")
         parquet.write_table(path, read_rows(extracted, rows, _FOUND.names).cast(_FOUND))
@@ -56,11 +56,11 @@ def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict
 def collect_texts(folder: str, number: int, evaluation: str) -> dict:
     """Write what documents are compared with, each text once, by id: all forms of the evaluation documents, those that
     were found in the shards among them. Holds them."""
-    chosen = parquet.read_table(evaluation, ["id", "set", "text", "whole", "record"])
+    selection = parquet.read_table(evaluation, ["id", "set", "text", "whole", "record"])
     # an id of the sources' own is made of names, which files apart may have as well
-    alone = pc.binary_join_element_wise(chosen["set"], chosen["id"], ":")
-    chosen = chosen.set_column(0, "id", pc.if_else(pc.equal(chosen["record"], ""), alone, chosen["id"]))
-    forms = [chosen.select(["id", "text"]), chosen.select(["id", "whole"]).rename_columns(["id", "text"])]
+    alone = pc.binary_join_element_wise(selection["set"], selection["id"], ":")
+    selection = selection.set_column(0, "id", pc.if_else(pc.equal(selection["record"], ""), alone, selection["id"]))
+    forms = [selection.select(["id", "text"]), selection.select(["id", "whole"]).rename_columns(["id", "text"])]
     forms += parquet.read_tables(parquet.paths_in(found_folder(folder)))
     texts = pa.concat_tables([form.cast(_FOUND) for form in forms])
     distinct = texts.group_by(["id", "text"]).aggregate([]).select(["id", "text"])
@@ -94,18 +94,18 @@ def remove_shard(
     arriving = parquet.read_table(kept, SELECTION.names)
     own = parquet.read_table(texts_file(folder), ["id"])["id"].combine_chunks()
     by_id = arriving["id"].filter(pc.is_in(arriving["id"], own))
-    known, names = read_given(given_folder(folder), shingling), own.to_pylist()
+    shingles, names = read_given(given_folder(folder), shingling), own.to_pylist()
     enough = np.full(len(names), least)
     worst: dict[str, tuple[bool, float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            found = likest(known, group["text"], threshold, enough)
-            [rows] = np.nonzero(found.given >= 0)
+            likest_texts = likest(shingles, group["text"], threshold, enough)
+            [rows] = np.nonzero(likest_texts.given >= 0)
             ids = group["id"].take(pa.array(rows)).to_pylist()
-            columns = (found.like[rows], found.value[rows], found.given[rows])
-            for document, like, value, at in zip(ids, *(column.tolist() for column in columns), strict=True):
+            columns = (likest_texts.like[rows], likest_texts.value[rows], likest_texts.given[rows])
+            for document, like, value, index in zip(ids, *(column.tolist() for column in columns), strict=True):
                 if document not in worst or worst[document][:2] < (like, value):
-                    worst[document] = like, value, at
+                    worst[document] = like, value, index
     known_ids = set(by_id.to_pylist())
     losses = [{"id": document, "step": STEP, "rule": "evaluation_document"} for document in by_id.to_pylist()] + [
         {
@@ -114,9 +114,9 @@ def remove_shard(
             "rule": "near_duplicate" if like else "contains_evaluation_document",
             "value": value,
             "threshold": threshold,
-            "representative": names[at],
+            "representative": names[index],
         }
-        for document, (like, value, at) in worst.items()
+        for document, (like, value, index) in worst.items()
         if document not in known_ids
     ]
     return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(losses))])

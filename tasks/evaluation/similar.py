@@ -59,10 +59,10 @@ def given(texts: pa.ChunkedArray, shingling: Shingling) -> Given:
     return Given(shingling, sizes, values[order], np.repeat(np.arange(len(sizes)), sizes)[order])
 
 
-def write_given(folder: str, known: Given) -> None:
+def write_given(folder: str, index: Given) -> None:
     """Write what other texts are compared with, for `read_given`. Holds 40 bytes a shingle."""
-    parquet.write_table(_sizes_file(folder), pa.table({"size": known.sizes}))
-    shingles = pa.table({"hash": known.hashes, "owner": known.owners.astype(np.int32)})
+    parquet.write_table(_sizes_file(folder), pa.table({"size": index.sizes}))
+    shingles = pa.table({"hash": index.hashes, "owner": index.owners.astype(np.int32)})
     sorted_files.write(_shingles_file(folder), shingles, "hash")
 
 
@@ -82,28 +82,28 @@ def _shingles_file(folder: str) -> str:
     return files.join(folder, "shingles.parquet")
 
 
-def overlaps(known: Given, texts: pa.ChunkedArray, threshold: float) -> Overlaps:
+def overlaps(index: Given, texts: pa.ChunkedArray, threshold: float) -> Overlaps:
     """All pairs whose containment is at least `threshold` (above 0), and so all of such a Jaccard similarity, which is
     never higher. Holds 10 bytes a shingle of the texts, 40 for each that is given, too, and 60 for `_SHARED` that
     they share with given texts, or for those of one text, if these are more."""
-    values, offsets = shingle_sets(texts, known.shingling)
-    at = possible_members(values, known.table)
-    first = np.searchsorted(known.hashes, values[at])
-    times = np.searchsorted(known.hashes, values[at], side="right") - first
-    at, first, times = at[times > 0], first[times > 0], times[times > 0]
-    text = np.searchsorted(offsets, at, side="right") - 1
-    found = [(np.empty(0, int), np.empty(0, int), np.empty(0, int))]
+    values, offsets = shingle_sets(texts, index.shingling)
+    positions = possible_members(values, index.table)
+    first = np.searchsorted(index.hashes, values[positions])
+    times = np.searchsorted(index.hashes, values[positions], side="right") - first
+    positions, first, times = positions[times > 0], first[times > 0], times[times > 0]
+    text = np.searchsorted(offsets, positions, side="right") - 1
+    pairs = [(np.empty(0, int), np.empty(0, int), np.empty(0, int))]
     for some in _pieces(text, times):
         ends = np.cumsum(times[some])
         places = np.arange(ends[-1]) - np.repeat(ends - times[some] - first[some], times[some])
-        pair = np.repeat(text[some], times[some]) * len(known.sizes) + known.owners[places]
+        pair = np.repeat(text[some], times[some]) * len(index.sizes) + index.owners[places]
         pair, shared = np.unique(pair, return_counts=True)
-        of, owner = np.divmod(pair, len(known.sizes))
-        enough = shared / known.sizes[owner] >= threshold
-        found.append((of[enough], owner[enough], shared[enough]))
-    of, owner, shared = (np.concatenate(column) for column in zip(*found, strict=True))
-    size = np.diff(offsets)[of]
-    return Overlaps(of, owner, shared / (size + known.sizes[owner] - shared), shared / known.sizes[owner])
+        text_of, owner = np.divmod(pair, len(index.sizes))
+        enough = shared / index.sizes[owner] >= threshold
+        pairs.append((text_of[enough], owner[enough], shared[enough]))
+    text_of, owner, shared = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    size = np.diff(offsets)[text_of]
+    return Overlaps(text_of, owner, shared / (size + index.sizes[owner] - shared), shared / index.sizes[owner])
 
 
 def _pieces(text: np.ndarray, times: np.ndarray) -> Iterator[slice]:
@@ -128,18 +128,20 @@ class Likest:
     like: np.ndarray
 
 
-def likest(known: Given, texts: pa.ChunkedArray, threshold: float, least: np.ndarray) -> Likest:
+def likest(index: Given, texts: pa.ChunkedArray, threshold: float, least: np.ndarray) -> Likest:
     """`least`: for each given text the fewest shingles with which it counts as contained, int (n,): of a few words the
     most may stand in any text. Holds what `overlaps` holds."""
-    found = overlaps(known, texts, threshold)
-    like = found.jaccard >= threshold
-    counts = like | (known.sizes[found.given] >= least[found.given])
-    value = np.where(like, found.jaccard, found.containment)
-    order = np.lexsort((found.given, -value, ~like, found.text))
+    candidates = overlaps(index, texts, threshold)
+    like = candidates.jaccard >= threshold
+    counts = like | (index.sizes[candidates.given] >= least[candidates.given])
+    value = np.where(like, candidates.jaccard, candidates.containment)
+    order = np.lexsort((candidates.given, -value, ~like, candidates.text))
     order = order[counts[order]]
-    rows, at = np.unique(found.text[order], return_index=True)
+    rows, firsts = np.unique(candidates.text[order], return_index=True)
     best = Likest(np.full(len(texts), -1), np.zeros(len(texts)), np.zeros(len(texts), bool))
-    best.given[rows], best.value[rows], best.like[rows] = (column[order[at]] for column in (found.given, value, like))
+    best.given[rows], best.value[rows], best.like[rows] = (
+        column[order[firsts]] for column in (candidates.given, value, like)
+    )
     return best
 
 
@@ -165,10 +167,10 @@ def find_contained(
 ) -> dict:
     """The ids of the examples of which a share of `threshold` of the shingles stands in one kept document of a shard,
     among those that have `least` shingles. Holds what `read_given` holds, and the texts of a row group."""
-    known = read_given(index_folder(folder), shingling)
+    examples_index = read_given(index_folder(folder), shingling)
     names = parquet.read_table(examples, ["id"])["id"]
-    found: set[int] = set()
+    contained: set[int] = set()
     for group in select_groups(documents, kept, ["text"]):
-        there = np.unique(overlaps(known, group["text"], threshold).given)
-        found.update(there[known.sizes[there] >= least].tolist())
-    return {"examples": sorted(set(names.take(pa.array(sorted(found), pa.int64())).to_pylist()))}
+        there = np.unique(overlaps(examples_index, group["text"], threshold).given)
+        contained.update(there[examples_index.sizes[there] >= least].tolist())
+    return {"examples": sorted(set(names.take(pa.array(sorted(contained), pa.int64())).to_pylist()))}

@@ -149,8 +149,8 @@ def score_shard(
     texts = [text[: settings.characters] for text in table["text"].to_pylist()]
     lines = [[part for part in text.split("\n") if part.strip()] for text in texts]
     distinct = list(dict.fromkeys(part for parts in lines for part in parts))
-    asked = [line(text, settings.characters, settings.lowercase) for text in (*texts, *distinct)]
-    scores = probabilities(model, asked, label)
+    model_lines = [line(text, settings.characters, settings.lowercase) for text in (*texts, *distinct)]
+    scores = probabilities(model, model_lines, label)
     above = {
         part: len(part)
         for part, score in zip(distinct, scores[len(texts) :], strict=True)
@@ -169,6 +169,6 @@ def bounds(settings: HarmThresholds, scores: Sequence[str]) -> list[Bound]:
     that documents with equal scores stay together. And at most `max_lines`. `scores`: the parts with scores."""
     of_document = [Bound("max_score", settings.signal, high=settings.max_score)]
     if settings.drop_top is not None:
-        found = percentiles(scores, settings.signal, [100 - settings.drop_top])
-        of_document = [Bound("drop_top", settings.signal, high=high) for [high] in found.values()]
+        cuts = percentiles(scores, settings.signal, [100 - settings.drop_top])
+        of_document = [Bound("drop_top", settings.signal, high=high) for [high] in cuts.values()]
     return [*of_document, Bound("max_lines", lines_of(settings.signal), high=settings.max_lines)]

@@ -55,21 +55,21 @@ def keeps_case(path: str) -> bool:
     capitals = seen = 0
     with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
         (words,) = struct.unpack_from("<i", data, _DICTIONARY + 4)
-        at = _ENTRIES
+        offset = _ENTRIES
         while seen < min(words, _FREQUENT):  # words stand first, the most frequent ahead
-            begin, at = at, data.find(b"\0", at) + 10
-            if at < 10:
+            begin, offset = offset, data.find(b"\0", offset) + 10
+            if offset < 10:
                 raise ModelFileError(f"{path} is no whole fastText model: its dictionary ends too early; copy it again")
-            word = data[begin : at - 10].decode(errors="replace")
+            word = data[begin : offset - 10].decode(errors="replace")
             capitals += word != word.lower()
             seen += 1
     return capitals >= max(1, seen * _CAPITALS)
 
 
-def label_of(labels: Sequence[str], wanted: str | None) -> str:
-    """The label of fastText's whose probability is the score: `wanted`, with or without `__label__`, or without one
+def label_of(labels: Sequence[str], name: str | None) -> str:
+    """The label of fastText's whose probability is the score: `name`, with or without `__label__`, or without one
     `hq`. Raises ModelFileError for a model without it."""
-    label = f"{LABEL}{(wanted or _GOOD).removeprefix(LABEL)}"
+    label = f"{LABEL}{(name or _GOOD).removeprefix(LABEL)}"
     if label not in labels:
         there = ", ".join(each.removeprefix(LABEL) for each in labels[:8])
         raise ModelFileError(f"the model has no label {label.removeprefix(LABEL)}; name one of {there} in `label`")
@@ -119,51 +119,51 @@ def _walk_fasttext(f: BinaryIO, labels: list[str]) -> str:
         return _walk(data, labels)
 
 
-def _walk(data: mmap.mmap, found: list[str]) -> str:
-    """What is wrong, or ""; adds the labels to `found`."""
+def _walk(data: mmap.mmap, names: list[str]) -> str:
+    """What is wrong, or ""; adds the labels to `names`."""
     if (magic := struct.unpack_from("<2i", data)) != _FASTTEXT:
         return f"it begins with {magic[0]} and {magic[1]}, not with {_FASTTEXT[0]} and {_FASTTEXT[1]}"
     width, _, _, _, _, _, _, model, buckets, *_ = struct.unpack_from("<12id", data, 8)
     entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, _DICTIONARY)
     if min(width, entries, words, labels) < 0 or words + labels != entries or pruned < -1:
         return f"it says {width} dimensions and {entries} entries, {words} words and {labels} labels"
-    at = _ENTRIES
+    offset = _ENTRIES
     for _ in range(entries):
-        begin, at = at, data.find(b"\0", at) + 10
-        if at < 10:
+        begin, offset = offset, data.find(b"\0", offset) + 10
+        if offset < 10:
             return "its dictionary ends too early"
-        if data[at - 1 : at] == _ENTRY_LABEL:
-            found.append(data[begin : at - 10].decode(errors="replace"))
-    at += 8 * max(0, pruned)
-    quantized, at = _flag(data, at)
-    at = _matrix(data, at, quantized, words + (buckets if pruned < 0 else pruned), width)
-    outer, at = _flag(data, at)
-    at = _matrix(data, at, quantized and outer, labels if model == _SUPERVISED else words, width)
-    return "" if at == len(data) else f"it has {len(data):,} bytes, its sizes say {at:,}"
+        if data[offset - 1 : offset] == _ENTRY_LABEL:
+            names.append(data[begin : offset - 10].decode(errors="replace"))
+    offset += 8 * max(0, pruned)
+    quantized, offset = _flag(data, offset)
+    offset = _matrix(data, offset, quantized, words + (buckets if pruned < 0 else pruned), width)
+    outer, offset = _flag(data, offset)
+    offset = _matrix(data, offset, quantized and outer, labels if model == _SUPERVISED else words, width)
+    return "" if offset == len(data) else f"it has {len(data):,} bytes, its sizes say {offset:,}"
 
 
-def _flag(data: mmap.mmap, at: int) -> tuple[bool, int]:
-    (value,) = struct.unpack_from("<B", data, at)
+def _flag(data: mmap.mmap, offset: int) -> tuple[bool, int]:
+    (value,) = struct.unpack_from("<B", data, offset)
     if value > 1:
         raise ModelFileError(f"a flag is {value}")
-    return bool(value), at + 1
+    return bool(value), offset + 1
 
 
-def _matrix(data: mmap.mmap, at: int, quantized: bool, rows: int, width: int) -> int:
-    """Where a matrix of so many rows ends that begins at `at`."""
+def _matrix(data: mmap.mmap, offset: int, quantized: bool, rows: int, width: int) -> int:
+    """Where a matrix of so many rows ends that begins at `offset`."""
     normed = False
     if quantized:
-        normed, at = _flag(data, at)
-    if (found := struct.unpack_from("<2q", data, at)) != (rows, width):
-        raise ModelFileError(f"a matrix has {found[0]} rows of {found[1]}, and not {rows} of {width}")
-    at += 16
+        normed, offset = _flag(data, offset)
+    if (shape := struct.unpack_from("<2q", data, offset)) != (rows, width):
+        raise ModelFileError(f"a matrix has {shape[0]} rows of {shape[1]}, and not {rows} of {width}")
+    offset += 16
     if not quantized:
-        return at + 4 * rows * width
-    (codes,) = struct.unpack_from("<i", data, at)
-    at = _quantizer(data, at + 4 + codes)
-    return _quantizer(data, at + rows) if normed else at
+        return offset + 4 * rows * width
+    (codes,) = struct.unpack_from("<i", data, offset)
+    offset = _quantizer(data, offset + 4 + codes)
+    return _quantizer(data, offset + rows) if normed else offset
 
 
-def _quantizer(data: mmap.mmap, at: int) -> int:
-    width, *_ = struct.unpack_from("<4i", data, at)
-    return at + 16 + 4 * _CENTROIDS * width
+def _quantizer(data: mmap.mmap, offset: int) -> int:
+    width, *_ = struct.unpack_from("<4i", data, offset)
+    return offset + 16 + 4 * _CENTROIDS * width

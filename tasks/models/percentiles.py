@@ -23,7 +23,7 @@ from gristmill.storage import parquet
 _DIGIT = 16
 _SHIFTS = (48, 32, 16, 0)
 _AT_ONCE = 256  # parts whose counts are held before they are added up
-_MOST_GROUPS = 1 << 16
+_MAX_GROUPS = 1 << 16
 
 T = TypeVar("T")
 
@@ -42,26 +42,26 @@ class _OrderStatistic:
 
 
 def percentiles(
-    parts: Sequence[str], signal: str, wanted: Sequence[float], group: str | None = None, least: int = 1
+    parts: Sequence[str], signal: str, levels: Sequence[float], group: str | None = None, least: int = 1
 ) -> dict[str, list[float]]:
-    """The values at the percentiles `wanted`, in [0, 100], of the column `signal`, by linear interpolation.
+    """The values at the percentiles `levels`, in [0, 100], of the column `signal`, by linear interpolation.
 
     `parts`: Parquet files with the float column `signal` and, if it is given, the string column `group`, whose every
     value is a group with its own percentiles; without it there is one group, "". Documents whose score is null are left
-    out. Returns the groups that have a score, in the order of their names, each with as many values as are `wanted`,
-    or with none if it has fewer than `least` scores.
+    out. Returns the groups that have a score, in the order of their names, each with one value a level, or with
+    none if it has fewer than `least` scores.
 
     Reads the parts five times. Holds one row group and at most 65,536 counts for each group and value: never all
     scores. Raises ValueError for a score that is not finite, and for more than 65,536 groups.
     """
     sizes: Counter[str] = Counter()
-    for found in _of_parts(parts, lambda part: _sizes(part, signal, group)):
-        sizes.update(found)
+    for part_sizes in _of_parts(parts, lambda part: _sizes(part, signal, group)):
+        sizes.update(part_sizes)
     names = sorted(sizes)
-    wanted_of = {name: wanted if sizes[name] >= least else () for name in names}
-    if len(names) > _MOST_GROUPS:
-        raise ValueError(f"the column {group} has {len(names)} values; percentiles are found for {_MOST_GROUPS} groups")
-    places = {name: [(sizes[name] - 1) * (each / 100) for each in wanted_of[name]] for name in names}
+    levels_of = {name: levels if sizes[name] >= least else () for name in names}
+    if len(names) > _MAX_GROUPS:
+        raise ValueError(f"the column {group} has {len(names)} values; percentiles are found for {_MAX_GROUPS} groups")
+    places = {name: [(sizes[name] - 1) * (each / 100) for each in levels_of[name]] for name in names}
     statistics = {
         (number, rank): _OrderStatistic(number, rank)
         for number, name in enumerate(names)
@@ -73,14 +73,14 @@ def percentiles(
     values = {key: _float(each.digits) for key, each in statistics.items()}
     return {
         name: [
-            _between(values[number, int(place)], values[number, min(int(place) + 1, sizes[name] - 1)], place % 1)
+            _interpolate(values[number, int(place)], values[number, min(int(place) + 1, sizes[name] - 1)], place % 1)
             for place in places[name]
         ]
         for number, name in enumerate(names)
     }
 
 
-def _between(low: float, high: float, share: float) -> float:
+def _interpolate(low: float, high: float, share: float) -> float:
     """As numpy interpolates, to the last bit."""
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
@@ -97,40 +97,40 @@ def _find_digit(
     slots = np.unique(np.array([each.slot() for each in statistics], np.uint64))
 
     def count(part: str) -> tuple[np.ndarray, np.ndarray]:
-        return _added([_counts(*read, slots, shift) for read in _read(part, signal, group, names)])
+        return _add_histograms([_counts(*read, slots, shift) for read in _read(part, signal, group, names)])
 
     bins, counts = np.empty(0, np.uint64), np.empty(0, np.int64)
-    held = [(bins, counts)]
-    for found in _of_parts(parts, count):
-        held.append(found)
-        if len(held) > _AT_ONCE:
-            held = [_added(held)]
-    bins, counts = _added(held)
+    histograms = [(bins, counts)]
+    for part_counts in _of_parts(parts, count):
+        histograms.append(part_counts)
+        if len(histograms) > _AT_ONCE:
+            histograms = [_add_histograms(histograms)]
+    bins, counts = _add_histograms(histograms)
     ends = np.searchsorted(bins, np.arange(len(slots) + 1, dtype=np.uint64) << np.uint64(_DIGIT))
     for each in statistics:
         slot = int(np.searchsorted(slots, np.uint64(each.slot())))
         begin, end = ends[slot : slot + 2].tolist()
         before = np.cumsum(counts[begin:end])
-        at = int(np.searchsorted(before, each.rank, side="right"))
-        each.rank -= int(before[at - 1]) if at else 0
-        each.digits = each.digits << _DIGIT | int(bins[begin + at]) & 0xFFFF
+        index = int(np.searchsorted(before, each.rank, side="right"))
+        each.rank -= int(before[index - 1]) if index else 0
+        each.digits = each.digits << _DIGIT | int(bins[begin + index]) & 0xFFFF
 
 
 def _counts(numbers: np.ndarray, keys: np.ndarray, slots: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
     """How many of some scores have each next digit, of those in a slot: (slot << 16 | digit, count), sorted."""
     keys = keys >> np.uint64(shift)
-    found = numbers << np.uint64(48) | keys >> np.uint64(_DIGIT)
-    at = np.searchsorted(slots, found)
-    here = slots[np.minimum(at, len(slots) - 1)] == found
+    slot_keys = numbers << np.uint64(48) | keys >> np.uint64(_DIGIT)
+    indices = np.searchsorted(slots, slot_keys)
+    here = slots[np.minimum(indices, len(slots) - 1)] == slot_keys
     return np.unique(
-        at[here].astype(np.uint64) << np.uint64(_DIGIT) | keys[here] & np.uint64(0xFFFF), return_counts=True
+        indices[here].astype(np.uint64) << np.uint64(_DIGIT) | keys[here] & np.uint64(0xFFFF), return_counts=True
     )
 
 
-def _added(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    bins, at = np.unique(np.concatenate([each for each, _ in found]), return_inverse=True)
+def _add_histograms(histograms: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    bins, inverse = np.unique(np.concatenate([each for each, _ in histograms]), return_inverse=True)
     counts = np.zeros(len(bins), np.int64)
-    np.add.at(counts, at, np.concatenate([each for _, each in found]))
+    np.add.at(counts, inverse, np.concatenate([each for _, each in histograms]))
     return bins, counts
 
 
@@ -150,20 +150,20 @@ def _columns(part: str, signal: str, group: str | None) -> Iterator[tuple[pa.Chu
 
 
 def _sizes(part: str, signal: str, group: str | None) -> Counter[str]:
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for scores, names in _columns(part, signal, group):
         if not pc.all(pc.is_finite(scores)).as_py() and len(scores):
             raise ValueError(f"{part} has a {signal} that is not a finite number: it has no place among the others")
         for each in pc.value_counts(names).to_pylist():
-            found[each["values"]] += each["counts"]
-    return found
+            sizes[each["values"]] += each["counts"]
+    return sizes
 
 
 def _read(part: str, signal: str, group: str | None, names: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The numbers of the groups and the keys of the scores, both uint64, row group by row group."""
-    known = pa.array(names, pa.string())
-    for scores, found in _columns(part, signal, group):
-        numbers = np.asarray(pc.index_in(found, known)).astype(np.uint64)
+    values = pa.array(names, pa.string())
+    for scores, groups in _columns(part, signal, group):
+        numbers = np.asarray(pc.index_in(groups, values)).astype(np.uint64)
         yield numbers, _keys(np.asarray(scores, np.float64))
 
 

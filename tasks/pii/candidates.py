@@ -12,9 +12,9 @@ import numpy as np
 from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.pii.digits import (
-    FEWEST_DIGITS,
-    LONGEST_NUMBER,
-    SHORTEST_CARD,
+    MAX_NUMBER_LENGTH,
+    MIN_CARD_DIGITS,
+    MIN_DIGITS,
     announced,
     card,
     foreign_number,
@@ -22,7 +22,7 @@ from gristmill.tasks.pii.digits import (
     next_group,
     spaced,
 )
-from gristmill.tasks.pii.plans import MOST_GROUPS
+from gristmill.tasks.pii.plans import MAX_GROUPS
 from gristmill.tasks.pii.shapes import (
     DIGIT,
     HEX,
@@ -63,11 +63,11 @@ WIDE_MAILBOX = 18  # like MAILBOX, with a full-width @
 ESCAPED = 19  # like MAILBOX, with %40
 CODE = 14  # a word or number that holds a digit, 6 characters or more; only if asked for
 
-_SHORTEST_KEY = 20
+_MIN_KEY_LENGTH = 20
 _SECRET, _HOOK, _PASSWORD, _CURL = 60, 200, 90, 300
-_SHORTEST_CODE, _LONGEST_CODE = 6, 32
+_MIN_CODE_LENGTH, _MAX_CODE_LENGTH = 6, 32
 # digits of a number with a trunk prefix 0, by spaces in the region's groups, and in others
-_FEWEST_OF_TRUNK, _FEWEST_REGROUPED = 9, 10
+_MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
 
 
 @nb.njit(nogil=True, cache=True)
@@ -78,14 +78,14 @@ def _begins(data, i, pairs):
 
 
 @nb.njit(nogil=True, cache=True)
-def _put(columns, found, document, start, stop, shape):
+def _put(columns, count, document, start, stop, shape):
     """The number of candidates with this one, which is written down if there is room."""
-    if found < columns.shape[1]:
-        columns[0, found] = document
-        columns[1, found] = start
-        columns[2, found] = stop
-        columns[3, found] = shape
-    return found + 1
+    if count < columns.shape[1]:
+        columns[0, count] = document
+        columns[1, count] = start
+        columns[2, count] = stop
+        columns[3, count] = shape
+    return count + 1
 
 
 @nb.njit(nogil=True, cache=True)
@@ -137,7 +137,7 @@ def _announced(data, begin, first, stop, end, classes):
 
 
 @nb.njit(nogil=True, cache=True)
-def _numbers(data, document, begin, first, stop, end, classes, groupings, codes, columns, found):
+def _numbers(data, document, begin, first, stop, end, classes, groupings, codes, columns, count):
     """(stop, candidates so far) behind the number whose first group goes from `first` to `stop`.
 
     It is a candidate if it may be a phone number: behind a plus sign or a letter, with a prefix of international calls
@@ -161,47 +161,47 @@ def _numbers(data, document, begin, first, stop, end, classes, groupings, codes,
         if not parts:
             trunk = byte(data, group) == 0x30
             kept |= group > begin and byte(data, group - 1) == 0x28
-        if groups < MOST_GROUPS:
+        if groups < MAX_GROUPS:
             grouping |= min(size, 15) << 4 * groups
-        if parts < MOST_GROUPS:
+        if parts < MAX_GROUPS:
             piece |= min(size, 15) << 4 * parts
         total, digits = total + size, digits + size
         groups, parts = groups + 1, parts + 1
         if parts > 1 and not kept and (parts > 2 or byte(data, group - 1) != 0x2E):
-            kept = digits >= FEWEST_DIGITS and grouped(piece, trunk, groupings)
-            kept |= trunk and digits >= _FEWEST_REGROUPED and piece & 15 > 1
-        if zero and total >= _FEWEST_OF_TRUNK and not kept:
+            kept = digits >= MIN_DIGITS and grouped(piece, trunk, groupings)
+            kept |= trunk and digits >= _MIN_DIGITS_REGROUPED and piece & 15 > 1
+        if zero and total >= _MIN_DIGITS_WITH_TRUNK and not kept:
             kept = grouped(grouping, zero, groupings)
-        if (size == 4 or size >= SHORTEST_CARD) and group >= card_stop:
+        if (size == 4 or size >= MIN_CARD_DIGITS) and group >= card_stop:
             after = card(data, group, end, classes)
             if after:
-                found = _put(columns, found, document, group, after, CARD)
+                count = _put(columns, count, document, group, after, CARD)
                 card_stop = after
         if stop < end:
             b = byte(data, stop)
             after = hextets(data, begin, group, end, classes) if b == 0x3A and size == 4 else 0
             if after:
-                found = _put(columns, found, document, group, after, HEXTETS)
+                count = _put(columns, count, document, group, after, HEXTETS)
             after = quad(data, begin, group, end, classes) if b == 0x2E and size <= 3 else 0
             if after and (group == begin or byte(data, group - 1) != 0x2E):
-                found = _put(columns, found, document, group, after, QUAD)
+                count = _put(columns, count, document, group, after, QUAD)
         last = stop
         group, stop = next_group(data, last, end, classes, groups == 1 and (signed or size == 1))
         if group < 0:
             break
         if spaced(data, last, group):
             digits = parts = piece = 0
-    if total >= FEWEST_DIGITS and last - first <= LONGEST_NUMBER and (kept or announced(data, begin, first)):
-        found = _put(columns, found, document, first, last, NUMBER)
-    if codes and last - first >= _SHORTEST_CODE:
-        found = _put(columns, found, document, first, last, CODE)
-    return last, found
+    if total >= MIN_DIGITS and last - first <= MAX_NUMBER_LENGTH and (kept or announced(data, begin, first)):
+        count = _put(columns, count, document, first, last, NUMBER)
+    if codes and last - first >= _MIN_CODE_LENGTH:
+        count = _put(columns, count, document, first, last, CODE)
+    return last, count
 
 
 @nb.njit(nogil=True, cache=True)
 def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
     """Fill `columns`, int64 of shape (4, room): documents, starts, stops, shapes; returns how many there are."""
-    found = 0
+    count = 0
     for d in range(len(documents) - 1):
         begin, end = documents[d], documents[d + 1]
         i = begin
@@ -211,27 +211,27 @@ def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
                 if b == 0x40:
                     start, stop = mailbox(data, begin, i, end, classes, 1)
                     if stop:
-                        found = _put(columns, found, d, start, stop, MAILBOX)
+                        count = _put(columns, count, d, start, stop, MAILBOX)
                     start = login(data, begin, i, end)
                     if start >= 0:
-                        found = _put(columns, found, d, start, i, LOGIN)
+                        count = _put(columns, count, d, start, i, LOGIN)
                 elif b == 0x25 and i + 2 < end and byte(data, i + 1) == 0x34 and byte(data, i + 2) == 0x30:
                     start, stop = mailbox(data, begin, i, end, classes, 3)
                     if stop:
-                        found = _put(columns, found, d, start, stop, ESCAPED)
+                        count = _put(columns, count, d, start, stop, ESCAPED)
                 elif b == 0xEF and i + 2 < end and byte(data, i + 1) == 0xBC and byte(data, i + 2) == 0xA0:
                     start, stop = mailbox(data, begin, i, end, classes, 3)
                     if stop:
-                        found = _put(columns, found, d, start, stop, WIDE_MAILBOX)
+                        count = _put(columns, count, d, start, stop, WIDE_MAILBOX)
                 elif b >= 0xD9:
                     stop, kept = foreign_number(data, i, end)
                     if kept:
-                        found = _put(columns, found, d, i, stop, FOREIGN)
+                        count = _put(columns, count, d, i, stop, FOREIGN)
                     i = max(i, stop - 1)
                 elif b == 0x28 or b == 0x5B or b == 0x7B:
                     start, stop = spelled(data, begin, i, end, classes)
                     if stop:
-                        found = _put(columns, found, d, start, stop, SPELLED)
+                        count = _put(columns, count, d, start, stop, SPELLED)
                 i += 1
                 continue
             first = i
@@ -244,30 +244,30 @@ def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
                 some |= c
                 every &= c
                 i += 1
-            if first + _SHORTEST_KEY <= end and _begins(data, first, pairs):
+            if first + _MIN_KEY_LENGTH <= end and _begins(data, first, pairs):
                 # it must begin a run of a key's characters: so no byte is looked at for two keys
                 if first == begin or not has(data, first - 1, classes, KEY_PART):
                     stop = run(data, first, end, classes, KEY_PART)
-                    if stop - first >= _SHORTEST_KEY:
-                        found = _put(columns, found, d, first, stop, KEY)
+                    if stop - first >= _MIN_KEY_LENGTH:
+                        count = _put(columns, count, d, first, stop, KEY)
             if i - first >= 3 and i - begin >= 4 and not every & DIGIT:
                 shape, start, stop = _announced(data, begin, first, i, end, classes)
                 if shape >= 0:
-                    found = _put(columns, found, d, start, stop, shape)
+                    count = _put(columns, count, d, start, stop, shape)
             if not some & DIGIT:
                 continue
             if not every & DIGIT:
-                if codes and _SHORTEST_CODE <= i - first <= _LONGEST_CODE:
-                    found = _put(columns, found, d, first, i, CODE)
+                if codes and _MIN_CODE_LENGTH <= i - first <= _MAX_CODE_LENGTH:
+                    count = _put(columns, count, d, first, i, CODE)
                 stop = hextets(data, begin, first, end, classes) if i - first == 4 and every & HEX else 0
                 if stop:
-                    found = _put(columns, found, d, first, stop, HEXTETS)
+                    count = _put(columns, count, d, first, stop, HEXTETS)
                 stop = account(data, first, end, classes, lengths) if i - first >= 4 else 0
                 if stop:
-                    found = _put(columns, found, d, first, stop, ACCOUNT)
+                    count = _put(columns, count, d, first, stop, ACCOUNT)
                 continue
-            i, found = _numbers(data, d, begin, first, i, end, classes, groupings, codes, columns, found)
-    return found
+            i, count = _numbers(data, d, begin, first, i, end, classes, groupings, codes, columns, count)
+    return count
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ def candidates(data: np.ndarray, documents: np.ndarray, sought: Sought) -> Candi
     while True:
         columns = np.empty((4, room), np.int64)
         tables = classes(), pairs, sought.account_lengths, sought.groupings
-        found = _find(data, documents, *tables, sought.codes, columns)
-        if found <= room:
-            return Candidates(*columns[:, :found])
-        room = found
+        count = _find(data, documents, *tables, sought.codes, columns)
+        if count <= room:
+            return Candidates(*columns[:, :count])
+        room = count

@@ -83,7 +83,7 @@ _DISCORD = re.compile(rb"([MNO][\w-]{23,27})\.[\w-]{6}\.[\w-]{27,40}", re.ASCII)
 _TELEGRAM = re.compile(rb"AA[\w-]{33}", re.ASCII)
 _TELEGRAM_NUMBER = re.compile(rb"(?<!\d)[1-9]\d{7,10}:\Z")
 _EXAMPLE = re.compile(rb"EXAMPLE|(.)\1{5}|x{4}|abcdefgh|123456789", re.IGNORECASE)
-_FEWEST_DIFFERENT = 8
+_MIN_DISTINCT = 8
 
 
 def _decoded(part: bytes) -> bytes:
@@ -96,10 +96,10 @@ def _decoded(part: bytes) -> bytes:
 
 def _has_algorithm(header: bytes) -> bool:
     try:
-        found = json.loads(_decoded(header))
+        fields = json.loads(_decoded(header))
     except (ValueError, RecursionError):  # lists in lists without end
         return False
-    return isinstance(found, dict) and "alg" in found
+    return isinstance(fields, dict) and "alg" in fields
 
 
 def keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
@@ -116,7 +116,7 @@ def keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     if (bot := _DISCORD.fullmatch(value)) and _decoded(bot[1]).isdigit():
         return [(0, len(value))]
     value = whole if _KEY.fullmatch(whole) else value  # a key may end with a hyphen
-    if not _KEY.fullmatch(value) or _EXAMPLE.search(value) or len(set(value)) < _FEWEST_DIFFERENT:
+    if not _KEY.fullmatch(value) or _EXAMPLE.search(value) or len(set(value)) < _MIN_DISTINCT:
         return []
     return [(0, len(value))]
 
@@ -125,7 +125,7 @@ _FRAME = re.compile(
     rb"-----BEGIN ((?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?)-----(?P<body>.*)-----END \1-----", re.DOTALL
 )
 _NO_BASE64 = re.compile(rb"\\[nr]|[^A-Za-z0-9+/]")
-_FEWEST_OF_KEY = 40
+_MIN_KEY_LENGTH = 40
 _HEADER = re.compile(rb"authorization[\"']?\s*[:=,]\s*[\"'`]?(?:\w+\s+)?$|\bbearer\s+\Z", re.IGNORECASE)
 PLACEHOLDER = re.compile(
     rb"example|your|change|placeholder|insert|dummy|sample|token|secret|passw|xxx|\.\.\.|(.)\1{5}|12345678|abcdefg",
@@ -147,7 +147,7 @@ def _mixed(value: bytes) -> bool:
 def blocks(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Whether the candidate is a private key: all of it, or nothing."""
     frame = _FRAME.fullmatch(value)
-    if not frame or len(_NO_BASE64.sub(b"", frame["body"])) < _FEWEST_OF_KEY or b"..." in frame["body"]:
+    if not frame or len(_NO_BASE64.sub(b"", frame["body"])) < _MIN_KEY_LENGTH or b"..." in frame["body"]:
         return []
     return [(0, len(value))]
 
@@ -157,13 +157,13 @@ def tokens(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     value = value.rstrip(b".")
     if not _HEADER.search(before) or not _mixed(value) or PLACEHOLDER.search(value):
         return []
-    return [(0, len(value))] if len(set(value)) >= _FEWEST_DIFFERENT else []
+    return [(0, len(value))] if len(set(value)) >= _MIN_DISTINCT else []
 
 
 def named(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Where in the candidate a secret stands, given the word that ends before it."""
     match = _SECRET_NAME.search(before) and _SECRET.match(value + after)
-    if not match or PLACEHOLDER.search(match[1]) or len(set(match[1])) < _FEWEST_DIFFERENT:
+    if not match or PLACEHOLDER.search(match[1]) or len(set(match[1])) < _MIN_DISTINCT:
         return []
     return [match.span(1)]
 
@@ -247,17 +247,17 @@ def said(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     if not match:
         return []
     group = "quoted" if match["quoted"] else "bare"
-    found = match[group]
+    password = match[group]
     if group == "bare":
-        if match.end() == len(value) and len(found) > 64:
+        if match.end() == len(value) and len(password) > 64:
             return []
-        found = found.rstrip(_END)
-    if (group == "bare" and len(found) < 8) or not _is_password(found, group == "quoted"):
+        password = password.rstrip(_END)
+    if (group == "bare" and len(password) < 8) or not _is_password(password, group == "quoted"):
         return []
     start = match.start(group)
-    if group == "bare" and _WORD_OF_PROSE.match(found) and _PROSE.match(value, start + len(found)):
+    if group == "bare" and _WORD_OF_PROSE.match(password) and _PROSE.match(value, start + len(password)):
         return []
-    return [(start, start + len(found))]
+    return [(start, start + len(password))]
 
 
 def of_curl(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:

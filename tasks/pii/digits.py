@@ -11,9 +11,9 @@ from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.pii.plans import TRUNK
 from gristmill.tasks.pii.shapes import DIGIT, WORD, has, run
 
-FEWEST_DIGITS = 7
-LONGEST_NUMBER = 64  # a longer one is a row of a table or a matrix
-SHORTEST_CARD, _LONGEST_CARD = 13, 19  # ISO/IEC 7812-1, without those that nobody issues
+MIN_DIGITS = 7
+MAX_NUMBER_LENGTH = 64  # a longer one is a row of a table or a matrix
+MIN_CARD_DIGITS, _MAX_CARD_DIGITS = 13, 19  # ISO/IEC 7812-1, without those that nobody issues
 _ANNOUNCED = 8  # bytes between a number and the word that says what it is
 
 
@@ -29,11 +29,11 @@ def separator(data, i, end):
     if b == 0xC2 and i + 1 < end and byte(data, i + 1) == 0xA0:
         return 2
     if (b == 0xE2 or b == 0xEF) and i + 2 < end:
-        between, c = byte(data, i + 1), byte(data, i + 2)
-        found = (between == 0x80 and 0x90 <= c <= 0x95) or (between == 0x88 and c == 0x92)
+        middle, c = byte(data, i + 1), byte(data, i + 2)
+        is_separator = (middle == 0x80 and 0x90 <= c <= 0x95) or (middle == 0x88 and c == 0x92)
         if b == 0xEF:
-            found = between == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D)
-        return 3 if found else 0
+            is_separator = middle == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D)
+        return 3 if is_separator else 0
     return 0
 
 
@@ -84,13 +84,13 @@ def announced(data, begin, first):
 @nb.njit(nogil=True, cache=True)
 def grouped(grouping, zero, groupings):
     """Whether a number is grouped as one of `groupings` (see `plans.groupings`); `zero`: whether it begins with one."""
-    at = np.searchsorted(groupings, grouping)
-    if at < len(groupings) and groupings[at] == grouping:
+    index = np.searchsorted(groupings, grouping)
+    if index < len(groupings) and groupings[index] == grouping:
         return True
     if not zero:
         return False
-    at = np.searchsorted(groupings, grouping | TRUNK)
-    return at < len(groupings) and groupings[at] == grouping | TRUNK
+    index = np.searchsorted(groupings, grouping | TRUNK)
+    return index < len(groupings) and groupings[index] == grouping | TRUNK
 
 
 @nb.njit(nogil=True, cache=True)
@@ -108,10 +108,10 @@ def card(data, first, end, classes):
     total = odd = even = groups = 0
     second = 0
     while True:
-        stop = run(data, i, min(end, i + _LONGEST_CARD + 1), classes, DIGIT)
+        stop = run(data, i, min(end, i + _MAX_CARD_DIGITS + 1), classes, DIGIT)
         size = stop - i
         total += size
-        if total > _LONGEST_CARD:
+        if total > _MAX_CARD_DIGITS:
             return 0
         for k in range(i, stop):
             digit = np.int64(byte(data, k)) - 0x30
@@ -119,7 +119,7 @@ def card(data, first, end, classes):
             # the last digit counts once: which ones double is known at the end
             odd, even = even + doubled, odd + digit
         groups += 1
-        if groups == 1 and size >= SHORTEST_CARD:
+        if groups == 1 and size >= MIN_CARD_DIGITS:
             break
         if groups == 1 and size != 4:
             return 0
@@ -128,7 +128,7 @@ def card(data, first, end, classes):
             return 0
         if groups == 4 and second == 4 and size == 4 and even % 10 == 0:
             break
-        if total >= SHORTEST_CARD and (second == 6 or size < 4 or total == _LONGEST_CARD):
+        if total >= MIN_CARD_DIGITS and (second == 6 or size < 4 or total == _MAX_CARD_DIGITS):
             break
         following = byte(data, stop) if stop < end else np.uint8(0)
         more = stop + 1 < end and has(data, stop + 1, classes, DIGIT)
@@ -142,7 +142,7 @@ def card(data, first, end, classes):
             if after - stop - 1 == 4:
                 break
         i = stop + 1
-    if total < SHORTEST_CARD or even % 10 or (stop < end and has(data, stop, classes, WORD)):
+    if total < MIN_CARD_DIGITS or even % 10 or (stop < end and has(data, stop, classes, WORD)):
         return 0
     if second == 6 and (groups != 3 or total not in (14, 15)):
         return 0
@@ -198,4 +198,4 @@ def foreign_number(data, first, end):
             i += size
             if not size or _foreign_digit(data, i, end):
                 break
-    return stop, FEWEST_DIGITS <= digits and stop - first <= 3 * LONGEST_NUMBER
+    return stop, MIN_DIGITS <= digits and stop - first <= 3 * MAX_NUMBER_LENGTH

@@ -92,32 +92,32 @@ def _is_latin(character: str) -> bool:
 
 def _beyond_ascii(text: str) -> tuple[int, int]:
     """(start, stop) of the address in a candidate with characters beyond ASCII; the stop is 0 if there is none."""
-    at = text.index("@")
-    start = at
+    at_sign = text.index("@")
+    start = at_sign
     if text[0] == '"':
         start = 0
-    elif at:
-        latin = _is_latin(text[at - 1])
+    elif at_sign:
+        latin = _is_latin(text[at_sign - 1])
         while start and (
             text[start - 1] in _MARKS or (_in_a_word(text[start - 1]) and (not latin or _is_latin(text[start - 1])))
         ):
             start -= 1
-    stop = at + 1
+    stop = at_sign + 1
     while stop < len(text) and (text[stop] in ".-" or _in_a_word(text[stop])):
         stop += 1
-    stop = at + 1 + len(text[at + 1 : stop].rstrip(".-"))
-    if _deliverable(text[at + 1 : stop].lower().encode()):
+    stop = at_sign + 1 + len(text[at_sign + 1 : stop].rstrip(".-"))
+    if _deliverable(text[at_sign + 1 : stop].lower().encode()):
         return start, stop
-    ascii_ = at + 1
+    ascii_ = at_sign + 1
     while ascii_ < stop and text[ascii_].isascii():
         ascii_ += 1
-    shorter = at + 1 + len(text[at + 1 : ascii_].rstrip(".-"))
-    if _deliverable(text[at + 1 : shorter].lower().encode()):
+    shorter = at_sign + 1 + len(text[at_sign + 1 : ascii_].rstrip(".-"))
+    if _deliverable(text[at_sign + 1 : shorter].lower().encode()):
         return start, shorter
-    last = text.rfind(".", at, stop) + 1
+    last = text.rfind(".", at_sign, stop) + 1
     if last and not text[last : last + 1].isascii():
         for shorter in range(stop - 1, last, -1):
-            if _deliverable(text[at + 1 : shorter].lower().encode()):
+            if _deliverable(text[at_sign + 1 : shorter].lower().encode()):
                 return start, shorter
     return start, 0
 
@@ -141,26 +141,26 @@ def emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 
 
 def _addresses(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    at = value.index(b"@")
+    at_sign = value.index(b"@")
     quoted = value.startswith(b'"')
-    start = 0 if quoted else at - len(value[:at].lstrip(b".%+-"))
+    start = 0 if quoted else at_sign - len(value[:at_sign].lstrip(b".%+-"))
     if not quoted and (number := _NUMBERED.match(value, start)) and (not before or before[-1:].isspace()):
         start = number.end()
     emphasised = value[start : start + 1] == after[:1] == b"_" and not re.match(rb"_\w", after, re.ASCII)
     start += emphasised
-    local = value[start:at]
+    local = value[start:at_sign]
     if not (_QUOTED if quoted else _LOCAL).fullmatch(local.decode()) or b".." in local or local.lower() in _ACCOUNTS:
         return []
     if quoted and re.search(rb"[\w=]\Z", before):
         return []
     stop = len(value.rstrip(b".-"))
-    last = value.rindex(b".") + 1 if b"." in value[at:stop] else stop
-    if not _deliverable(value[at + 1 : stop].lower()):
+    last = value.rindex(b".") + 1 if b"." in value[at_sign:stop] else stop
+    if not _deliverable(value[at_sign + 1 : stop].lower()):
         if _NEXT_SENTENCE.fullmatch(value, last, stop):
             stop = last - 1  # of the next sentence, which follows without a space
         elif word := _NEXT_WORD.fullmatch(value, last, stop):
             stop = word.start(1)
-    domain = value[at + 1 : stop].lower()
+    domain = value[at_sign + 1 : stop].lower()
     before, after = before + value[:start], value[stop:] + after
     if _BEFORE.search(before) or (_AFTER.match(after) and not emphasised) or _SCALED_IMAGE.match(domain):
         return []
@@ -190,8 +190,8 @@ def wide_emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int, in
     ends = [0]
     for character in text:
         ends.append(ends[-1] + len(character.encode()))
-    at = {len(folded[:place].encode()): ends[place] for place in range(len(text) + 1)}
-    return [(at[start], at[stop]) for start, stop in emails(folded.encode(), before, after) if start >= 0]
+    offsets = {len(folded[:place].encode()): ends[place] for place in range(len(text) + 1)}
+    return [(offsets[start], offsets[stop]) for start, stop in emails(folded.encode(), before, after) if start >= 0]
 
 
 def _narrow(character: str) -> str:
@@ -205,6 +205,6 @@ def escaped_emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int,
     escape = _ESCAPE.match(local)
     begin = escape.end() if escape else 0
     lead = before + value[:begin]
-    found = emails(local[begin:] + b"@" + domain, lead if not escape else b"<", after)
-    at = len(local) - begin
-    return [(begin + start, begin + (stop + 2 if stop > at else stop)) for start, stop in found if start >= 0]
+    spans = emails(local[begin:] + b"@" + domain, lead if not escape else b"<", after)
+    at_sign = len(local) - begin
+    return [(begin + start, begin + (stop + 2 if stop > at_sign else stop)) for start, stop in spans if start >= 0]

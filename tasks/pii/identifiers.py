@@ -29,7 +29,7 @@ _KNOWN_6 = frozenset(
     )
 )
 # Numbers of versions, sections and the like are seldom larger.
-_SMALL, _SMALLEST = 31, 9
+_SMALL, _VERY_SMALL = 31, 9
 _ADDRESS_WORD = re.compile(
     rb"\b(?:ip|ipv4|ip[ -]?address(?:es)?|address|addr|host|hostname|server|gateway|router|dns|nameserver|ping|proxy|"
     rb"peer|client|inet|traceroute)\b[ \t:=\"'`(\[<]{0,4}(?:(?:is|was|of|at|to|from|by)\b[ \t:\"'`]{0,3})?\Z"
@@ -64,7 +64,7 @@ def ipv4(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
         return []
     if not _ADDRESS_WORD.search(before):
         first, small = octets[0], sum(octet <= _SMALL for octet in octets[1:])
-        if _VERSION_WORD.search(before) or small >= (1 if first <= _SMALLEST else 2 if first <= _SMALL else 3):
+        if _VERSION_WORD.search(before) or small >= (1 if first <= _VERY_SMALL else 2 if first <= _SMALL else 3):
             return []
     return [(0, len(value))]
 
@@ -79,8 +79,8 @@ def ipv6(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     except ValueError:
         return []
     groups = [group for group in value[:end].split(b":") if group]
-    within = address.sixtofour or address
-    if not _UNICAST[0] <= address <= _UNICAST[1] or not within.is_global or len(groups) < 3 or address in _KNOWN_6:
+    inner = address.sixtofour or address
+    if not _UNICAST[0] <= address <= _UNICAST[1] or not inner.is_global or len(groups) < 3 or address in _KNOWN_6:
         return []
     return [(0, end)] if int(address) & (1 << 64) - 1 else []
 
@@ -93,8 +93,8 @@ _GROUPS = re.compile(rb"[A-Z0-9]{4}(?: [A-Z0-9]{4})+(?: [A-Z0-9]{1,3})?|[A-Z0-9]
 @cache
 def _length(country: str) -> int:
     """Characters of a country's numbers, 0 if it has none: those of its parts, such as `8!n10!n`, and four."""
-    ((_, found), *_) = numdb.get("iban").info(f"{country}00")
-    return 4 + sum(map(int, re.findall(r"(\d+)!", found["bban"]))) if "bban" in found else 0
+    ((_, properties), *_) = numdb.get("iban").info(f"{country}00")
+    return 4 + sum(map(int, re.findall(r"(\d+)!", properties["bban"]))) if "bban" in properties else 0
 
 
 @cache
@@ -124,7 +124,7 @@ _ISSUED = re.compile(
     rb"\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
 )
 # Visa; UnionPay; Maestro; Mir; RuPay.
-_ISSUED_IF_SAID = re.compile(
+_ISSUED_IF_ANNOUNCED = re.compile(
     rb"4\d{12}(?:\d{6})?|62\d{15,17}|(?:50|5[6-9]|6[37]|60|69)\d{11,17}|220[0-4]\d{12,15}|(?:508|60|65|81|82)\d{13,14}"
 )
 _CARD_WORD = re.compile(
@@ -150,20 +150,20 @@ _NUMBER_BEFORE = re.compile(rb"(\d[\d -]*)[\"']?(?:[,;|\t]\s?|\s)[\"']?\Z")
 _NUMBER_AFTER = re.compile(rb"[\"']?(?:[,;|\t]\s?|[ \n])[\"']?(-?\d(?:[\d/.]|[ -](?=\d{4,6}))*)")
 # A date until which a card is good, or the digits on its back.
 _BESIDE = re.compile(rb"(?:0[1-9]|1[0-2])[/-](?:20)?\d\d|\d{3}")
-_FEWEST_DIFFERENT = 4
+_MIN_DISTINCT = 4
 
 
-def _is_card(written: bytes, said: bool) -> bool:
-    digits = re.sub(rb"\D", b"", written)
-    if not _ISSUED.fullmatch(digits) and not (said and _ISSUED_IF_SAID.fullmatch(digits)):
+def _is_card(text: bytes, is_announced: bool) -> bool:
+    digits = re.sub(rb"\D", b"", text)
+    if not _ISSUED.fullmatch(digits) and not (is_announced and _ISSUED_IF_ANNOUNCED.fullmatch(digits)):
         return False
     number = digits.decode("ascii")
-    return number not in _TESTS and len(set(number)) >= _FEWEST_DIFFERENT and luhn.is_valid(number)
+    return number not in _TESTS and len(set(number)) >= _MIN_DISTINCT and luhn.is_valid(number)
 
 
 def cards(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Whether the candidate is a card's number, given the bytes around it: all of it, or nothing."""
-    if _BEFORE.search(before) or _AFTER.match(after) or not _is_card(value, said=True):
+    if _BEFORE.search(before) or _AFTER.match(after) or not _is_card(value, is_announced=True):
         return []
     return [(0, len(value))] if _stands_alone(value, before, after) or _is_said(before) else []
 
@@ -175,12 +175,14 @@ def _is_said(before: bytes) -> bool:
 
 def _stands_alone(value: bytes, before: bytes, after: bytes) -> bool:
     """Whether the number is a card's by itself, and what stands in a list beside it is another, or belongs to it."""
-    if not _is_card(value, said=False) or _ASSIGNED.search(before):
+    if not _is_card(value, is_announced=False) or _ASSIGNED.search(before):
         return False
-    ahead, behind = _NUMBER_BEFORE.search(before), _NUMBER_AFTER.match(after)
-    if ahead and not _is_card(ahead[1], said=False):
+    ahead, next_number = _NUMBER_BEFORE.search(before), _NUMBER_AFTER.match(after)
+    if ahead and not _is_card(ahead[1], is_announced=False):
         return False
-    return not behind or _BESIDE.fullmatch(behind[1]) is not None or _is_card(behind[1], said=False)
+    return (
+        not next_number or _BESIDE.fullmatch(next_number[1]) is not None or _is_card(next_number[1], is_announced=False)
+    )
 
 
 class _Form(NamedTuple):
@@ -254,7 +256,7 @@ _FORMS: dict[str, Sequence[_Form]] = {
 }
 COUNTRIES = tuple(_FORMS)
 _MARGIN = 10  # bytes of a number that may stand beside a candidate
-_LONGEST = 40  # a longer candidate is a row of a table
+_MAX_LENGTH = 40  # a longer candidate is a row of a table
 
 
 @cache
@@ -262,9 +264,9 @@ def _module(name: str) -> Callable[[str], bool]:
     return import_module(f"stdnum.{name}").is_valid
 
 
-def _valid(module: str, written: str) -> bool:
+def _valid(module: str, text: str) -> bool:
     # some modules read numbers with separators, some without them
-    return _module(module)(written) or _module(module)(re.sub(r"[ .-]", "", written))
+    return _module(module)(text) or _module(module)(re.sub(r"[ .-]", "", text))
 
 
 @cache
@@ -281,22 +283,22 @@ def _compiled(country: str) -> list[tuple[re.Pattern[str], str, re.Pattern[str] 
 
 def national_ids(value: bytes, before: bytes, after: bytes, countries: tuple[str, ...]) -> list[tuple[int, int]]:
     """Where numbers of the countries stand that overlap the candidate, given the bytes around it."""
-    if len(value) > _LONGEST:
+    if len(value) > _MAX_LENGTH:
         return []
     # one character a byte, so that places are bytes
     text = (before[-_MARGIN:] + value + after[:_MARGIN]).decode("latin-1").translate(_SEPARATE)
     shift = min(_MARGIN, len(before))
-    found = []
+    spans = []
     for country in countries:
-        for written, module, word in _compiled(country):
-            for match in written.finditer(text):
+        for pattern, module, word in _compiled(country):
+            for match in pattern.finditer(text):
                 start, stop = match.start() - shift, match.end() - shift
                 if stop <= 0 or start >= len(value) or (module and not _valid(module, match[0])):
                     continue
-                said = before + value[:start] if start >= 0 else before[:start]
-                if word is None or word.search(said.decode("utf-8", "ignore")):
-                    found.append((start, stop))
-    return sorted(set(found))
+                text_before = before + value[:start] if start >= 0 else before[:start]
+                if word is None or word.search(text_before.decode("utf-8", "ignore")):
+                    spans.append((start, stop))
+    return sorted(set(spans))
 
 
 # letters of other scripts stand beside numbers without a space

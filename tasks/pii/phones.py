@@ -26,7 +26,7 @@ import unicodedata
 from functools import lru_cache
 from itertools import pairwise
 
-from gristmill.tasks.pii.plans import MOST_GROUPS, country_code, is_international, national_groups, trunk_prefix
+from gristmill.tasks.pii.plans import MAX_GROUPS, country_code, is_international, national_groups, trunk_prefix
 
 # In the languages that the web has most of; whole words, or the end of one (`Mobiltelefon`, `cellphone`).
 _PHONE_WORD = re.compile(
@@ -58,32 +58,37 @@ _MADE_UP = re.compile(r"(\d)\1{6}|123456789|987654321")
 # Regions whose numbers are two groups of four digits, as years are: they need a word or a country code.
 _BARE = ("HK", "SG")
 _FREE = re.compile(rb"1[38]00(?!\d)")  # begins numbers that cost the caller little, in Australia and its neighbours
-_FEWEST, _MOST = 7, 15  # digits; E.164
-_FEWEST_WITH_TRUNK, _FEWEST_REGROUPED = 9, 10
-_FEWEST_GROUPS_ABROAD = 3
+_MIN_DIGITS, _MAX_DIGITS = 7, 15  # digits; E.164
+_MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
+_MIN_GROUPS_ABROAD = 3
 _ABROAD = re.compile(r"00(?:11)?|011")
 
 
-def _is_national(groups: tuple[str, ...], region: str, said: bool, spaced: bool) -> bool:
-    """Whether the digits are a number of the region, in one group or grouped as it writes them; in any, if `said`.
+def _is_national(groups: tuple[str, ...], region: str, has_word: bool, spaced: bool) -> bool:
+    """Whether the digits are a number of the region, in one group or grouped as it writes them.
 
-    spaced: nothing but spaces stands between the groups.
+    `has_word`: any grouping will do. spaced: nothing but spaces stands between the groups.
     """
     digits = "".join(groups)
     zero = digits.startswith("0")
-    if not said and (region in _BARE or (zero and spaced and _is_list(groups))):
+    if not has_word and (region in _BARE or (zero and spaced and _is_list(groups))):
         return False
-    if not said and spaced and not _FREE.match(groups[0].encode()) and (not zero or len(digits) < _FEWEST_WITH_TRUNK):
+    if (
+        not has_word
+        and spaced
+        and not _FREE.match(groups[0].encode())
+        and (not zero or len(digits) < _MIN_DIGITS_WITH_TRUNK)
+    ):
         return False
     usual = national_groups(digits, region)
     if not usual:
         return False
     whole = "".join(usual)
-    if said:
-        return digits in (whole, trunk_prefix(region) + whole) or len(digits) >= _FEWEST_WITH_TRUNK
+    if has_word:
+        return digits in (whole, trunk_prefix(region) + whole) or len(digits) >= _MIN_DIGITS_WITH_TRUNK
     if groups in (usual, (trunk_prefix(region), *usual)):
         return True
-    return zero and not spaced and groups[0] == usual[0] and digits == whole and len(digits) >= _FEWEST_REGROUPED
+    return zero and not spaced and groups[0] == usual[0] and digits == whole and len(digits) >= _MIN_DIGITS_REGROUPED
 
 
 def _is_list(groups: tuple[str, ...]) -> bool:
@@ -92,17 +97,18 @@ def _is_list(groups: tuple[str, ...]) -> bool:
     return grow and {len(group) for group in groups} == {2} and groups[-1] <= "49"
 
 
-def _is_abroad(groups: tuple[str, ...], said: bool) -> bool:
-    """Whether the groups are a number with a prefix of international calls; its country code a group, if not `said`."""
+def _is_abroad(groups: tuple[str, ...], has_word: bool) -> bool:
+    """Whether the groups are a number with a prefix of international calls; without `has_word` its country code
+    is a group."""
     prefix = _ABROAD.match(groups[0])
-    if not prefix or (len(groups) < _FEWEST_GROUPS_ABROAD and not said):
+    if not prefix or (len(groups) < _MIN_GROUPS_ABROAD and not has_word):
         return False
     rest = groups[0][prefix.end() :], *groups[1:]
     digits = "".join(rest)
     code = rest[0] or rest[1]
-    if not said and str(country_code(code)) != code:
+    if not has_word and str(country_code(code)) != code:
         return False
-    return _FEWEST < len(digits) <= _MOST and is_international(digits)
+    return _MIN_DIGITS < len(digits) <= _MAX_DIGITS and is_international(digits)
 
 
 def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) -> list[tuple[int, int]]:
@@ -112,29 +118,31 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     """
     signed = before.endswith(b"+")
     outside = before.removesuffix(b"+").removesuffix(b"(")
-    said = not signed and _says_phone(outside)
-    called = said and outside != before  # the word, and the number in parentheses
-    if not called and (_BEFORE_PLUS if signed else _BEFORE_SAID if said else _BEFORE).search(outside):
+    has_word = not signed and _says_phone(outside)
+    is_bracketed = has_word and outside != before  # the word, and the number in parentheses
+    if not is_bracketed and (_BEFORE_PLUS if signed else _BEFORE_SAID if has_word else _BEFORE).search(outside):
         return []
     fields = [match.span() for match in _FIELD.finditer(value) if _DIGITS.search(value, *match.span())]
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     first = 0
     while first < len(fields):
         start = fields[first][0]
-        announced = not first or (said and bool(found) and found[-1][1] == fields[first - 1][1])
+        announced = not first or (has_word and bool(spans) and spans[-1][1] == fields[first - 1][1])
         before_brackets = first + 1 < len(fields) and value[fields[first + 1][0] :].startswith(b"(")  # `8 (495) ...`
         several = announced and (
-            signed or said or before_brackets or value[start : start + 1] == b"0" or _FREE.match(value, start)
+            signed or has_word or before_brackets or value[start : start + 1] == b"0" or _FREE.match(value, start)
         )
-        most = first + (MOST_GROUPS if several else 1 + (b")" in value[start : fields[first][1]]))
+        most = first + (MAX_GROUPS if several else 1 + (b")" in value[start : fields[first][1]]))
         for last in range(min(len(fields), most) - 1, first - 1, -1):
             stop = fields[last][1]
-            if span := _number(value, start, stop, before, value[stop:] + after, signed, said and announced, regions):
-                found.append(span)
+            if span := _number(
+                value, start, stop, before, value[stop:] + after, signed, has_word and announced, regions
+            ):
+                spans.append(span)
                 first = last
                 break
         first += 1
-    return found
+    return spans
 
 
 @lru_cache(1 << 14)
@@ -148,31 +156,42 @@ def _says_phone(before: bytes) -> bool:
 
 
 def _number(
-    value: bytes, start: int, stop: int, before: bytes, after: bytes, signed: bool, said: bool, regions: tuple[str, ...]
+    value: bytes,
+    start: int,
+    stop: int,
+    before: bytes,
+    after: bytes,
+    signed: bool,
+    has_word: bool,
+    regions: tuple[str, ...],
 ) -> tuple[int, int] | None:
     """The span of the number that goes from `start` to `stop`, with what belongs to it before the candidate."""
     part = value[start:stop]
     groups = tuple(group.decode("ascii") for group in _DIGITS.findall(part))
     digits = "".join(groups)
-    if not _FEWEST <= len(digits) <= _MOST + 4 or _AFTER.match(after) or _MADE_UP.search(digits):
+    if not _MIN_DIGITS <= len(digits) <= _MAX_DIGITS + 4 or _AFTER.match(after) or _MADE_UP.search(digits):
         return None
-    opened = not start and before.removesuffix(b"+").endswith(b"(")
-    closed = b")" in part.partition(b"(")[0]
+    has_open = not start and before.removesuffix(b"+").endswith(b"(")
+    has_close = b")" in part.partition(b"(")[0]
     if signed and not start:
-        return (-1 - (opened and closed), stop) if len(digits) <= _MOST and is_international(digits) else None
-    if opened < closed or (len(groups) == 1 and not said) or (not said and _CLAUSE.search(part)):
+        return (
+            (-1 - (has_open and has_close), stop) if len(digits) <= _MAX_DIGITS and is_international(digits) else None
+        )
+    if has_open < has_close or (len(groups) == 1 and not has_word) or (not has_word and _CLAUSE.search(part)):
         return None
-    spaced = not _OTHER_SEPARATOR.search(part) and not (opened and closed)
+    spaced = not _OTHER_SEPARATOR.search(part) and not (has_open and has_close)
     if (
         spaced
-        and not said
+        and not has_word
         and ((not start and _LISTED_BEFORE.search(before)) or _LISTED_AFTER.match(after) or _DIVIDED.match(after))
     ):
         return None
-    if not _is_abroad(groups, said):
-        if len(groups) > MOST_GROUPS - 2 or not any(_is_national(groups, region, said, spaced) for region in regions):
+    if not _is_abroad(groups, has_word):
+        if len(groups) > MAX_GROUPS - 2 or not any(
+            _is_national(groups, region, has_word, spaced) for region in regions
+        ):
             return None
-    return start - (opened and closed), stop
+    return start - (has_open and has_close), stop
 
 
 def foreign_phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) -> list[tuple[int, int]]:

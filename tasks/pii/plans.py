@@ -15,10 +15,10 @@ from phonenumbers import (
     PhoneNumberFormat,
 )
 
-MOST_GROUPS = 8  # of four bits each in a grouping
+MAX_GROUPS = 8  # of four bits each in a grouping
 
 
-TRUNK = 1 << 4 * MOST_GROUPS
+TRUNK = 1 << 4 * MAX_GROUPS
 
 
 _TYPES = (
@@ -26,19 +26,19 @@ _TYPES = (
     "voicemail",
 )
 _WORLD = "001"  # the region of codes that are no country's, such as 800
-_LONGEST_CODE = 3  # E.164
+_MAX_CODE_DIGITS = 3  # E.164
 
 
 @cache
 def _metadata(code: int, region: str) -> PhoneMetadata:
     """What libphonenumber knows of a region; `code` says which, where the region is the world."""
-    found = (
+    metadata = (
         PhoneMetadata.metadata_for_nongeo_region(code)
         if region == _WORLD
         else PhoneMetadata.metadata_for_region(region)
     )
-    assert found is not None, f"{region} is a region with a numbering plan"
-    return found
+    assert metadata is not None, f"{region} is a region with a numbering plan"
+    return metadata
 
 
 def _numbers(metadata: PhoneMetadata) -> tuple[str, frozenset[int]]:
@@ -47,7 +47,7 @@ def _numbers(metadata: PhoneMetadata) -> tuple[str, frozenset[int]]:
     return metadata.general_desc.national_number_pattern or "", frozenset(metadata.general_desc.possible_length)
 
 
-def _of(region: str) -> PhoneMetadata:
+def _region_metadata(region: str) -> PhoneMetadata:
     return _metadata(0, region)
 
 
@@ -75,7 +75,7 @@ def _of_code(code: int) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
 
 def country_code(digits: str) -> int:
     """The country code that the digits begin with; 0 if they begin with none."""
-    for n in range(1, _LONGEST_CODE + 1):
+    for n in range(1, _MAX_CODE_DIGITS + 1):
         if (code := int(digits[:n])) in COUNTRY_CODE_TO_REGION_CODE:
             return code
     return 0
@@ -103,7 +103,7 @@ def is_international(digits: str) -> bool:
 def _dialled(region: str) -> tuple[re.Pattern[str] | None, frozenset[int]]:
     """What all that is dialled inside the region for a valid number matches, None if no pattern says so; and how many
     digits that has."""
-    metadata = _of(region)
+    metadata = _region_metadata(region)
     lengths = _numbers(metadata)[1]
     lengths |= {length + len(metadata.national_prefix or "") for length in lengths}
     if metadata.national_prefix_transform_rule:
@@ -136,7 +136,7 @@ def national_groups(digits: str, region: str) -> tuple[str, ...]:
 
 def trunk_prefix(region: str) -> str:
     """What a caller inside the region dials first; "" where that is nothing."""
-    return _of(region).national_prefix or ""
+    return _region_metadata(region).national_prefix or ""
 
 
 def _widths(pattern: str) -> list[list[int]]:
@@ -149,20 +149,20 @@ def _widths(pattern: str) -> list[list[int]]:
 def _groupings(region: str) -> Iterator[tuple[bool, tuple[int, ...]]]:
     """Whether a number begins with a trunk prefix 0, and the sizes of its groups, for each way that the region has."""
     # regions that share a country code write numbers as the first of them does
-    metadata = _of(COUNTRY_CODE_TO_REGION_CODE[phonenumbers.country_code_for_region(region)][0])
+    metadata = _region_metadata(COUNTRY_CODE_TO_REGION_CODE[phonenumbers.country_code_for_region(region)][0])
     prefix = metadata.national_prefix or ""
-    lengths = _numbers(_of(region))[1]
+    lengths = _numbers(_region_metadata(region))[1]
     for one in metadata.number_format:
         form = one.format or ""
         if one.national_prefix_formatting_rule:
             form = re.sub(r"(\\\d)", one.national_prefix_formatting_rule, form, count=1)
         for widths in product(*_widths(one.pattern or "")):
             if sum(widths) in lengths:
-                written = form
+                example = form
                 for n, width in enumerate(widths, 1):
-                    written = written.replace(f"\\{n}", "x" * width)
-                sizes = tuple(map(len, re.findall(r"[x\d]+", written)))
-                yield re.match(r"\D*0", written) is not None, sizes
+                    example = example.replace(f"\\{n}", "x" * width)
+                sizes = tuple(map(len, re.findall(r"[x\d]+", example)))
+                yield re.match(r"\D*0", example) is not None, sizes
                 if prefix:
                     yield prefix.startswith("0"), (len(prefix), *sizes)
 
@@ -173,6 +173,6 @@ def groupings(regions: tuple[str, ...]) -> np.ndarray:
 
     Four bits a group, the first group lowest, and `TRUNK` where the first one begins with a trunk prefix 0.
     """
-    found = {one for region in regions for one in _groupings(region) if 0 < len(one[1]) <= MOST_GROUPS}
-    coded = (TRUNK * trunk + sum(size << 4 * n for n, size in enumerate(sizes)) for trunk, sizes in found)
+    distinct = {one for region in regions for one in _groupings(region) if 0 < len(one[1]) <= MAX_GROUPS}
+    coded = (TRUNK * trunk + sum(size << 4 * n for n, size in enumerate(sizes)) for trunk, sizes in distinct)
     return np.array(sorted(coded), np.int64)

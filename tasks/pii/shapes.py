@@ -20,13 +20,13 @@ UPPER = np.uint8(32)
 KEY_PART = np.uint8(64)  # may stand in a key
 _TOKEN = np.uint8(128)  # may stand in a token of an HTTP header: RFC 6750, 2.1
 
-_LONGEST_LOCAL = 64  # RFC 5321, 4.5.3.1
-_LONGEST_DOMAIN = 255
-_LONGEST_SPELLED = 120
-_LONGEST_LOGIN = 160
-_LONGEST_HEXTETS = 45  # RFC 4291 with an IPv4 address at the end
-_SHORTEST_TOKEN = 20
-_SHORTEST_BASIC = 12
+_MAX_LOCAL_LENGTH = 64  # RFC 5321, 4.5.3.1
+_MAX_DOMAIN_LENGTH = 255
+_MAX_SPELLED_LENGTH = 120
+_MAX_LOGIN_LENGTH = 160
+_MAX_HEXTETS_LENGTH = 45  # RFC 4291 with an IPv4 address at the end
+_MIN_TOKEN_LENGTH = 20
+_MIN_BASIC_LENGTH = 12
 
 
 @cache
@@ -80,18 +80,23 @@ def _is_ascii(data, start, stop):
 
 
 @nb.njit(nogil=True, cache=True)
-def mailbox(data, begin, at, end, classes, sign):
-    """(start, stop) of what may be an address around the @ at `at`, which has `sign` bytes; the stop is 0 if there is
+def mailbox(data, begin, at_sign, end, classes, sign):
+    """(start, stop) of what may be an address around the @ at `at_sign` of `sign` bytes; the stop is 0 if there is
     none.
 
     Both sides are cut at the lengths of RFC 5321, between characters; an ASCII local part that is longer is none. A
     local part in double quotes goes from quote to quote, on one line. With another @ right
     behind an ASCII domain, or before an ASCII local part, there is none.
     """
-    left = at
-    if at > begin and byte(data, at - 1) == 0x22:
-        left = at - 2
-        while left >= begin and at - left <= _LONGEST_LOCAL and byte(data, left) != 0x22 and byte(data, left) != 0x0A:
+    left = at_sign
+    if at_sign > begin and byte(data, at_sign - 1) == 0x22:
+        left = at_sign - 2
+        while (
+            left >= begin
+            and at_sign - left <= _MAX_LOCAL_LENGTH
+            and byte(data, left) != 0x22
+            and byte(data, left) != 0x0A
+        ):
             left -= 1
         if left < begin or byte(data, left) != 0x22:
             return left, 0
@@ -99,31 +104,31 @@ def mailbox(data, begin, at, end, classes, sign):
         ascii_ = True
         while left > begin and has(data, left - 1, classes, _LOCAL):
             ascii_ &= byte(data, left - 1) < 0x80
-            if at - left == _LONGEST_LOCAL:
+            if at_sign - left == _MAX_LOCAL_LENGTH:
                 if ascii_:
                     return left, 0
                 break
             left -= 1
-        while left < at and _inside(data, left, end):
+        while left < at_sign and _inside(data, left, end):
             left += 1
-    right = run(data, at + sign, min(end, at + sign + _LONGEST_DOMAIN), classes, _DOMAIN)
+    right = run(data, at_sign + sign, min(end, at_sign + sign + _MAX_DOMAIN_LENGTH), classes, _DOMAIN)
     while _inside(data, right, end):
         right -= 1
     point = False
-    for i in range(at + sign + 1, right):
+    for i in range(at_sign + sign + 1, right):
         point |= byte(data, i) == 0x2E
         point |= sign == 3 and byte(data, i) == 0xEF and i + 2 < right and byte(data, i + 2) == 0x8E  # full-width
-    beside = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at)
-    beside |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at, right)
-    return left, right if point and left < at and not beside else 0
+    is_crowded = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at_sign)
+    is_crowded |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at_sign, right)
+    return left, right if point and left < at_sign and not is_crowded else 0
 
 
 @nb.njit(nogil=True, cache=True)
-def login(data, begin, at, end):
-    """Where the user and the password of an URL begin that end at the @ at `at`; -1 if no URL's do."""
-    i = at - 1
+def login(data, begin, at_sign, end):
+    """Where the user and the password of an URL begin that end at the @ at `at_sign`; -1 if no URL's do."""
+    i = at_sign - 1
     colon = False
-    while i > begin + 1 and at - i <= _LONGEST_LOGIN:
+    while i > begin + 1 and at_sign - i <= _MAX_LOGIN_LENGTH:
         b = byte(data, i)
         if b <= 0x20 or b == 0x40 or b == 0x22 or b == 0x27:
             return -1
@@ -157,13 +162,13 @@ def spelled(data, begin, i, end, classes):
     if left > begin and byte(data, left - 1) == 0x20:
         left -= 1
     local = left
-    while left > begin and local - left <= _LONGEST_LOCAL and has(data, left - 1, classes, _LOCAL):
+    while left > begin and local - left <= _MAX_LOCAL_LENGTH and has(data, left - 1, classes, _LOCAL):
         if byte(data, left - 1) >= 0x80:
             break
         left -= 1
     right = i + 4 + (byte(data, i + 4) == 0x20)
-    fits = 0 < local - left <= _LONGEST_LOCAL and right < end and has(data, right, classes, WORD)
-    return left, min(end, right + _LONGEST_SPELLED) if fits else 0
+    fits = 0 < local - left <= _MAX_LOCAL_LENGTH and right < end and has(data, right, classes, WORD)
+    return left, min(end, right + _MAX_SPELLED_LENGTH) if fits else 0
 
 
 @nb.njit(nogil=True, cache=True)
@@ -177,7 +182,7 @@ def token(data, i, end, classes, basic):
         return i, 0
     # it begins behind white space, which it does not hold: so no byte is looked at for two tokens
     stop = run(data, start, end, classes, _TOKEN)
-    return start, stop if stop - start >= (_SHORTEST_BASIC if basic else _SHORTEST_TOKEN) else 0
+    return start, stop if stop - start >= (_MIN_BASIC_LENGTH if basic else _MIN_TOKEN_LENGTH) else 0
 
 
 @nb.njit(nogil=True, cache=True)
@@ -262,7 +267,7 @@ def hextets(data, begin, start, end, classes):
         return 0
     colons = 0
     i = start
-    while i < end and i - start < _LONGEST_HEXTETS and (has(data, i, classes, HEX) or byte(data, i) == 0x3A):
+    while i < end and i - start < _MAX_HEXTETS_LENGTH and (has(data, i, classes, HEX) or byte(data, i) == 0x3A):
         colons += byte(data, i) == 0x3A
         i += 1
     return i if colons >= 2 else 0
@@ -299,8 +304,8 @@ def quad(data, begin, start, end, classes):
         if not 1 <= stop - i <= 3 or (byte(data, i) == 0x30 and stop - i > 1):
             return 0
         octet = 0
-        for at in range(i, stop):
-            octet = 10 * octet + np.int64(byte(data, at)) - 0x30
+        for byte_index in range(i, stop):
+            octet = 10 * octet + np.int64(byte(data, byte_index)) - 0x30
         first = octet if k == 0 else first
         small += k > 0 and octet <= 31
         if octet > 255 or (k == 0 and (octet in (0, 10, 127) or octet > 223)) or (k == 3 and octet in (0, 255)):

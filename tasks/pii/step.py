@@ -240,7 +240,7 @@ def edit(step: Pii, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
         f"pii_{name}s": pa.array(np.bincount(edits.document[edits.rule == number], minlength=rows))
         for number, name in enumerate(KINDS)
     }
-    rewritten = {name: _masked(step, documents[name], languages) for name in step.rewrites}
+    rewritten = {name: _mask(step, documents[name], languages) for name in step.rewrites}
     return edits, {"pii_spans": pa.array(np.bincount(edits.document, minlength=rows)), **counts, **rewritten}
 
 
@@ -252,11 +252,11 @@ def _edits(step: Pii, texts: pa.ChunkedArray, languages: list[str] | None) -> Ed
     return Edits(document, start, stop, kind.astype(np.int32), KINDS, replacements.take(pa.array(kind)))
 
 
-def _masked(step: Pii, column: pa.ChunkedArray, languages: list[str] | None) -> pa.Array:
+def _mask(step: Pii, column: pa.ChunkedArray, languages: list[str] | None) -> pa.Array:
     """The values of a column, masked; null where they are."""
     values = pc.fill_null(column, "")
-    masked = applied(values, _edits(step, values, languages)).cast(column.type)
-    return pc.if_else(pc.is_null(column).combine_chunks(), pa.scalar(None, column.type), masked)
+    result = applied(values, _edits(step, values, languages)).cast(column.type)
+    return pc.if_else(pc.is_null(column).combine_chunks(), pa.scalar(None, column.type), result)
 
 
 def _regions(step: Pii, language: str | None) -> tuple[str, ...]:
@@ -270,17 +270,19 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
     regions: of each document, those whose national phone numbers are found.
     """
     sought = {
-        shape: found for shape, judges in _judges().items() if (found := [(k, j) for k, j in judges if k in step.kinds])
+        shape: some_judges
+        for shape, judges in _judges().items()
+        if (some_judges := [(k, j) for k, j in judges if k in step.kinds])
     }
-    written = groupings(tuple(sorted({region for some in set(regions) for region in some})))
+    number_groupings = groupings(tuple(sorted({region for some in set(regions) for region in some})))
     codes = candidates.CODE in sought and bool(step.national_ids)
-    places = candidates.candidates(data, offsets, candidates.Sought(BEGINNINGS, lengths(), written, codes))
+    places = candidates.candidates(data, offsets, candidates.Sought(BEGINNINGS, lengths(), number_groupings, codes))
     order = np.lexsort((places.stop, places.start))
     order = order[np.isin(places.shape[order], list(sought))]
     text = data.data
     marks = b"|".join(re.escape(mark.encode()[:8]) for mark in step.replacements.model_dump().values() if mark)
     # What was left because of what follows it must be left when that is masked, too.
-    masked = re.compile(rb"[\s,.:/+*=^-]{0,4}(?:" + marks + rb")") if marks else None
+    mark_pattern = re.compile(rb"[\s,.:/+*=^-]{0,4}(?:" + marks + rb")") if marks else None
     adjoining = (
         candidates.MAILBOX,
         candidates.WIDE_MAILBOX,
@@ -301,7 +303,7 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
             start = edge
         value = bytes(text[start:stop])
         after = bytes(text[stop : min(end, stop + _AFTER)])
-        if masked and masked.match(after):
+        if mark_pattern and mark_pattern.match(after):
             continue
         before = bytes(text[max(begin, start - _BEFORE) : start])
         if start - len(before) < edge <= start:  # what is masked says nothing about what stands behind it

@@ -94,8 +94,8 @@ def hits(text: kernels.scan.Scan, settings: BadWords, language: pa.ChunkedArray 
         entries = entries_of(
             address, dict(settings.checksums).get(address), settings.allowed, name in settings.unspaced
         )
-        asked = np.arange(len(texts)) if name == ANY else np.flatnonzero(pc.equal(language, name))
-        for d in asked[entries.somewhere(texts.take(pa.array(asked)))].tolist():
+        rows = np.arange(len(texts)) if name == ANY else np.flatnonzero(pc.equal(language, name))
+        for d in rows[entries.somewhere(texts.take(pa.array(rows)))].tolist():
             spans = entries.spans(texts[d].as_py())
             count[d] += len(spans)
             begin, end = text.documents[d], text.documents[d + 1]
@@ -109,15 +109,15 @@ def word_share(text: kernels.scan.Scan, settings: BadWords, language: pa.Chunked
     return _share(text, hits(text, settings, language))
 
 
-def _share(text: kernels.scan.Scan, found: Parts) -> Parts:
-    return Parts("words", found.where, of=np.diff(text.words))
+def _share(text: kernels.scan.Scan, parts: Parts) -> Parts:
+    return Parts("words", parts.where, of=np.diff(text.words))
 
 
 def measure(step: BadWords, documents: Batch) -> dict[str, pa.Array]:
     """A column for each rule, by one search."""
-    found = counted(step, step.rules[0], documents)
-    assert isinstance(found, Parts)
-    values = (found.values(documents.scan), _share(documents.scan, found).values(documents.scan))
+    parts = counted(step, step.rules[0], documents)
+    assert isinstance(parts, Parts)
+    values = (parts.values(documents.scan), _share(documents.scan, parts).values(documents.scan))
     return {field.name: pa.array(each, field.type) for field, each in zip(schema(step), values, strict=True)}
 
 
@@ -162,13 +162,13 @@ def _lower(text: str) -> str:
 @lru_cache(64)
 def entries_of(address: str, checksum: str | None, allowed: tuple[str, ...], unspaced: bool) -> _Entries:
     """A list, read once per process. Raises ListError for one that is empty or has changed."""
-    found = {
+    entries = {
         line.decode("utf-8", "replace").strip()
         for path in list_files(address)
         for part in read_entries(path, checksum=checksum)
         for lines in part.lines
         for line in lines
     }
-    if not found - {*allowed}:
+    if not entries - {*allowed}:
         raise ListError(f"the list {address} has no entry; write one a line")
-    return _Entries(sorted(found - {*allowed}), unspaced)
+    return _Entries(sorted(entries - {*allowed}), unspaced)

@@ -219,17 +219,17 @@ class _Lines:
 
 
 def _lines(text: kernels.scan.Scan, cited: _Spans, step: C4) -> _Lines:
-    first, behind = text.line_words[:-1], text.line_words[1:]
-    blank = first == behind
+    first_word, end_word = text.line_words[:-1], text.line_words[1:]
+    blank = first_word == end_word
     # without the white space at both ends
     start, stop = text.line_start, text.line_start
     if len(text.word_start):
-        start = np.where(blank, start, text.word_start.take(first, mode="clip"))
-        stop = np.where(blank, stop, text.word_stop[behind - 1])
+        start = np.where(blank, start, text.word_start.take(first_word, mode="clip"))
+        stop = np.where(blank, stop, text.word_stop[end_word - 1])
     line = np.unique(cited.line)
-    words, ended, found = _measured(text, text.line_words, start, stop, step)
+    words, is_ended, values = _measure_lines(text, text.line_words, start, stop, step)
     if not len(line):
-        return _Lines(start, stop, words, ended, found, line, None)
+        return _Lines(start, stop, words, is_ended, values, line, None)
     # scan those once more as they read without citations, each as a document
     stays_from = np.insert(cited.stop, np.searchsorted(cited.line, line), start[line])
     stays_until = np.insert(cited.start, np.searchsorted(cited.line, line, side="right"), stop[line])
@@ -238,15 +238,15 @@ def _lines(text: kernels.scan.Scan, cited: _Spans, step: C4) -> _Lines:
     clean = kernels.scan.scan(
         kernels.pieces.strings(kernels.pieces.joined(text.data, stays_from, stays_until), sizes[bounds])
     )
-    clean_words, ended[line], found[line] = _measured(
+    clean_words, is_ended[line], values[line] = _measure_lines(
         clean, clean.words, clean.documents[:-1], clean.documents[1:], step
     )
     if not step.citation_words:
         words[line] = clean_words
-    return _Lines(start, stop, words, ended, found, line, clean)
+    return _Lines(start, stop, words, is_ended, values, line, clean)
 
 
-def _measured(
+def _measure_lines(
     text: kernels.scan.Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, step: C4
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(words, ended, phrases) as of `_Lines`, of the lines whose words are `words[i]:words[i + 1]` and that stand in
@@ -275,7 +275,7 @@ def _sentences(text: kernels.scan.Scan, lines: _Lines, stay: np.ndarray) -> np.n
 def _sentences_of(
     text: kernels.scan.Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, which: np.ndarray
 ) -> np.ndarray:
-    """Sentences of those lines that are asked for, else 0; lines are given as to `_measured`.
+    """Sentences of those lines that are asked for, else 0; lines are given as to `_measure_lines`.
 
     Punkt knows `.`, `?` and `!` alone: in a line with a mark of another script sentences are those of the scan.
     """
@@ -285,22 +285,22 @@ def _sentences_of(
     counts = np.zeros(len(start), np.int64)
     if np.any(scanned & which):
         counts = np.where(scanned & which, np.diff(np.searchsorted(text.sentence_words, words)), 0)
-    asked = which & ~scanned
-    counts[asked] = c4_sentences.sentences(text.data, start[asked], stop[asked])
+    is_unscanned = which & ~scanned
+    counts[is_unscanned] = c4_sentences.sentences(text.data, start[is_unscanned], stop[is_unscanned])
     return counts
 
 
 def _ends_with(data: np.ndarray, start: np.ndarray, stop: np.ndarray, ends: tuple[str, ...]) -> np.ndarray:
-    found = np.zeros(len(start), bool)
-    last = np.where(stop > start, data[stop - 1], 0) if len(data) else found
+    matches = np.zeros(len(start), bool)
+    last = np.where(stop > start, data[stop - 1], 0) if len(data) else matches
     for end in ends:
         *others, b = end.encode()
-        at = np.flatnonzero(last == b)
-        at = at[stop[at] - start[at] > len(others)]
+        rows = np.flatnonzero(last == b)
+        rows = rows[stop[rows] - start[rows] > len(others)]
         for back, b in enumerate(reversed(others), 2):
-            at = at[data[stop[at] - back] == b]
-        found[at] = True
-    return found
+            rows = rows[data[stop[rows] - back] == b]
+        matches[rows] = True
+    return matches
 
 
 def _long_words(text: kernels.scan.Scan, most: int) -> np.ndarray:

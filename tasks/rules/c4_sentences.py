@@ -19,7 +19,7 @@ from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.compiled import nb
 from gristmill.tasks.kernels.scan import FIELD
 
-_LONGEST = 8  # bytes of a word that are compared with those of the model: those of a machine word
+_WORD_BYTES = 8  # bytes of a word that are compared with those of the model: those of a machine word
 _FULL_STOP, _SPACE = 0x2E, 0x20
 # Marks that stand alone one behind the other, as in "! ! ! !": only its ends have neighbours that decide anything.
 _ALONE = re.compile(r"((?:[?!] ){2})(?:[?!] )+((?:[?!] ){2})")
@@ -49,7 +49,7 @@ def _punkt() -> tuple[PunktSentenceTokenizer, np.ndarray, np.ndarray]:
 
 
 def _words(words: list[str]) -> np.ndarray:
-    letters = [re.match("[a-z]*", word)[0].encode()[:_LONGEST] for word in words]  # type: ignore[index]  # it may be empty
+    letters = [re.match("[a-z]*", word)[0].encode()[:_WORD_BYTES] for word in words]  # type: ignore[index]  # it may be empty
     return np.unique([int.from_bytes(word, "big") for word in letters]).astype(np.uint64)
 
 
@@ -81,7 +81,7 @@ def _known(data, start, stop, kinds, short, after_numbers):
     n = 0
     for m in range(len(start)):
         begin, i, end = start[m], start[m], stop[m]
-        known = True
+        is_known = True
         real = False  # has a letter or digit: a piece without one may be no sentence
         word, inside = i, np.uint8(0)  # the word before: where it begins, and the kinds of its bytes
         parted = False  # the run without white space has a mark that may end a sentence inside
@@ -117,19 +117,19 @@ def _known(data, start, stop, kinds, short, after_numbers):
                     break  # what follows, if anything, belongs to this sentence
                 if behind < k < end and real and not parted and _begins(data, k, end, kinds):
                     if _ends(data, word, i, inside, behind, k, end, kinds, short, after_numbers):
-                        if known:
+                        if is_known:
                             counts[m] += 1
                         else:
                             line[n], begins[n], ends[n] = m, begin, behind
                             n += 1
-                        begin, i, known, real = k, k, True, False
+                        begin, i, is_known, real = k, k, True, False
                         word, inside = k, np.uint8(0)
                         continue
-                known = False
+                is_known = False
                 parted = True
                 inside |= _OTHER
                 i += 1
-        if known and real:
+        if is_known and real:
             counts[m] += 1
         elif begin < end:
             line[n], begins[n], ends[n] = m, begin, end
@@ -178,16 +178,16 @@ def _behind_closing(data, i, end, kinds):
 @nb.njit(nogil=True, cache=True)
 def _ends(data, word, i, inside, behind, following, end, kinds, short, after_numbers):
     """Whether a sentence surely ends with the mark at i, by the word before it and what follows white space."""
-    closed = behind > i + 1
+    is_closed = behind > i + 1
     if inside == 0:
-        return not closed and i > 0 and kinds[byte(data, i - 1)] & _CLOSING != 0
+        return not is_closed and i > 0 and kinds[byte(data, i - 1)] & _CLOSING != 0
     if inside & ~(_LETTER | _DIGIT):
         return False
     if byte(data, i) != _FULL_STOP or inside == _LETTER | _DIGIT:
         return True
     if inside == _LETTER:
         return not _may_be(data, word, i, short)
-    if closed or not 0x41 <= byte(data, following) <= 0x5A:
+    if is_closed or not 0x41 <= byte(data, following) <= 0x5A:
         return False
     last = following
     while last < end and kinds[byte(data, last)] == _LETTER:
@@ -203,7 +203,7 @@ def _may_be(data, start, stop, words):
     for i in range(start, stop):
         b = byte(data, i)
         size += b < 0x80 or b >= 0xC0
-        if i < start + _LONGEST:
+        if i < start + _WORD_BYTES:
             word = word << np.uint64(8) | np.uint64(b | 0x20)
     if size < 2:
         return True

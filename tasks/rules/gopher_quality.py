@@ -160,14 +160,14 @@ class GopherQuality(RuleStep):
 
     @field_validator("stop_words", "stop_words_by_language")
     @classmethod
-    def _words(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            return {code: words if isinstance(words, str) else cls._words(words) for code, words in given.items()}
-        for word in given:
+    def _words(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            return {code: words if isinstance(words, str) else cls._words(words) for code, words in values.items()}
+        for word in values:
             # the kernels take most of a second to load: they are asked about other scripts only
             if not is_surely_one_word(word) and not is_one_word(word):
                 raise ValueError(f"stop word {word!r} never occurs: write single words, without white space or symbols")
-        return tuple(dict.fromkeys(given))
+        return tuple(dict.fromkeys(values))
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -249,16 +249,16 @@ def stop_words(text: kernels.scan.Scan, settings: GopherQuality, language: pa.Ch
     which = np.zeros(len(text.chars), np.int64)
     if language is not None:
         codes = pa.array(list(settings.stop_words_by_language), pa.string())
-        at = pc.index_in(language.cast(pa.string()), codes)
-        which = np.asarray(pc.fill_null(at, -1), np.int64) + 1
+        indices = pc.index_in(language.cast(pa.string()), codes)
+        which = np.asarray(pc.fill_null(indices, -1), np.int64) + 1
     bounds = np.append(0, np.cumsum([len(words) for words in lists]))
     if settings.definition == "dclm":
         fields, _ = dclm.fields(text)
-        listed = np.concatenate([_lowered_hashes(words) for words in lists])
+        list_hashes = np.concatenate([_lowered_hashes(words) for words in lists])
         hashes = kernels.folding.lowered(text.data, fields.start, fields.stop)
-        return Parts(fields, kernels.tokens.different_members(fields.bounds, hashes, which, bounds, listed)[1])
-    listed = np.concatenate([_hashes(words) for words in lists])
-    count, where = kernels.tokens.different_members(text.words, text.word_hash, which, bounds, listed)
+        return Parts(fields, kernels.tokens.different_members(fields.bounds, hashes, which, bounds, list_hashes)[1])
+    list_hashes = np.concatenate([_hashes(words) for words in lists])
+    count, where = kernels.tokens.different_members(text.words, text.word_hash, which, bounds, list_hashes)
     return Parts("words", where, value=count)
 
 
@@ -271,11 +271,9 @@ def pinned(step: GopherQuality) -> GopherQuality:
 
 def is_one_word(word: str) -> bool:
     """Whether what is given is one word with a letter, mark or number, by Unicode's word segmentation."""
-    found = kernels.scan.scan(pa.array([word]))
+    text = kernels.scan.scan(pa.array([word]))
     return (
-        len(found.word_hash) == 1
-        and found.word_chars[0] == found.chars[0]
-        and bool(found.word_bits[0] & kernels.scan.REAL)
+        len(text.word_hash) == 1 and text.word_chars[0] == text.chars[0] and bool(text.word_bits[0] & kernels.scan.REAL)
     )
 
 
@@ -296,10 +294,10 @@ def _read(words: tuple[str, ...] | str) -> tuple[str, ...]:
         return words
     whole = "\n".join(files.read_bytes(path).decode("utf-8-sig") for path in list_files(words))
     lines = [line.strip() for line in whole.split("\n")]
-    found = tuple(dict.fromkeys(line for line in lines if not line.startswith("#") and is_one_word(line)))
-    if not found:
+    entries = tuple(dict.fromkeys(line for line in lines if not line.startswith("#") and is_one_word(line)))
+    if not entries:
         raise ListError(f"the list {words} has no stop words: write one a line, in UTF-8")
-    return found
+    return entries
 
 
 _read_once = cache(_read)
@@ -319,14 +317,14 @@ def _ellipses(text: kernels.scan.Scan, settings: GopherQuality) -> tuple[np.ndar
     return np.concatenate([begin, spaced]), np.concatenate([begin, spaced, spaced + 2, spaced + 4])
 
 
-def _per_word(text: kernels.scan.Scan, settings: GopherQuality, symbols: np.ndarray, shown: np.ndarray) -> Parts:
-    """How many symbols there are for a word, given the bytes where they begin; marked are the words at `shown`."""
+def _per_word(text: kernels.scan.Scan, settings: GopherQuality, symbols: np.ndarray, positions: np.ndarray) -> Parts:
+    """How many symbols there are for a word, given the bytes where they begin; marked are the words at `positions`."""
     unit: Unit | Spans = "words"
     start, words = text.word_start, np.diff(text.words)
     if settings.definition == "dclm":
         unit = fields = dclm.fields(text)[0]
         start, words = fields.start, fields.count
     where = np.zeros(len(start), bool)
-    where[np.searchsorted(start, shown, side="right") - 1] = True
+    where[np.searchsorted(start, positions, side="right") - 1] = True
     count = np.diff(np.searchsorted(np.sort(symbols), text.documents))
     return Parts(unit, where, value=ratio(count, words))

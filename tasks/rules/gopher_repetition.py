@@ -171,8 +171,8 @@ def _copies(units: Spans, hashes: np.ndarray) -> Parts:
 
 
 def _characters_in_copies(text: kernels.scan.Scan, units: Spans, hashes: np.ndarray) -> Parts:
-    of = text.sum(units.bounds, units.chars)
-    return Parts(units, kernels.repetition.equal_to_another(units.bounds, hashes), units.chars, of=of)
+    totals = text.sum(units.bounds, units.chars)
+    return Parts(units, kernels.repetition.equal_to_another(units.bounds, hashes), units.chars, of=totals)
 
 
 def _of_grams(unit: Unit | Spans, grams: tuple[np.ndarray, np.ndarray], n: int, of: np.ndarray) -> Parts:

@@ -79,8 +79,8 @@ _TECHNICAL = np.isin(np.arange(256), list(b"0123456789{}+/()>"))
 _FIRST_BYTES = np.arange(256) & 0xC0 != 0x80  # of a code point
 _MARKS = np.isin(np.arange(256), list(b".!?"))
 
-FEWEST_TOKENS = 12
-SHORTEST, LONGEST = 20, 500
+MIN_TOKENS = 12
+MIN_LENGTH, MAX_LENGTH = 20, 500
 
 
 def sentences(text: kernels.scan.Scan, settings: Madlad) -> np.ndarray:
@@ -89,7 +89,7 @@ def sentences(text: kernels.scan.Scan, settings: Madlad) -> np.ndarray:
 
 def questionable(text: kernels.scan.Scan, settings: Madlad) -> Parts:
     first = sentence_bounds(text, settings)
-    found = np.zeros(len(first) - 1, bool)
+    is_questionable = np.zeros(len(first) - 1, bool)
     start, stop = text.word_start[first[:-1]], text.word_stop[first[1:] - 1]
     if "list_case" in settings.checks:
         tokens = text.sum(first, (text.word_bits & kernels.scan.REAL) != 0)
@@ -97,20 +97,20 @@ def questionable(text: kernels.scan.Scan, settings: Madlad) -> Parts:
             first,
             (text.word_bits & (kernels.scan.REAL | kernels.scan.CAPITAL)) == (kernels.scan.REAL | kernels.scan.CAPITAL),
         )
-        found |= (tokens >= FEWEST_TOKENS) & (2 * capitals > tokens)
+        is_questionable |= (tokens >= MIN_TOKENS) & (2 * capitals > tokens)
     if {"length", "technical"} & {*settings.checks}:
         size = _count(text, start, stop, _FIRST_BYTES)
     if "length" in settings.checks:
-        found |= (size < SHORTEST) | (size > LONGEST)
+        is_questionable |= (size < MIN_LENGTH) | (size > MAX_LENGTH)
     if "technical" in settings.checks:
-        found |= 5 * _count(text, start, stop, _TECHNICAL) > size
+        is_questionable |= 5 * _count(text, start, stop, _TECHNICAL) > size
     if "cursed" in settings.checks:
-        shown = kernels.pieces.pieces(text.data, start, stop)
+        texts = kernels.pieces.pieces(text.data, start, stop)
         for expression in _alternations(settings.cursed):
-            found |= pc.match_substring_regex(shown, expression).to_numpy(zero_copy_only=False)
-    at = np.searchsorted(first, text.words)
-    value = ratio(text.sum(at, found), np.diff(at))
-    return Parts("words", np.repeat(found, np.diff(first)), value=value)
+            is_questionable |= pc.match_substring_regex(texts, expression).to_numpy(zero_copy_only=False)
+    bounds = np.searchsorted(first, text.words)
+    value = ratio(text.sum(bounds, is_questionable), np.diff(bounds))
+    return Parts("words", np.repeat(is_questionable, np.diff(first)), value=value)
 
 
 def check_expressions(expressions: tuple[str, ...]) -> None:

@@ -131,33 +131,33 @@ def edit(step: RefinedWebLines, documents: Batch) -> tuple[Edits, dict[str, pa.A
 
 def _counters(text: kernels.scan.Scan) -> np.ndarray:
     """Whether a line is a counter and nothing else."""
-    found = kernels.phrases.found(text.data, text.line_start, text.line_stop, _COUNTED).any(axis=1)
+    is_counter = kernels.phrases.found(text.data, text.line_start, text.line_stop, _COUNTED).any(axis=1)
     # such a line has two words with letters at most: "1.2K followers"
-    found &= text.sum(text.line_words, (text.word_bits & kernels.scan.LETTER) != 0) <= 2
-    for line in np.flatnonzero(found).tolist():
-        found[line] = _COUNTER_LINE.fullmatch(_line(text, line).lower()) is not None
-    return found
+    is_counter &= text.sum(text.line_words, (text.word_bits & kernels.scan.LETTER) != 0) <= 2
+    for line in np.flatnonzero(is_counter).tolist():
+        is_counter[line] = _COUNTER_LINE.fullmatch(_line(text, line).lower()) is not None
+    return is_counter
 
 
 def _cuts(text: kernels.scan.Scan, lines: np.ndarray) -> tuple[list[int], np.ndarray]:
     """The lines of which the phrases leave nothing, and (line, start, stop) of the cuts in others, shape (3, cuts)."""
-    found = kernels.phrases.found(text.data, text.line_start[lines], text.line_stop[lines], _CUT_FROM).any(axis=1)
+    has_phrase = kernels.phrases.found(text.data, text.line_start[lines], text.line_stop[lines], _CUT_FROM).any(axis=1)
     emptied, cuts = [], []
-    for line in lines[found].tolist():
-        shown = _line(text, line)
-        left = list(range(len(shown)))
+    for line in lines[has_phrase].tolist():
+        line_text = _line(text, line)
+        remaining = list(range(len(line_text)))
         for phrase in _CUT:
-            now = "".join(shown[i] for i in left)
+            now = "".join(line_text[i] for i in remaining)
             for match in reversed(list(phrase.finditer(now))):
-                del left[slice(*match.span())]
-        if not "".join(shown[i] for i in left).strip():
+                del remaining[slice(*match.span())]
+        if not "".join(line_text[i] for i in remaining).strip():
             emptied.append(line)
             continue
-        begin, at = int(text.line_start[line]), 0
-        for i in [*left, len(shown)]:
-            if i > at:
-                cuts.append((line, begin + len(shown[:at].encode()), begin + len(shown[:i].encode())))
-            at = i + 1
+        begin, start = int(text.line_start[line]), 0
+        for i in [*remaining, len(line_text)]:
+            if i > start:
+                cuts.append((line, begin + len(line_text[:start].encode()), begin + len(line_text[:i].encode())))
+            start = i + 1
     return emptied, np.array(cuts, np.int64).reshape(-1, 3).T
 
 
@@ -178,9 +178,9 @@ def _spare(text: kernels.scan.Scan, stays: np.ndarray, blank: np.ndarray) -> np.
 
 def _removed_words(documents: Batch, edits: Edits) -> np.ndarray:
     """The fraction of a document's words that the edits remove, float64."""
-    left = applied(documents["text"], edits)
+    remaining = applied(documents["text"], edits)
     before, after = (
         kernels.separated.leading_words(*kernels.buffers.utf8(texts), kernels.separated.by_fasttext())
-        for texts in (documents["text"], left)
+        for texts in (documents["text"], remaining)
     )
     return ratio(before - after, before)

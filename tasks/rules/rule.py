@@ -42,8 +42,8 @@ class Rule:
     @property
     def kind(self) -> type[int] | type[float]:
         """The type of the signal and of its thresholds: integers if the published thresholds are."""
-        given = [end for end in self.ends.values() if end is not None]
-        return int if given and all(isinstance(end, int) for end in given) else float
+        ends = [end for end in self.ends.values() if end is not None]
+        return int if ends and all(isinstance(end, int) for end in ends) else float
 
 
 def rule(name: str, unit: str, description: str, **ends: float | None) -> Rule:
@@ -64,11 +64,11 @@ class RuleStep(DocumentStep):
     @field_validator("languages")
     @classmethod
     def _known(cls, languages: dict) -> dict:
-        known = [end for rule in cls.rules for end in rule.ends]
+        thresholds_of = [end for rule in cls.rules for end in rule.ends]
         for language, thresholds in languages.items():
-            if strange := sorted(set(thresholds) - set(known)):
+            if strange := sorted(set(thresholds) - set(thresholds_of)):
                 raise ValueError(
-                    f"{language}: no threshold is called {', '.join(strange)}; there are {', '.join(known)}"
+                    f"{language}: no threshold is called {', '.join(strange)}; there are {', '.join(thresholds_of)}"
                 )
         return languages
 
@@ -121,9 +121,9 @@ def rule_set(source: str, rules: Sequence[Rule]) -> Callable[[type[RuleStep]], t
                 described = f"{what} ({each.unit}): {each.description.splitlines()[0]} null: not bound"
                 fields[end] = (each.kind | None, Field(value, ge=0, description=described))
         name = base.model_fields["step"].default
-        made = create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **fields)
-        made.rules = tuple(rules)
-        made.signals = tuple(
+        model = create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **fields)
+        model.rules = tuple(rules)
+        model.signals = tuple(
             Signal(
                 f"{name}_{each.name}",
                 "int64" if each.kind is int else "float64",
@@ -133,7 +133,7 @@ def rule_set(source: str, rules: Sequence[Rule]) -> Callable[[type[RuleStep]], t
             )
             for each in rules
         )
-        return made
+        return model
 
     return add
 
@@ -210,8 +210,8 @@ def measure(step: RuleStep, documents: Batch) -> dict[str, pa.Array]:
     """A column for each rule of the step."""
     columns = {}
     for rule, field in zip(step.rules, schema(step), strict=True):
-        found = counted(step, rule, documents)
-        values = found.values(documents.scan) if isinstance(found, Parts) else found
+        result = counted(step, rule, documents)
+        values = result.values(documents.scan) if isinstance(result, Parts) else result
         columns[field.name] = pa.array(np.ascontiguousarray(values), field.type)
     return columns
 
@@ -221,10 +221,10 @@ def counted(step: RuleStep, rule: Rule, documents: Batch) -> np.ndarray | Parts:
     work = work_of(step)
     if not callable(function := getattr(work, rule.name, None)):
         raise AttributeError(f"{work.__name__} has no function `{rule.name}` for the rule that {step.step} declares")
-    wanted = inspect.signature(function).parameters
-    given: dict[str, Any] = {}
-    if "settings" in wanted:
-        given["settings"] = step
-    if "language" in wanted:
-        given["language"] = documents["language"] if "language" in step.reads else None
-    return function(documents.scan, **given)
+    parameters = inspect.signature(function).parameters
+    arguments: dict[str, Any] = {}
+    if "settings" in parameters:
+        arguments["settings"] = step
+    if "language" in parameters:
+        arguments["language"] = documents["language"] if "language" in step.reads else None
+    return function(documents.scan, **arguments)

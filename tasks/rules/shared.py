@@ -82,20 +82,20 @@ def words(text: kernels.scan.Scan) -> tuple[Spans, np.ndarray]:
     number (`model="uniseg", ignore_punctuation=True`)."""
     which = kernels.separated.leading(text.data, text.word_start, kernels.separated.by_white_space())
     bounds = np.append(0, np.cumsum(which))[text.words]
-    found = (column[which] for column in (text.word_start, text.word_stop, text.word_chars))
-    return Spans(bounds, *found), text.word_hash[which]
+    columns = (column[which] for column in (text.word_start, text.word_stop, text.word_chars))
+    return Spans(bounds, *columns), text.word_hash[which]
 
 
 @once
 def lines(text: kernels.scan.Scan) -> tuple[Spans, np.ndarray]:
     """What stands between line feeds, without white space at its ends, and the hashes; blank lines are none."""
-    return _between(text, 1)
+    return _units_between(text, 1)
 
 
 @once
 def paragraphs(text: kernels.scan.Scan) -> tuple[Spans, np.ndarray]:
     """What stands between two line feeds in a row, likewise."""
-    return _between(text, 2)
+    return _units_between(text, 2)
 
 
 def _words(text: kernels.scan.Scan, table: np.ndarray) -> tuple[Spans, np.ndarray]:
@@ -103,7 +103,7 @@ def _words(text: kernels.scan.Scan, table: np.ndarray) -> tuple[Spans, np.ndarra
     return Spans(*spans), bits
 
 
-def _between(text: kernels.scan.Scan, feeds: int) -> tuple[Spans, np.ndarray]:
+def _units_between(text: kernels.scan.Scan, feeds: int) -> tuple[Spans, np.ndarray]:
     *spans, hashes = kernels.separated.between_line_feeds(
         text.data, text.documents, feeds, kernels.separated.by_white_space()
     )
@@ -120,21 +120,21 @@ def places(text: kernels.scan.Scan, byte: int) -> np.ndarray:
     return np.flatnonzero(text.data[begin:end] == byte) + begin
 
 
-def begins(text: kernels.scan.Scan, at: np.ndarray, sign: str) -> np.ndarray:
+def begins(text: kernels.scan.Scan, positions: np.ndarray, sign: str) -> np.ndarray:
     """Whether the sign stands at each place: bool."""
-    found = np.ones(len(at), bool)
+    matches = np.ones(len(positions), bool)
     for k, byte in enumerate(sign.encode()):
-        found &= text.data.take(at + k, mode="clip") == byte
-    return found
+        matches &= text.data.take(positions + k, mode="clip") == byte
+    return matches
 
 
 def ends_with_one(text: kernels.scan.Scan, start: np.ndarray, stop: np.ndarray, signs: Iterable[str]) -> np.ndarray:
     """Which of the spans end with one of the signs: bool."""
-    found = np.zeros(len(start), bool)
+    matches = np.zeros(len(start), bool)
     for sign in signs:
-        at = stop - len(sign.encode())
-        found |= (at >= start) & begins(text, at, sign)
-    return found
+        positions = stop - len(sign.encode())
+        matches |= (positions >= start) & begins(text, positions, sign)
+    return matches
 
 
 def apostrophes(text: kernels.scan.Scan) -> np.ndarray:

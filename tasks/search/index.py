@@ -50,9 +50,9 @@ def documents_path(folder: str, split: str, shard: int) -> str:
 @cache
 def pieces(tokenizer: RecordedFile) -> Pieces:
     """What the tokens of a tokenizer stand for."""
-    loaded = load(tokenizer)
-    each = loaded.pieces()
-    each[loaded.end_of_text] = END
+    tokens = load(tokenizer)
+    each = tokens.pieces()
+    each[tokens.end_of_text] = END
     return Pieces(tuple(each))
 
 
@@ -80,7 +80,7 @@ def index_shard(
     )
     gone = _write_dropped(folder, shard, documents, kept, why, takedowns, tokenizer)
     train = recorded(tokens, shard)[bin_path("", SPLIT, shard).lstrip("/")]
-    found: dict[str, dict] = {}
+    counts: dict[str, dict] = {}
     for split, data, index in (
         (SPLIT, train.read(), index_path(tokens, shard)),
         (DROPPED, gone, documents_path(folder, DROPPED, shard)),
@@ -88,8 +88,8 @@ def index_shard(
         lengths = parquet.read_table(index, ["length"])["length"].to_numpy()
         ids = np.frombuffer(data, token_dtype(len(pieces(tokenizer).each)))
         ends = _write_order(order_path(folder, split, shard), ids, lengths, tokenizer, block_tokens)
-        found[split] = {"documents": len(lengths), "tokens": len(ids), "blocks": ends}
-    return {"rows_in": sum(each["documents"] for each in found.values()), **found}
+        counts[split] = {"documents": len(lengths), "tokens": len(ids), "blocks": ends}
+    return {"rows_in": sum(each["documents"] for each in counts.values()), **counts}
 
 
 def _write_order(
@@ -131,10 +131,10 @@ def _sorted(ranks: np.ndarray) -> np.ndarray:
     from pydivsufsort import divsufsort
 
     width = ranks.itemsize
-    given = ranks.view(np.uint8)
+    rank_bytes = ranks.view(np.uint8)
     if width == 4:  # a vocabulary has fewer than 2**24 tokens, and the highest byte of all is 0
-        width, given = 3, np.ascontiguousarray(given.reshape(-1, 4)[:, 1:]).reshape(-1)
-    order = divsufsort(given)
+        width, rank_bytes = 3, np.ascontiguousarray(rank_bytes.reshape(-1, 4)[:, 1:]).reshape(-1)
+    order = divsufsort(rank_bytes)
     whole = order[order & 1 == 0] >> 1 if width == 2 else order[order % width == 0] // width
     return whole.astype(np.uint32)
 
@@ -149,19 +149,19 @@ def _write_dropped(
     tokenizer: RecordedFile,
 ) -> bytes:
     """Write the documents of a shard that are not trained on as tokens; returns these. `why`: rows of the ledgers."""
-    rows, data, at = [_GONE.empty_table()], [], 0
-    for group in _dropped(documents, kept, takedowns):
+    rows, data, end = [_GONE.empty_table()], [], 0
+    for group in _dropped_texts(documents, kept, takedowns):
         texts = group["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         encoded = [encode.document(text) for text in texts]
         data += [ids.tobytes() for ids in encoded]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
-        offsets = at + np.cumsum(lengths) - lengths
-        at += int(lengths.sum())
+        offsets = end + np.cumsum(lengths) - lengths
+        end += int(lengths.sum())
         # a document that no ledger has was there, and became nothing
         row = pc.index_in(group["id"], why["id"].combine_chunks())
-        named = [pc.coalesce(why[name].take(row), "") for name in ("step", "rule")]
-        rows.append(pa.table([group["id"], offsets, lengths.astype(np.int32), *named], schema=_GONE))
+        reasons = [pc.coalesce(why[name].take(row), "") for name in ("step", "rule")]
+        rows.append(pa.table([group["id"], offsets, lengths.astype(np.int32), *reasons], schema=_GONE))
     tokens = b"".join(data)
     files.write_bytes(bin_path(folder, DROPPED, shard), tokens)
     dtype = token_dtype(len(pieces(tokenizer).each))
@@ -170,7 +170,7 @@ def _write_dropped(
     return tokens
 
 
-def _dropped(documents: str, kept: str, takedowns: Url) -> Iterator[pa.Table]:
+def _dropped_texts(documents: str, kept: str, takedowns: Url) -> Iterator[pa.Table]:
     """`id` and `text` of the documents that are not kept, and that no takedown list names."""
     ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
     for group in parquet.groups(documents, ["id", "url", "text"]):

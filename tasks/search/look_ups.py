@@ -72,11 +72,11 @@ class Tally:
 def tallies(shards: Iterable[SearchedShard], phrases: Sequence[bytes], most: int) -> list[Tally]:
     """What is found of each phrase, with up to `most` documents. Holds twelve bytes for each place of a phrase in a
     shard."""
-    found = [Tally() for _ in phrases]
+    results = [Tally() for _ in phrases]
     for shard in shards:
-        for tally, phrase in zip(found, phrases, strict=True):
+        for tally, phrase in zip(results, phrases, strict=True):
             tally.add(_tally(shard, phrase, most - len(tally.first)), most)
-    return found
+    return results
 
 
 def _tally(shard: SearchedShard, phrase: bytes, most: int) -> Tally:
@@ -99,10 +99,10 @@ def _tally(shard: SearchedShard, phrase: bytes, most: int) -> Tally:
 
 def reached(shards: Iterable[SearchedShard], data: bytes, begins: Sequence[int], ends: Sequence[int]) -> np.ndarray:
     """The longest of what `longest_matches` gives for each shard."""
-    found = np.zeros(len(begins), np.int64)
+    longest = np.zeros(len(begins), np.int64)
     for shard in shards:
-        found = np.maximum(found, longest_matches(shard.index.has, data, begins, ends))
-    return found
+        longest = np.maximum(longest, longest_matches(shard.index.has, data, begins, ends))
+    return longest
 
 
 def longest_matches(
@@ -110,13 +110,13 @@ def longest_matches(
 ) -> np.ndarray:
     """For each word the number of the first that no match has which begins with it, int64 (words,): the word's own
     where it is in no document. `has`: whether a shard has some bytes; `begins`, `ends`: of words in `data`."""
-    found, end = np.empty(len(begins), np.int64), 0
+    match_ends, end = np.empty(len(begins), np.int64), 0
     for first, begin in enumerate(begins):
         end = max(end, first)
         while end < len(begins) and has(data[begin : ends[end]]):
             end += 1
-        found[first] = end
-    return found
+        match_ends[first] = end
+    return match_ends
 
 
 def rooms(shards: Iterable[SearchedShard], size: int) -> list[int]:
@@ -127,15 +127,15 @@ def rooms(shards: Iterable[SearchedShard], size: int) -> list[int]:
 def texts(shards: Iterable[SearchedShard], wanted: Mapping[int, tuple[int, int]], size: int) -> list[np.ndarray]:
     """Drawn texts of each shard, token ids (texts, size): int64. `wanted`: by the number of a shard that any are drawn
     from how many, and by which seed."""
-    found = []
+    arrays = []
     for shard in shards:
         count, seed = wanted.get(shard.number, (0, 0))
         if not count:
             continue
         own = np.random.default_rng(seed)
         firsts = drawn(shard.rows["offset"].to_numpy(), _lengths(shard), own, count, size)
-        found.append(shard.index.tokens[firsts[:, None] + np.arange(size)].astype(np.int64))
-    return found
+        arrays.append(shard.index.tokens[firsts[:, None] + np.arange(size)].astype(np.int64))
+    return arrays
 
 
 def drawn(begins: np.ndarray, lengths: np.ndarray, draw: np.random.Generator, count: int, size: int) -> np.ndarray:
@@ -143,17 +143,17 @@ def drawn(begins: np.ndarray, lengths: np.ndarray, draw: np.random.Generator, co
     `begins`, `lengths`: of the documents, in tokens."""
     room = np.maximum(lengths - size, 0)  # the last token ends the document
     ends = np.cumsum(room)
-    at = np.sort(draw.integers(ends[-1], size=count))
-    document = np.searchsorted(ends, at, side="right")
-    return begins[document] + at - (ends[document] - room[document])
+    positions = np.sort(draw.integers(ends[-1], size=count))
+    document = np.searchsorted(ends, positions, side="right")
+    return begins[document] + positions - (ends[document] - room[document])
 
 
 def copies(shards: Iterable[SearchedShard], phrases: Sequence[bytes]) -> np.ndarray:
     """How often each phrase is there: int64 (phrases,)."""
-    found = np.zeros(len(phrases), np.int64)
+    counts = np.zeros(len(phrases), np.int64)
     for shard in shards:
-        found += [len(shard.index.places(phrase)) for phrase in phrases]
-    return found
+        counts += [len(shard.index.places(phrase)) for phrase in phrases]
+    return counts
 
 
 def _lengths(shard: SearchedShard) -> np.ndarray:

@@ -34,12 +34,12 @@ class Pieces:
         return np.cumsum([0, *map(len, self.each)])
 
     @cached_property
-    def _joined(self) -> bytes:
+    def _bytes(self) -> bytes:
         return b"".join(self.each)
 
     @cached_property
     def data(self) -> np.ndarray:
-        return np.frombuffer(self._joined, np.uint8)
+        return np.frombuffer(self._bytes, np.uint8)
 
     @cached_property
     def longest(self) -> int:
@@ -68,13 +68,13 @@ class Pieces:
 
     def within(self, phrase: bytes) -> Iterator[tuple[int, int]]:
         """(token, place) for each place behind its first byte at which a token has the whole phrase."""
-        at = self._joined.find(phrase) if len(phrase) < self.longest else -1
-        while at >= 0:
-            token = int(np.searchsorted(self.bounds, at, side="right")) - 1
+        position = self._bytes.find(phrase) if len(phrase) < self.longest else -1
+        while position >= 0:
+            token = int(np.searchsorted(self.bounds, position, side="right")) - 1
             begin, end = self.bounds[token], self.bounds[token + 1]
-            if begin < at and at + len(phrase) <= end:
-                yield token, int(at - begin)
-            at = self._joined.find(phrase, at + 1)
+            if begin < position and position + len(phrase) <= end:
+                yield token, int(position - begin)
+            position = self._bytes.find(phrase, position + 1)
 
     def text(self, tokens: np.ndarray) -> bytes:
         """What some tokens stand for, without the ends of documents."""

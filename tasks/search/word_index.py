@@ -63,13 +63,13 @@ def apart(text: str) -> str:
 def schema() -> tantivy.Schema:
     """Texts by their words, lower-cased; `id`, `step` and `rule` as they are; `kept`: whether a document is. tantivy
     leaves out words of 40 bytes and more."""
-    made = tantivy.SchemaBuilder()
+    builder = tantivy.SchemaBuilder()
     for name in WORDS:
-        made.add_text_field(name)
+        builder.add_text_field(name)
     for name in NAMES:
-        made.add_text_field(name, stored=True, tokenizer_name="raw")
-    made.add_boolean_field("kept", stored=True, indexed=True)
-    return made.build()
+        builder.add_text_field(name, stored=True, tokenizer_name="raw")
+    builder.add_boolean_field("kept", stored=True, indexed=True)
+    return builder.build()
 
 
 def block_files(shard: int, block: int) -> str:
@@ -100,10 +100,12 @@ def index_words(
     )
     blocks: list[list[str]] = []
     counts = {"kept": 0, "dropped": 0}
-    found = chain(_kept(documents, kept, takedowns), _dropped(extracted, kept, takedowns, why))
+    documents_and_dropped = chain(
+        _kept_rows(documents, kept, takedowns), _dropped_rows(extracted, kept, takedowns, why)
+    )
     # not a temporary one, which must be empty when it goes: tantivy looks after an index for a moment longer
     with scratch_folder("words") as scratch:
-        for rows in _blocks(found, block_bytes):
+        for rows in _blocks(documents_and_dropped, block_bytes):
             for row in rows:
                 counts["kept" if row.kept else "dropped"] += 1
             _write(folder, shard, rows, blocks, heap_bytes, scratch)
@@ -125,19 +127,19 @@ def _blocks(rows: Iterator[_Row], block_bytes: int) -> Iterator[list[_Row]]:
 
 def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], heap_bytes: int, scratch: Path) -> None:
     """Write a block, or two where one has more words than a segment can."""
-    made = scratch / f"{len(blocks)}-{len(rows)}"
-    made.mkdir()
-    index = tantivy.Index(schema(), path=str(made))
+    folder_of_index = scratch / f"{len(blocks)}-{len(rows)}"
+    folder_of_index.mkdir()
+    index = tantivy.Index(schema(), path=str(folder_of_index))
     writer = index.writer(heap_size=heap_bytes, num_threads=1)
     for row in rows:
-        given = tantivy.Document(**{name: apart(text) for name, text in row.fields.items() if name != "id"})
+        document = tantivy.Document(**{name: apart(text) for name, text in row.fields.items() if name != "id"})
         for name, value in (("id", row.fields["id"]), ("step", row.step), ("rule", row.rule)):
-            given.add_text(name, value)
-        given.add_boolean("kept", row.kept)
-        writer.add_document(given)
+            document.add_text(name, value)
+        document.add_boolean("kept", row.kept)
+        writer.add_document(document)
     writer.commit()
     writer.wait_merging_threads()
-    meta = json.loads((made / META).read_text())
+    meta = json.loads((folder_of_index / META).read_text())
     if len(meta["segments"]) > 1:
         middle = len(rows) // 2
         _write(folder, shard, rows[:middle], blocks, heap_bytes, scratch)
@@ -147,32 +149,32 @@ def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], h
     digits = segment["segment_id"].replace("-", "")
     segment["segment_id"] = SEGMENT
     start, ends = block_files(shard, len(blocks)), []
-    for path in sorted(made.glob(f"{digits}.*")):
+    for path in sorted(folder_of_index.glob(f"{digits}.*")):
         files.write_bytes(files.join(folder, f"{start}{path.suffix}"), path.read_bytes())
         ends.append(path.suffix)
     files.write_json(files.join(folder, f"{start}.{META}"), meta)
     blocks.append(ends)
 
 
-def _kept(documents: str, kept: str, takedowns: Url) -> Iterator[_Row]:
+def _kept_rows(documents: str, kept: str, takedowns: Url) -> Iterator[_Row]:
     for group in select_groups(documents, kept, _READ):
-        for row in _allowed(group, takedowns).to_pylist():
+        for row in _drop_taken_down(group, takedowns).to_pylist():
             yield _Row(_fields(row), True, "", "")
 
 
-def _dropped(extracted: str, kept: str, takedowns: Url, why: pa.Table) -> Iterator[_Row]:
+def _dropped_rows(extracted: str, kept: str, takedowns: Url, why: pa.Table) -> Iterator[_Row]:
     ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
     reasons = why["id"].combine_chunks()
     for group in parquet.groups(extracted, _READ):
-        group = _allowed(group.filter(pc.invert(pc.is_in(group["id"], ids))), takedowns)
-        at = pc.index_in(group["id"], reasons)
+        group = _drop_taken_down(group.filter(pc.invert(pc.is_in(group["id"], ids))), takedowns)
+        indices = pc.index_in(group["id"], reasons)
         # a document that no ledger has was there, and became nothing
-        steps, rules = (pc.coalesce(why[name].take(at), "").to_pylist() for name in ("step", "rule"))
+        steps, rules = (pc.coalesce(why[name].take(indices), "").to_pylist() for name in ("step", "rule"))
         for row, step, rule in zip(group.to_pylist(), steps, rules, strict=True):
             yield _Row(_fields(row), False, step, rule)
 
 
-def _allowed(group: pa.Table, takedowns: Url) -> pa.Table:
+def _drop_taken_down(group: pa.Table, takedowns: Url) -> pa.Table:
     return group.filter(pc.is_null(taken_down(group, takedowns))) if len(group) else group
 
 
@@ -218,21 +220,21 @@ class WordQuery:
         with scratch_folder("words") as scratch:
             for shard in shards:
                 for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
-                    count, found = self._search(self._opened(block_files(shard, block), ends, scratch), shard)
+                    count, ranked = self._search(self._open(block_files(shard, block), ends, scratch), shard)
                     matching += count
-                    best += found
+                    best += ranked
                 best = first(best, self.n)
         return matching, best
 
     def _search(self, index: tantivy.Index, shard: int) -> tuple[int, list[Ranked]]:
         searcher, best = index.searcher(), []
-        found = searcher.search(parsed(index, self.query), max(1, self.n))
-        for score, place in found.hits[: self.n]:
+        results = searcher.search(parsed(index, self.query), max(1, self.n))
+        for score, place in results.hits[: self.n]:
             row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
             best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
-        return found.count, best  # type: ignore[attr-defined]  # which its stub does not have
+        return results.count, best  # type: ignore[attr-defined]  # which its stub does not have
 
-    def _opened(self, start: str, ends: Sequence[str], scratch: Path) -> tantivy.Index:
+    def _open(self, start: str, ends: Sequence[str], scratch: Path) -> tantivy.Index:
         """The block whose files' names begin with `start`."""
         links, digits = scratch / start, SEGMENT.replace("-", "")
         links.mkdir()
@@ -242,9 +244,9 @@ class WordQuery:
         return tantivy.Index.open(str(links))
 
 
-def first(found: Sequence[Ranked], n: int) -> list[Ranked]:
+def first(ranked: Sequence[Ranked], n: int) -> list[Ranked]:
     """The `n` best: of equal scores the first of the corpus."""
-    return sorted(found, key=lambda one: (-one.score, one.shard, one.id))[:n]
+    return sorted(ranked, key=lambda one: (-one.score, one.shard, one.id))[:n]
 
 
 def check_query(query: str) -> None:
@@ -267,6 +269,6 @@ def parsed(index: tantivy.Index, query: str) -> tantivy.Query:
 def given(query: str) -> str:
     """A query as tantivy cuts texts: a run of characters of a script without spaces is a phrase."""
     parts = query.split('"')
-    for at, part in enumerate(parts):
-        parts[at] = apart(part) if at % 2 else _RUN.sub(lambda run: f'"{apart(run[0]).strip()}"', part)
+    for index, part in enumerate(parts):
+        parts[index] = apart(part) if index % 2 else _RUN.sub(lambda run: f'"{apart(run[0]).strip()}"', part)
     return '"'.join(parts)

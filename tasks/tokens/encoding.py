@@ -46,21 +46,21 @@ class Encoder:
         """The ids of a text, and the token that ends it. `parts`: how it is cut for fill-in-the-middle, if it is.
         Raises ValueError for a special token that the vocabulary does not have."""
         ids = self.ids(text) if parts is None else self._parts(parts)
-        ended = np.empty(len(ids) + 1, self.dtype)
-        ended[:-1] = ids
-        ended[-1] = self.end_of_text
-        return ended
+        document_ids = np.empty(len(ids) + 1, self.dtype)
+        document_ids[:-1] = ids
+        document_ids[-1] = self.end_of_text
+        return document_ids
 
     def _parts(self, parts: Sequence[Part]) -> np.ndarray:
-        found: list[np.ndarray] = []
+        ids: list[np.ndarray] = []
         for part in parts:
             if part.token not in self.names:
                 raise ValueError(
                     f"tokenizer.fim names {part.token}, which the tokenizer does not have: name the tokens that its "
                     "file has, or take out `path`, so that one is trained with them"
                 )
-            found += [np.array([self.names[part.token]], np.uint32), *([self.ids(part.text)] if part.text else [])]
-        return np.concatenate(found)
+            ids += [np.array([self.names[part.token]], np.uint32), *([self.ids(part.text)] if part.text else [])]
+        return np.concatenate(ids)
 
 
 def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
@@ -75,12 +75,12 @@ def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
         return np.array(exact.encode(text), np.uint32)
 
     def made(ids: Encode) -> Encoder:
-        names = {name: at for at, name in enumerate(exact.names)}
+        names = {name: index for index, name in enumerate(exact.names)}
         return Encoder(ids, exact.end_of_text, np.dtype(token_dtype(exact.vocab_size)), names)
 
-    if (given := _fast(tokenizer)) is None:
+    if (functions := _fast(tokenizer)) is None:
         return made(own)
-    encode, apart = given
+    encode, apart = functions
 
     def fast(text: str) -> np.ndarray:
         return own(text) if apart is not None and apart.search(text) else encode(text)
@@ -138,23 +138,23 @@ def encode_shard(
     texts and tokens of the shard.
     """
     ids = select(documents, kept, ["id"])["id"].to_pylist()
-    if not any(_taken(folder, shard, found, ids) for found in earlier):
+    if not any(_copy_earlier(folder, shard, set_folder, ids) for set_folder in earlier):
         texts = select(documents, kept, ["text"])["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         cut = [parts(fim, id, text) if fim else None for id, text in zip(ids, texts, strict=True)]
-        encoded = [encode.document(text, of) for text, of in zip(texts, cut, strict=True)]
+        encoded = [encode.document(text, pieces) for text, pieces in zip(texts, cut, strict=True)]
         write_tokens(bin_path(folder, SPLIT, shard), ids, encoded, encode.dtype)
     lengths = parquet.read_table(index_path(folder, shard), ["length"])["length"]
     return {"rows_in": len(ids), SPLIT: {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}}
 
 
-def _taken(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
+def _copy_earlier(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
     """Take over the files that a shard has in an earlier stage, if they are those of these documents."""
     try:
-        found = recorded(earlier, shard)
+        recorded_files = recorded(earlier, shard)
         if parquet.read_table(index_path(earlier, shard), ["id"])["id"].to_pylist() != ids:
             return False
-        for name, file in found.items():
+        for name, file in recorded_files.items():
             target = files.join(folder, name)
             if target.endswith(".parquet"):  # which has its name in itself
                 parquet.write_table(target, parquet.read_table(file.path))

@@ -47,8 +47,8 @@ class Part:
 
 def parts(settings: FillInTheMiddle, document: str, text: str) -> list[Part] | None:
     """How a document is encoded, given its id; None if it stays as it is. A function of seed, id and text alone."""
-    drawn = xxhash.xxh3_128_intdigest(f"{settings.seed} {document}".encode())
-    chance, order, one, other = (drawn >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96))
+    bits = xxhash.xxh3_128_intdigest(f"{settings.seed} {document}".encode())
+    chance, order, one, other = (bits >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96))
     if chance >= settings.rate * 2**32:
         return None
     first, last = sorted(cut * (len(text) + 1) >> 32 for cut in (one, other))
@@ -58,7 +58,7 @@ def parts(settings: FillInTheMiddle, document: str, text: str) -> list[Part] | N
     return [Part(settings.prefix, prefix), Part(settings.suffix, suffix), Part(settings.middle, middle)]
 
 
-def whole(settings: FillInTheMiddle, found: Sequence[Part]) -> str:
+def whole(settings: FillInTheMiddle, pieces: Sequence[Part]) -> str:
     """The document that `parts` cut: what a reader of tokens makes of the texts behind the three tokens."""
-    texts = {part.token: part.text for part in found}
+    texts = {part.token: part.text for part in pieces}
     return texts[settings.prefix] + texts[settings.middle] + texts[settings.suffix]

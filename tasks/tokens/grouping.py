@@ -15,7 +15,7 @@ from gristmill.tasks.documents.where.evaluate import evaluate
 from gristmill.tasks.documents.where.syntax import parsed
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
 
-MOST_GROUPS = 1_000  # of a shard, each with files of its own
+MAX_GROUPS = 1_000  # of a shard, each with files of its own
 _POINTS = 500  # of a group's scores in a shard: a range is off by a 500th of the tokens at most
 NONE = "none"
 _POINT = pa.schema(
@@ -42,15 +42,15 @@ def score_points(folder: str, shard: int, columns: tuple[Column, ...], tokens: s
     names = group_names(documents, columns[:-1])
     score, tie = _scores(documents, columns[-1])
     length = documents["length"].to_numpy()
-    found = [_POINT.empty_table()]
+    tables = [_POINT.empty_table()]
     for name in sorted(set(names)):
         rows = np.flatnonzero((names == name) & ~np.isnan(score))
         rows = rows[np.lexsort((tie[rows], score[rows]))]
         if len(rows):
             last, points = _thinned(length[rows])
             columns_of = [pa.repeat(name, len(last)), score[rows][last], tie[rows][last], points]
-            found.append(pa.table(columns_of, schema=_POINT))
-    table = pa.concat_tables(found)
+            tables.append(pa.table(columns_of, schema=_POINT))
+    table = pa.concat_tables(tables)
     parquet.write_table(layout.part(points_folder(folder), shard), table)
     return {"points": len(table)}
 
@@ -67,15 +67,15 @@ def find_edges(folder: str, number: int, points: Sequence[str], quantiles: int) 
     is held: 24 bytes a point, of up to 500 for each group and shard."""
     with ThreadPoolExecutor(16) as pool:
         table = pa.concat_tables([_POINT.empty_table(), *pool.map(parquet.read_table, points)])
-    found: dict[str, list[tuple[float, float]]] = {}
+    edges: dict[str, list[tuple[float, float]]] = {}
     for name in sorted(pc.unique(table["group"]).to_pylist()):
-        of = table.filter(pc.equal(table["group"], name))
-        score, tie, tokens = (of[column].to_numpy() for column in ("score", "tie", "tokens"))
+        group_points = table.filter(pc.equal(table["group"], name))
+        score, tie, tokens = (group_points[column].to_numpy() for column in ("score", "tie", "tokens"))
         order = np.lexsort((tokens, tie, score))
         ends = np.cumsum(tokens[order])
-        at = order[np.searchsorted(ends, ends[-1] * np.arange(1, quantiles) / quantiles)]
-        found[name] = [*zip(score[at].tolist(), tie[at].tolist(), strict=True)]
-    return {"edges": found}
+        indices = order[np.searchsorted(ends, ends[-1] * np.arange(1, quantiles) / quantiles)]
+        edges[name] = [*zip(score[indices].tolist(), tie[indices].tolist(), strict=True)]
+    return {"edges": edges}
 
 
 def group_shard(
@@ -90,7 +90,7 @@ def group_shard(
     """Write a token shard for each group; `groups` of the record: name, file, tokens and documents of each.
 
     `columns`, `rehydrate`: those of the mixture; `tokens`: the folder of the token shards. Holds those of one shard.
-    Raises ValueError for more than MOST_GROUPS groups, or a column of numbers that is not cut into ranges.
+    Raises ValueError for more than MAX_GROUPS groups, or a column of numbers that is not cut into ranges.
     """
     train = tokens_of(tokens, shard)
     documents = _documents(columns, index_path(tokens, shard), bool(rehydrate), **places)  # type: ignore[arg-type]
@@ -102,22 +102,22 @@ def group_shard(
     if quantiles:
         labels.append(_ranges(names, *_scores(documents, columns[-1]), edges))
     whole = np.array(["/".join(row) for row in zip(*labels, strict=True)], object)
-    found = sorted(set(whole))
-    if len(found) > MOST_GROUPS:
+    distinct = sorted(set(whole))
+    if len(distinct) > MAX_GROUPS:
         raise ValueError(
-            f"mixture.by cuts the token shard {train.path} into {len(found):,} groups, {MOST_GROUPS:,} are allowed: "
+            f"mixture.by cuts the token shard {train.path} into {len(distinct):,} groups, {MAX_GROUPS:,} are allowed: "
             "name columns of fewer values, or give edges or quantiles"
         )
     dtype = np.dtype(documents.schema.metadata[b"dtype"].decode())
     whole_shard = np.frombuffer(train.read(), dtype)
     ids, offsets, lengths = (documents[name].to_numpy() for name in ("id", "offset", "length"))
     groups = []
-    for number, name in enumerate(found):
+    for number, name in enumerate(distinct):
         rows = np.flatnonzero(whole == name)
         file = f"train-{shard:05d}-{number:03d}.bin"
-        chosen = [whole_shard[offsets[row] : offsets[row] + lengths[row]] for row in rows]
-        written = write_tokens(files.join(folder, file), ids[rows].tolist(), chosen, dtype)
-        groups.append([name, file, written.tokens, written.documents])
+        token_arrays = [whole_shard[offsets[row] : offsets[row] + lengths[row]] for row in rows]
+        result = write_tokens(files.join(folder, file), ids[rows].tolist(), token_arrays, dtype)
+        groups.append([name, file, result.tokens, result.documents])
     return {"groups": groups}
 
 
@@ -133,26 +133,26 @@ def _documents(
 ) -> pa.Table:
     """A row for each document of a token shard: `id`, `offset`, `length`, and the columns."""
     rows = parquet.read_table(index, ["id", "offset", "length"])
-    wanted = [*columns, *([Column(column=CLUSTER_SIZE)] if clusters else [])]
-    return with_columns(rows, wanted, source, (documents, *signals), kept)
+    all_columns = [*columns, *([Column(column=CLUSTER_SIZE)] if clusters else [])]
+    return with_columns(rows, all_columns, source, (documents, *signals), kept)
 
 
-def with_columns(rows: pa.Table, wanted: Sequence[Column], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
+def with_columns(rows: pa.Table, columns: Sequence[Column], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
     """The rows, which have an `id`, with the columns that `group_names` reads, those of expressions computed. Raises
     LookupError for a document that the selection `kept` does not have, or a column that no part has, ExpressionError
     for an expression that has no meaning on the columns."""
     there = [name for part in parts for name in parquet.columns(part)]
-    measured = dict.fromkeys(name for column in wanted for name in column.reads(there) if name != SOURCE)
-    found = pa.table({"id": rows["id"]})
+    measured = dict.fromkeys(name for column in columns for name in column.reads(there) if name != SOURCE)
+    table = pa.table({"id": rows["id"]})
     if measured:
-        known = gather(parts, kept, [*measured])
-        at = pc.index_in(rows["id"], known["id"].combine_chunks())
-        if at.null_count:
-            raise LookupError(f"{kept} does not hold {at.null_count} documents that are to be grouped")
-        found = known.take(at)
-    found = found.append_column(SOURCE, pa.repeat(source, len(rows)))
-    for name in dict.fromkeys([*(column.column for column in wanted), SOURCE]):
-        values = found[name] if name in (*there, SOURCE) else evaluate(parsed(name), found)
+        values_of = gather(parts, kept, [*measured])
+        indices = pc.index_in(rows["id"], values_of["id"].combine_chunks())
+        if indices.null_count:
+            raise LookupError(f"{kept} does not hold {indices.null_count} documents that are to be grouped")
+        table = values_of.take(indices)
+    table = table.append_column(SOURCE, pa.repeat(source, len(rows)))
+    for name in dict.fromkeys([*(column.column for column in columns), SOURCE]):
+        values = table[name] if name in (*there, SOURCE) else evaluate(parsed(name), table)
         rows = rows.append_column(f"by {name}", values)
     return rows
 
@@ -167,10 +167,10 @@ def group_names(documents: pa.Table, columns: Sequence[Column]) -> np.ndarray:
 def _labels(values: pa.ChunkedArray, column: Column) -> list[str]:
     if column.edges:
         numbers = values.cast(pa.float64()).to_numpy()
-        at = np.searchsorted(column.edges, numbers, side="right")
+        bins = np.searchsorted(column.edges, numbers, side="right")
         edges = [f"{edge:g}" for edge in column.edges]
         ranges = [f"<{edges[0]}", *map("-".join, zip(edges, edges[1:], strict=False)), f">={edges[-1]}"]
-        return [NONE if np.isnan(number) else ranges[i] for number, i in zip(numbers, at, strict=True)]
+        return [NONE if np.isnan(number) else ranges[i] for number, i in zip(numbers, bins, strict=True)]
     if pa.types.is_floating(values.type):
         raise ValueError(
             f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles, or write int()"
@@ -180,8 +180,8 @@ def _labels(values: pa.ChunkedArray, column: Column) -> list[str]:
 
 def _repetitions(documents: pa.Table, rehydrate: Mapping[int, int]) -> list[str]:
     sizes = np.array(sorted(rehydrate))
-    at = np.searchsorted(sizes, documents[f"by {CLUSTER_SIZE}"].to_numpy(), side="right") - 1
-    return [f"x{rehydrate[int(sizes[i])]}" for i in at]
+    indices = np.searchsorted(sizes, documents[f"by {CLUSTER_SIZE}"].to_numpy(), side="right") - 1
+    return [f"x{rehydrate[int(sizes[i])]}" for i in indices]
 
 
 def _scores(documents: pa.Table, column: Column) -> tuple[np.ndarray, np.ndarray]:

@@ -31,12 +31,12 @@ def cut_shard(folder: str, shard: int, documents: str, tokens: str, number: int)
     ids and the URLs."""
     index = parquet.read_table(index_path(tokens, shard))
     dtype = np.dtype(index.schema.metadata[b"dtype"].decode())
-    chosen = index.filter(pa.array(in_half(pa.chunked_array([_hosts(index, documents)]), number)))
+    rows = index.filter(pa.array(in_half(pa.chunked_array([_hosts(index, documents)]), number)))
     whole = np.frombuffer(tokens_of(tokens, shard).read(), dtype)
-    ends = zip(chosen["offset"].to_pylist(), chosen["length"].to_pylist(), strict=True)
+    ends = zip(rows["offset"].to_pylist(), rows["length"].to_pylist(), strict=True)
     texts = [whole[offset : offset + length] for offset, length in ends]
-    written = write_tokens(bin_path(folder, SPLIT, shard), chosen["id"].to_pylist(), texts, dtype)
-    return {SPLIT: {"tokens": written.tokens, "documents": written.documents}}
+    result = write_tokens(bin_path(folder, SPLIT, shard), rows["id"].to_pylist(), texts, dtype)
+    return {SPLIT: {"tokens": result.tokens, "documents": result.documents}}
 
 
 def in_half(names: pa.ChunkedArray, number: int) -> np.ndarray:
@@ -46,8 +46,8 @@ def in_half(names: pa.ChunkedArray, number: int) -> np.ndarray:
 
 def _hosts(index: pa.Table, documents: str) -> pa.Array:
     """The host of each document of a token shard. Raises LookupError for one that the part does not have."""
-    known = parquet.read_table(documents, ["id", *host_columns(documents)])
-    rows = pc.index_in(index["id"], known["id"].combine_chunks())
+    table = parquet.read_table(documents, ["id", *host_columns(documents)])
+    rows = pc.index_in(index["id"], table["id"].combine_chunks())
     if rows.null_count:
         raise LookupError(f"{documents} does not hold {rows.null_count} documents that have tokens")
-    return hosts(known.take(rows))
+    return hosts(table.take(rows))

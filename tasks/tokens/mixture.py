@@ -167,9 +167,9 @@ class Mixture(Settings):
         for name in ("phases", "tokens", "rehydrate"):
             if getattr(self, name):
                 raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; leave one of them out")
-        if named := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
+        if ranges := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
             raise ValueError(
-                f"mixture.upsample says how much of each range is read, and {named[0]} is one: name the groups alone"
+                f"mixture.upsample says how much of each range is read, and {ranges[0]} is one: name the groups alone"
             )
 
     def _check_phases(self) -> None:
@@ -190,8 +190,8 @@ class Mixture(Settings):
     @property
     def named(self) -> tuple[str, ...]:
         """The groups that it names, in order."""
-        given = [*self.weights, *self.tokens, *self.without, *(name for phase in self.phases for name in phase.weights)]
-        return tuple(dict.fromkeys(given))
+        names = [*self.weights, *self.tokens, *self.without, *(name for phase in self.phases for name in phase.weights)]
+        return tuple(dict.fromkeys(names))
 
     def source_weights(self, sources: Iterable[str]) -> dict[str, float]:
         """Weights of the sources that are trained on: where weights are no sources', all sources alike."""
@@ -200,9 +200,9 @@ class Mixture(Settings):
         if self.strategy != "weights":
             return {source: 1.0 for source in sources if source not in self.without}
         weights: dict[str, float] = {}
-        for given in (self.weights, *(phase.weights for phase in self.phases)):
-            for name, weight in given.items():
+        for weights_of in (self.weights, *(phase.weights for phase in self.phases)):
+            for name, weight in weights_of.items():
                 source = name.split("/")[0]
-                if given is self.weights or source not in weights:
+                if weights_of is self.weights or source not in weights:
                     weights[source] = weights.get(source, 0) + weight
         return weights | {name.split("/")[0]: 1.0 for name in self.tokens if name.split("/")[0] not in weights}

@@ -10,7 +10,7 @@ import numpy as np
 from gristmill.storage import files, parquet
 from gristmill.storage.tokens.training_manifest import write_rows
 
-MOST_TOKENS = 1 << 27  # of shards that are packed together: some hundred thousand documents
+MAX_TOKENS = 1 << 27  # of shards that are packed together: some hundred thousand documents
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def best_fit(sizes: np.ndarray, capacity: int) -> np.ndarray:
     order = np.argsort(-sizes, kind="stable")
     open_bins: dict[int, np.ndarray] = {}  # by their room
     rooms: list[int] = []  # of them, ascending
-    opened = 0
+    n_bins = 0
 
     def leave(room: int, some: np.ndarray) -> None:
         if room and len(some):
@@ -74,20 +74,20 @@ def best_fit(sizes: np.ndarray, capacity: int) -> np.ndarray:
     for begin, end in pairwise(edges.tolist()):
         size = int(sizes[order[begin]])
         while begin < end:
-            if (at := bisect_left(rooms, size)) < len(rooms):
-                room = rooms.pop(at)
-                found = open_bins.pop(room)
+            if (index := bisect_left(rooms, size)) < len(rooms):
+                room = rooms.pop(index)
+                some_bins = open_bins.pop(room)
             else:
                 room = capacity
-                found = opened + np.arange(-(-(end - begin) // (room // size)))
-                opened += len(found)
+                some_bins = n_bins + np.arange(-(-(end - begin) // (room // size)))
+                n_bins += len(some_bins)
             fit = room // size
-            count = min(end - begin, fit * len(found))
+            count = min(end - begin, fit * len(some_bins))
             used = -(-count // fit)
-            bins[order[begin : begin + count]] = np.repeat(found[:used], fit)[:count]
-            leave(room, found[used:])
-            leave(room - fit * size, found[: used - 1])
-            leave(room - (count - fit * (used - 1)) * size, found[used - 1 : used])
+            bins[order[begin : begin + count]] = np.repeat(some_bins[:used], fit)[:count]
+            leave(room, some_bins[used:])
+            leave(room - fit * size, some_bins[: used - 1])
+            leave(room - (count - fit * (used - 1)) * size, some_bins[used - 1 : used])
             begin += count
     return bins
 
@@ -105,13 +105,13 @@ def document_lengths(home: str, shards: Sequence[tuple[str, int]]) -> np.ndarray
 
     Raises ValueError for an index that is not that of its shard.
     """
-    found = [np.empty(0, np.int64)]
+    lengths = [np.empty(0, np.int64)]
     for path, tokens in shards:
         index = files.join(home, path.removeprefix("../")).removesuffix(".bin") + ".parquet"
-        found.append(parquet.read_table(index, ["length"])["length"].to_numpy().astype(np.int64))
-        if found[-1].sum() != tokens:
-            raise ValueError(f"{index} has documents of {found[-1].sum()} tokens, its shard has {tokens}")
-    return np.concatenate(found)
+        lengths.append(parquet.read_table(index, ["length"])["length"].to_numpy().astype(np.int64))
+        if lengths[-1].sum() != tokens:
+            raise ValueError(f"{index} has documents of {lengths[-1].sum()} tokens, its shard has {tokens}")
+    return np.concatenate(lengths)
 
 
 def windows(shards: Sequence[tuple[str, int]]) -> Iterator[tuple[int, list[tuple[str, int]]]]:
@@ -119,7 +119,7 @@ def windows(shards: Sequence[tuple[str, int]]) -> Iterator[tuple[int, list[tuple
     begin = 0
     run: list[tuple[str, int]] = []
     for path, tokens in shards:
-        if run and sum(count for _, count in run) + tokens > MOST_TOKENS:
+        if run and sum(count for _, count in run) + tokens > MAX_TOKENS:
             yield begin, run
             begin, run = begin + sum(count for _, count in run), []
         run.append((path, tokens))
@@ -134,8 +134,8 @@ def pack_shards(folder: str, shard: int, shards: Sequence[tuple[str, int]], begi
     Holds 50 bytes for each document of the shards.
     """
     lengths = document_lengths(folder.rsplit("/", 1)[0], shards)
-    found = packed(lengths, seq_len)
+    packing = packed(lengths, seq_len)
     name = f"rows-{shard:05d}.bin"
-    digest = write_rows(files.join(folder, name), found.first, found.start + begin, found.length)
-    entry = {"path": name, "rows": found.rows, "pieces": len(found.start), "digest": digest}
-    return {"entry": entry, "documents": len(lengths), "cut": found.cut}
+    digest = write_rows(files.join(folder, name), packing.first, packing.start + begin, packing.length)
+    entry = {"path": name, "rows": packing.rows, "pieces": len(packing.start), "digest": digest}
+    return {"entry": entry, "documents": len(lengths), "cut": packing.cut}

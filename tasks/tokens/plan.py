@@ -15,7 +15,7 @@ from gristmill.tasks.tokens.strategies import Stretch, stretches, total
 log = logging.getLogger(__name__)
 
 # Up to so many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
-MOST_EPOCHS = 4
+MAX_EPOCHS = 4
 
 
 def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_epochs: float) -> dict[str, float]:
@@ -28,9 +28,9 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
     return stretch.shares
 
 
-def plan_mixture(folder: str, shard: int, listed: str, **given: Any) -> dict:
+def plan_mixture(folder: str, shard: int, listed: str, **arguments: Any) -> dict:
     """`write_mixture` of the shards that the file `listed` has: `tokens`, `heldout`, `rows`, as that is given them."""
-    return write_mixture(folder, shard, **files.read_json(listed), **given)
+    return write_mixture(folder, shard, **files.read_json(listed), **arguments)
 
 
 def write_mixture(
@@ -48,14 +48,14 @@ def write_mixture(
         raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
     totals = {name: sum(s["tokens"] for s in parts) for name, parts in tokens.items()}
     plan = stretches(settings, totals, budget)
-    given = mean_shares(plan, budget)
-    for name, share in given.items():
-        if share * budget > MOST_EPOCHS * totals[name]:
+    mean_share = mean_shares(plan, budget)
+    for name, share in mean_share.items():
+        if share * budget > MAX_EPOCHS * totals[name]:
             log.warning(
                 "%s is read %.1f times: repeated more than %d times, tokens are worth less and less (arXiv 2305.16264)",
                 name,
                 share * budget / totals[name],
-                MOST_EPOCHS,
+                MAX_EPOCHS,
             )
     counts = orjson.loads(token_bytes.read())
     mixture = {
@@ -73,7 +73,7 @@ def write_mixture(
                 "shards": tokens[name],
             }
             | ({"rows": rows[name]} if rows else {})
-            for name, share in given.items()
+            for name, share in mean_share.items()
         ],
         "heldout": [
             _set(name, parts, (digests or {}).get(name, "")) for name, parts in sorted(heldout.items()) if parts
@@ -82,7 +82,7 @@ def write_mixture(
     if rows:
         mixture["row_length"] = row_length
     if settings.phases:
-        mixture["phases"] = _phases(plan, list(given))
+        mixture["phases"] = _phases(plan, list(mean_share))
     if not mixture["heldout"]:
         raise ValueError(
             f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction}) "
@@ -109,8 +109,8 @@ def mean_shares(plan: Sequence[Stretch], budget: int) -> dict[str, float]:
 
 def _phases(plan: Sequence[Stretch], names: Sequence[str]) -> list[dict]:
     """`first`: tokens of training ahead of the stretch; `shares`: in the order of the sources."""
-    found, first = [], 0.0
+    phases, first = [], 0.0
     for stretch in plan:
-        found.append({"first": round(first), "shares": [stretch.shares.get(name, 0.0) for name in names]})
+        phases.append({"first": round(first), "shares": [stretch.shares.get(name, 0.0) for name in names]})
         first += stretch.tokens
-    return found
+    return phases

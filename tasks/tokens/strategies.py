@@ -8,31 +8,31 @@ from typing import NamedTuple
 
 from gristmill.tasks.tokens.mixture import Mixture, Phase, Upsampling
 
-MOST_POWER = 8.0
+MAX_POWER = 8.0
 _HALVINGS = 60  # of an interval of powers: to less than the rounding of a float
 
 
-def copies(settings: Upsampling, tokens: Sequence[int], wanted: float) -> list[float]:
-    """How often each range is read, so that `wanted` tokens are. `tokens`: of the ranges, the lowest first; there are
+def copies(settings: Upsampling, tokens: Sequence[int], target: float) -> list[float]:
+    """How often each range is read, so that `target` tokens are. `tokens`: of the ranges, the lowest first; there are
     some. The best range is read `max_copies` times at most, unless a power is given. Raises ValueError for more tokens
     than `most` gives."""
     whole = sum(tokens)
-    if wanted > most(settings, whole) * (1 + 1e-9):
+    if target > most(settings, whole) * (1 + 1e-9):
         raise ValueError(
-            f"{wanted:,.0f} tokens are more than {whole:,} give where the lowest {settings.discard:.0%} are discarded "
+            f"{target:,.0f} tokens are more than {whole:,} give where the lowest {settings.discard:.0%} are discarded "
             f"and {settings.max_copies:g} copies read at most"
         )
     power = settings.power
     if power is None:
-        low, high = 0.0, MOST_POWER
-        if _copies(high, settings.discard, tokens, wanted)[-1] > settings.max_copies:
+        low, high = 0.0, MAX_POWER
+        if _copies(high, settings.discard, tokens, target)[-1] > settings.max_copies:
             for _ in range(_HALVINGS):
                 power = (low + high) / 2
-                steep = _copies(power, settings.discard, tokens, wanted)[-1] > settings.max_copies
+                steep = _copies(power, settings.discard, tokens, target)[-1] > settings.max_copies
                 low, high = (low, power) if steep else (power, high)
             high = low
         power = high
-    return _copies(power, settings.discard, tokens, wanted)
+    return _copies(power, settings.discard, tokens, target)
 
 
 def most(settings: Upsampling, tokens: float) -> float:
@@ -40,17 +40,17 @@ def most(settings: Upsampling, tokens: float) -> float:
     return settings.max_copies * (1 - settings.discard) * tokens
 
 
-def _copies(power: float, discard: float, tokens: Sequence[int], wanted: float) -> list[float]:
+def _copies(power: float, discard: float, tokens: Sequence[int], target: float) -> list[float]:
     """Of each range the mean of the curve over it. The integral up to x is the share of the tokens from below x."""
-    whole, found, place = sum(tokens), [], 0
+    whole, n_copies, place = sum(tokens), [], 0
     before = 0.0
     for count in tokens:
         place += count
         x = place / whole
         share = ((x - discard) / (1 - discard)) ** (power + 1) if x > discard else 0.0
-        found.append(wanted * (share - before) / count if count else 0.0)
+        n_copies.append(target * (share - before) / count if count else 0.0)
         before = share
-    return found
+    return n_copies
 
 
 TOLERANCE = 1e-3  # of shares that are to be met
@@ -76,16 +76,16 @@ def capped(weights: Mapping[str, float], available: Mapping[str, float], budget:
     This is UniMax (Chung et al. 2023, arXiv 2304.09151, algorithm 1) for weights: what is left of the budget is shared
     anew among those that are not at their cap. With equal weights it is that algorithm. `available` is enough.
     """
-    given: dict[str, float] = {}
+    shares: dict[str, float] = {}
     open_names = sorted(weights)
     while open_names:
-        rest = budget - total(given.values())
+        rest = budget - total(shares.values())
         weight = total(weights[name] for name in open_names)
         full = [name for name in open_names if available[name] < rest * weights[name] / weight]
         for name in full or open_names:
-            given[name] = available[name] if full else rest * weights[name] / weight
-        open_names = [name for name in open_names if name not in given]
-    return given
+            shares[name] = available[name] if full else rest * weights[name] / weight
+        open_names = [name for name in open_names if name not in shares]
+    return shares
 
 
 def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | None = None) -> dict[str, float]:
@@ -93,10 +93,10 @@ def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | N
 
     Raises ValueError for a weight whose group does not exist.
     """
-    given = (phase.weights if phase else {}) or settings.weights
+    weights = (phase.weights if phase else {}) or settings.weights
     counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
     if (phase and phase.weights) or settings.strategy == "weights":
-        return _split(given, counted, "mixture.weights")
+        return _split_amounts(weights, counted, "mixture.weights")
     unit = {name: _unit(settings, name) for name in counted if _key(name, settings.without) is None}
     _check(settings.without, counted, "mixture.without")
     sums: dict[str, float] = {}
@@ -112,27 +112,27 @@ def sample_mixture(settings: Mixture) -> Mixture:
     Quantiles are left out, and so are caps and repetitions: by quantiles alone, all sources are taken as they are. A
     group with a fixed budget of tokens and no weight has a weight of 1.
     """
-    by = tuple(column for column in settings.by if column.quantiles is None)
-    if not by:
+    columns = tuple(column for column in settings.by if column.quantiles is None)
+    if not columns:
         return Mixture(strategy="proportional")
 
     def summed(weights: Mapping[str, float]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        sums: dict[str, float] = {}
         for name, weight in weights.items():
-            key = "/".join(name.split("/")[: len(by)])
-            found[key] = found.get(key, 0) + weight
-        return dict(sorted(found.items()))
+            key = "/".join(name.split("/")[: len(columns)])
+            sums[key] = sums.get(key, 0) + weight
+        return dict(sorted(sums.items()))
 
     weights = summed(settings.weights)
     if settings.strategy == "weights":
         weights = {name: 1.0 for name in summed(settings.tokens)} | weights
     phases = tuple(Phase(share=phase.share, weights=summed(phase.weights)) for phase in settings.phases)
     return Mixture(
-        by=by,
+        by=columns,
         weights=weights,
         strategy=settings.strategy,
         temperature=settings.temperature,
-        without=tuple(name for name in settings.without if name.count("/") < len(by)),
+        without=tuple(name for name in settings.without if name.count("/") < len(columns)),
         phases=phases if any(phase.weights for phase in phases) else (),
     )
 
@@ -158,14 +158,14 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
     """
     if settings.upsample:
         return [_upsampled(settings, settings.upsample, tokens, budget)]
-    left = {name: count * settings.max_epochs for name, count in tokens.items()}
-    found: list[Stretch] = []
+    available = {name: count * settings.max_epochs for name, count in tokens.items()}
+    plan: list[Stretch] = []
     for phase in settings.phases or (None,):
         length = budget if phase is None else budget * phase.share
         weights = group_weights(settings, tokens, phase)
         fixed = _fixed(settings, tokens, budget)
         weights = {name: weight for name, weight in weights.items() if name not in fixed}
-        have = total(left[name] for name in weights) + total(fixed.values())
+        have = total(available[name] for name in weights) + total(fixed.values())
         if not weights and abs(have - length) > TOLERANCE * length:
             raise ValueError(
                 f"mixture.tokens are {have:,.0f} in all, but training takes {length:,.0f}, and there is no other "
@@ -173,12 +173,14 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
             )
         if weights and have < length:
             raise ValueError(_unfilled(settings, tokens, sorted({*weights, *fixed}), length, have))
-        rest = capped(weights, left, length - total(fixed.values()))
-        given = rest | (fixed if rest else {name: taken * length / have for name, taken in fixed.items()})
-        for name, taken in given.items():
-            left[name] = max(0.0, left[name] - taken)
-        found += _ordered(given, phase.order, length) if phase and phase.order else [_stretch(given, length)]
-    return found
+        rest = capped(weights, available, length - total(fixed.values()))
+        tokens_of = rest | (
+            fixed if rest else {name: count_taken * length / have for name, count_taken in fixed.items()}
+        )
+        for name, count_taken in tokens_of.items():
+            available[name] = max(0.0, available[name] - count_taken)
+        plan += _ordered(tokens_of, phase.order, length) if phase and phase.order else [_stretch(tokens_of, length)]
+    return plan
 
 
 def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], budget: int) -> Stretch:
@@ -199,12 +201,12 @@ def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], 
             f"{total(map(total, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps "
             "or mixture.upsample.discard, raise mixture.upsample.max_copies or give more data"
         )
-    found = {}
-    for unit, wanted in capped(weights, available, budget).items():
-        for name, often in zip(ranges[unit], copies(curve, sizes[unit], wanted), strict=True):
+    upsampled = {}
+    for unit, target in capped(weights, available, budget).items():
+        for name, often in zip(ranges[unit], copies(curve, sizes[unit], target), strict=True):
             if often > 0:
-                found[name] = often * tokens[name]
-    return _stretch(found, budget)
+                upsampled[name] = often * tokens[name]
+    return _stretch(upsampled, budget)
 
 
 def _range(name: str) -> str:
@@ -221,45 +223,45 @@ def repetitions(settings: Mixture, name: str) -> int:
     return int(labels[-1][1]) if labels else 1
 
 
-def _stretch(given: Mapping[str, float], length: float) -> Stretch:
-    return Stretch(length, {name: given[name] / length for name in sorted(given)})
+def _stretch(amounts: Mapping[str, float], length: float) -> Stretch:
+    return Stretch(length, {name: amounts[name] / length for name in sorted(amounts)})
 
 
-def _ordered(given: Mapping[str, float], order: str, length: float) -> list[Stretch]:
+def _ordered(amounts: Mapping[str, float], order: str, length: float) -> list[Stretch]:
     """A stretch for each range of the last column, ascending or descending; those without a value are the lowest."""
-    last = {name: name.rsplit("/", 1)[-1] for name in given}
-    found = sorted(set(last.values()), key=_range, reverse=order[0] == "d")
-    parts = [{name: given[name] for name in given if last[name] == label} for label in found]
+    last = {name: name.rsplit("/", 1)[-1] for name in amounts}
+    labels = sorted(set(last.values()), key=_range, reverse=order[0] == "d")
+    parts = [{name: amounts[name] for name in amounts if last[name] == label} for label in labels]
     return [_stretch(part, total(part.values())) for part in parts if total(part.values()) > 0]
 
 
 def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[str, float]:
     """Tokens of the groups that have a fixed budget."""
     counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
-    given = _split(settings.tokens, counted, "mixture.tokens")
-    if total(given.values()) > budget:
+    amounts = _split_amounts(settings.tokens, counted, "mixture.tokens")
+    if total(amounts.values()) > budget:
         raise ValueError(
-            f"mixture.tokens are {total(given.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
+            f"mixture.tokens are {total(amounts.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
             "raise training.steps"
         )
-    for name, wanted in given.items():
-        if wanted > tokens[name] * settings.max_epochs:
+    for name, amount in amounts.items():
+        if amount > tokens[name] * settings.max_epochs:
             raise ValueError(
-                f"mixture.tokens gives {name} {wanted:,.0f} tokens, but it has {tokens[name]:,}, which "
+                f"mixture.tokens gives {name} {amount:,.0f} tokens, but it has {tokens[name]:,}, which "
                 f"mixture.max_epochs {settings.max_epochs:g} makes {tokens[name] * settings.max_epochs:,.0f}: lower "
                 "it, raise mixture.max_epochs or give more data"
             )
-    return given
+    return amounts
 
 
-def _split(given: Mapping[str, float], counted: Mapping[str, int], key: str) -> dict[str, float]:
+def _split_amounts(amounts: Mapping[str, float], counted: Mapping[str, int], key: str) -> dict[str, float]:
     """The value of each group: that of its longest name, in proportion to tokens among the groups of this name."""
-    _check(given, counted, key)
-    owner = {name: at for name in counted if (at := _key(name, given)) is not None}
+    _check(amounts, counted, key)
+    owner = {name: owner_key for name in counted if (owner_key := _key(name, amounts)) is not None}
     sums: dict[str, int] = {}
-    for name, at in owner.items():
-        sums[at] = sums.get(at, 0) + counted[name]
-    return {name: given[at] * (counted[name] / sums[at]) for name, at in owner.items()}
+    for name, owner_key in owner.items():
+        sums[owner_key] = sums.get(owner_key, 0) + counted[name]
+    return {name: amounts[owner_key] * (counted[name] / sums[owner_key]) for name, owner_key in owner.items()}
 
 
 def _key(name: str, keys: Mapping[str, float] | tuple[str, ...]) -> str | None:

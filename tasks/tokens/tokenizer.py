@@ -46,7 +46,7 @@ def _sample_file(folder: str, shard: int) -> str:
 
 def measure_texts(folder: str, shard: int, source: str, parts: ShardParts, mixture: Mixture) -> dict:
     """Bytes of text of each group in a shard. Holds its texts."""
-    table, names = _grouped(source, parts, mixture)
+    table, names = _grouped_texts(source, parts, mixture)
     return {"bytes": _sums(names, pc.binary_length(table["text"]).to_numpy())}
 
 
@@ -55,9 +55,9 @@ def group_sizes(measured: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, 
     has none."""
     sizes: dict[str, int] = {}
     of_source: dict[str, int] = {}
-    for source, found in measured:
-        of_source[source] = of_source.get(source, 0) + sum(found.values())
-        for name, size in found.items():
+    for source, size_of in measured:
+        of_source[source] = of_source.get(source, 0) + sum(size_of.values())
+        for name, size in size_of.items():
             sizes[name] = sizes.get(name, 0) + size
     for source in (source for source, size in of_source.items() if not size):
         raise ValueError(
@@ -74,10 +74,10 @@ def sample_rates(sizes: Mapping[str, int], mixture: Mixture, sample_bytes: int) 
     """
     rates = {}
     for name, share in sample_shares(mixture, dict(sizes)).items():
-        wanted = sample_bytes * share
-        if sizes[name] < wanted:
-            log.info("%s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
-        rates[name] = wanted / sizes[name]
+        target = sample_bytes * share
+        if sizes[name] < target:
+            log.info("%s has %d bytes, less than the %d of its share of the sample", name, sizes[name], target)
+        rates[name] = target / sizes[name]
     return rates
 
 
@@ -86,12 +86,12 @@ def sample_texts(
 ) -> dict:
     """Write the texts of a shard that are drawn by a keyed hash of their ids, in the shard's order; the record has
     their bytes by group. Holds the shard's texts."""
-    table, names = _grouped(source, parts, mixture)
-    drawn = uniform(table["id"], seed, "tokenizer") < np.array([rates.get(name, 0.0) for name in names])
-    texts = table.filter(pa.array(drawn))["text"]
+    table, names = _grouped_texts(source, parts, mixture)
+    is_drawn = uniform(table["id"], seed, "tokenizer") < np.array([rates.get(name, 0.0) for name in names])
+    texts = table.filter(pa.array(is_drawn))["text"]
     if len(texts):
         parquet.write_table(_sample_file(folder, shard), pa.table([texts], schema=_TEXT))
-    return {"bytes": _sums(names[drawn], pc.binary_length(texts).to_numpy())}
+    return {"bytes": _sums(names[is_drawn], pc.binary_length(texts).to_numpy())}
 
 
 def sampled_texts(folder: str, shards: Sequence[int]) -> Iterator[str]:
@@ -102,19 +102,19 @@ def sampled_texts(folder: str, shards: Sequence[int]) -> Iterator[str]:
 
 
 def _sums(names: np.ndarray, lengths: np.ndarray) -> dict[str, int]:
-    found, at = np.unique(names.astype(str), return_inverse=True)
-    sums = np.bincount(at, lengths, len(found)).astype(np.int64)
-    return dict(zip(found.tolist(), sums.tolist(), strict=True))
+    distinct, inverse = np.unique(names.astype(str), return_inverse=True)
+    sums = np.bincount(inverse, lengths, len(distinct)).astype(np.int64)
+    return dict(zip(distinct.tolist(), sums.tolist(), strict=True))
 
 
-def _grouped(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
+def _grouped_texts(source: str, parts: ShardParts, mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
     """`id` and `text` of a shard's documents, and the name of each one's group."""
     documents, kept, *signals = parts
     table = select(documents, kept, ["text"])
     return table, group_names(with_columns(table, mixture.by, source, (documents, *signals), kept), mixture.by)
 
 
-LARGEST_VOCABULARY = 1 << 20
+MAX_VOCABULARY = 1 << 20
 NAMES = ("<unk>", "<s>", "</s>", "<|endoftext|>")  # special tokens of the tokenizers that are trained here
 
 
@@ -129,7 +129,7 @@ class Tokenizer(Settings):
     vocab_size: int = Field(
         32_000,
         gt=300,
-        le=LARGEST_VOCABULARY,
+        le=MAX_VOCABULARY,
         description="256 are bytes, a few special tokens, the others learned; up to 65,536 a token is stored in two "
         "bytes, else in four",
     )
@@ -163,8 +163,8 @@ class Tokenizer(Settings):
             return self
         if self.end_of_text is not None:
             raise ValueError(f"end_of_text is {self.end_of_text}, but there is no path: take it out, or give path")
-        for at, symbol in enumerate(self.symbols):
-            if symbol in NAMES or symbol in self.symbols[:at]:
+        for index, symbol in enumerate(self.symbols):
+            if symbol in NAMES or symbol in self.symbols[:index]:
                 raise ValueError(f"symbols has {symbol}, which is a token already; take it out")
         # a learned token stands for at least two bytes that occur together
         if self.sample_bytes < 2 * self.vocab_size:
@@ -229,7 +229,7 @@ def train_tokenizer(folder: str, shard: int, shards: Sequence[int], settings: To
         name, data = JSON, _byte_bpe(texts, settings)
     else:
         name, data = MODEL, _sentencepiece(texts, settings)
-    return _written(folder, name, data)
+    return _write(folder, name, data)
 
 
 def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text: str | None = None) -> dict:
@@ -239,7 +239,7 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text
     Raises ValueError, which names the file, for one that is damaged, loses characters or ends no text.
     """
     data, name = given_tokenizer(tokenizer.read(), tokenizer.path, end_of_text)
-    return _written(folder, name, data)
+    return _write(folder, name, data)
 
 
 def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
@@ -255,12 +255,12 @@ def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[by
                 f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
             )
         size, name = read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
-    if size > LARGEST_VOCABULARY:
-        raise ValueError(f"{path} has {size:,} tokens; give one of at most {LARGEST_VOCABULARY:,}")
+    if size > MAX_VOCABULARY:
+        raise ValueError(f"{path} has {size:,} tokens; give one of at most {MAX_VOCABULARY:,}")
     return data, name
 
 
-def _written(folder: str, name: str, data: bytes) -> dict:
+def _write(folder: str, name: str, data: bytes) -> dict:
     tokenizer = read_tokenizer(data, name)
     files.write_bytes(files.join(folder, name), data)
     files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(tokenizer.token_bytes()).encode())
@@ -319,11 +319,11 @@ def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
 def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Exception:
     """What SentencePiece says of a vocabulary that does not fit its text, with the recipe's keys."""
     words = str(error)
-    if found := re.search(r"value <= (\d+)", words):
-        return _too_large(settings, sampled, int(found[1]))
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
+    if match := re.search(r"value <= (\d+)", words):
+        return _too_large(settings, sampled, int(match[1]))
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
         return ValueError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {found[1]} tokens: "
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {match[1]} tokens: "
             f"raise it above that, or lower tokenizer.character_coverage ({settings.character_coverage})"
         )
     return error

@@ -266,7 +266,7 @@ def hosts(documents: pa.Table) -> pa.Array:
         own = documents[OWN].cast(pa.string()).combine_chunks()
     of_urls = pa.array(map(_of_url, documents["url"].to_pylist()), pa.string())
     files = pc.coalesce(documents["file"].cast(pa.string()), "-").combine_chunks()
-    return pc.coalesce(*(pc.if_else(pc.equal(given, ""), None, given) for given in (own, of_urls)), files)
+    return pc.coalesce(*(pc.if_else(pc.equal(column, ""), None, column) for column in (own, of_urls)), files)
 
 
 def _of_url(url: str | None) -> str | None:

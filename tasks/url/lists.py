@@ -41,16 +41,16 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
         raise ListError(f"the list {redact_url(address)} does not exist")
     if not files.is_folder(address):
         return [address]
-    if found := _kinds(address):
-        return found
-    chosen = [name for name in files.names(address) if not categories or name in categories]
-    found = [path for name in chosen for path in _kinds(files.join(address, name))]
-    if not found:
+    if paths := _kinds(address):
+        return paths
+    selection = [name for name in files.names(address) if not categories or name in categories]
+    paths = [path for name in selection for path in _kinds(files.join(address, name))]
+    if not paths:
         which = f" for the categories {', '.join(categories)}" if categories else ""
         raise ListError(
             f"the folder {redact_url(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
         )
-    return found
+    return paths
 
 
 def list_problems(
@@ -79,7 +79,7 @@ def _kinds(folder: str) -> list[str]:
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 _PIECE = 1 << 22
-LONGEST_LINE = 1 << 24
+MAX_LINE_BYTES = 1 << 24
 # A file of these bytes only, with no dot at a line's end, has hosts in canonical form: most do.
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz0123456789-_.\n"
 
@@ -110,18 +110,18 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                 label = f"{folder.rpartition('/')[2]}/{name}" if kind else name
                 yield Entries(label, kind, _lines(path, stream))
                 return
-            found = False
+            has_entries = False
             with tarfile.open(fileobj=stream, mode="r|*") as archive:
                 for member in archive:
                     folder, _, name = member.name.rpartition("/")
                     category = folder.rpartition("/")[2]
                     # links: UT1's archive of everything names some categories twice
                     if member.isreg() and name in KINDS and (not categories or category in categories):
-                        found = True
+                        has_entries = True
                         content = archive.extractfile(member)
                         assert content is not None, "a regular file has content"
                         yield Entries(f"{category}/{name}", name, _lines(path, content))
-            if not found:
+            if not has_entries:
                 raise ListError(f"the archive {path} has none of the lists {', '.join(categories) or KINDS}")
     except (OSError, EOFError, tarfile.TarError) as error:
         raise ListError(f"the list {path} cannot be read: {error}") from error
@@ -164,8 +164,8 @@ def _lines(path: str, stream: IO[bytes]) -> Iterator[list[bytes]]:
     rest = b""
     while piece := stream.read(_PIECE):
         head, newline, tail = piece.rpartition(b"\n")
-        if len(rest) > LONGEST_LINE:
-            raise ListError(f"the list {path} cannot be read: a line of it has more than {LONGEST_LINE:,} bytes")
+        if len(rest) > MAX_LINE_BYTES:
+            raise ListError(f"the list {path} cannot be read: a line of it has more than {MAX_LINE_BYTES:,} bytes")
         if not newline:
             rest += piece
             continue
@@ -183,8 +183,8 @@ def _entries(piece: bytes) -> list[bytes]:
 
 def hosts_are_canonical(lines: list[bytes]) -> bool:
     """Whether lines of a `domains` file are taken as they stand; cheap, and False if in doubt."""
-    joined = b"\n" + b"\n".join(lines) + b"\n"
-    return not (joined.translate(None, _PLAIN) or b"\n." in joined or b".\n" in joined or b".." in joined)
+    data = b"\n" + b"\n".join(lines) + b"\n"
+    return not (data.translate(None, _PLAIN) or b"\n." in data or b".\n" in data or b".." in data)
 
 
 def blocked(line: str, options: Canonical) -> str:
@@ -207,15 +207,15 @@ def taken_down(line: str, options: Canonical) -> str:
     """
     address = line.partition("://")[2] or line
     if "/" not in address or address.endswith("/*"):
-        found = blocked(line.removesuffix("*"), options)
+        entry = blocked(line.removesuffix("*"), options)
     else:
         canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
-        found = f"={key(canonical)}" if canonical and not address.endswith("*") else ""
-    if not found:
+        entry = f"={key(canonical)}" if canonical and not address.endswith("*") else ""
+    if not entry:
         raise ListError(
             f"the takedown list has the line {line!r}; give a host, a URL, or a folder as https://host/path/*"
         )
-    return found
+    return entry
 
 
 def key(canonical: str) -> str:

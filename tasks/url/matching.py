@@ -48,9 +48,9 @@ class Hashes:
         """The number of the list of each string, int64; -1 for one that is not in the set."""
         if not len(self):
             return np.full(len(strings), -1)
-        wanted = _hashed(strings)
-        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self) - 1)
-        return np.where(self.hashes[at] == wanted, self.numbers[at].astype(np.int64), -1)
+        hashes = _hashed(strings)
+        indices = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
+        return np.where(self.hashes[indices] == hashes, self.numbers[indices].astype(np.int64), -1)
 
 
 class Lists:
@@ -67,8 +67,8 @@ class Lists:
             if entries.kind == "expressions":
                 self.expressions += [(entries.label, expression) for expression in _expressions(entries)]
                 continue
-            for found, their_sites in _keys(entries, parse):
-                keys.append((number, _hashed(found)))
+            for address_keys, their_sites in _keys(entries, parse):
+                keys.append((number, _hashed(address_keys)))
                 sites.append((number, _hashed(their_sites)))
         self.keys = Hashes(keys)
         self.sites = Hashes(sites)  # those that an entry with a path is on
@@ -86,28 +86,28 @@ class Lists:
         unique = list(dict.fromkeys(hosts))
         candidates = _suffixes if subdomains else _itself
         by_host = dict(zip(unique, self._first(list(map(candidates, unique))), strict=True))
-        found = [by_host[host] for host in hosts]
+        entries = [by_host[host] for host in hosts]
         if len(self.sites):
             hit = self.sites.find([without_www(host).encode() for host in unique]) >= 0
-            listed = {host for host, is_listed in zip(unique, hit, strict=True) if is_listed}
-            rows = [i for i, host in enumerate(hosts) if host in listed and not found[i]]
+            listed_hosts = {host for host, is_listed in zip(unique, hit, strict=True) if is_listed}
+            rows = [i for i, host in enumerate(hosts) if host in listed_hosts and not entries[i]]
             for i, entry in zip(rows, self._first([_folders(key(canonical[i])) for i in rows]), strict=True):
-                found[i] = entry
+                entries[i] = entry
         if self.alternations:
             addresses = pa.array([url.partition("://")[2] for url in canonical], pa.large_string())
             for i in np.flatnonzero(matches(addresses, self.alternations)).tolist():
-                found[i] = found[i] or self._expression(addresses[i])
-        return found
+                entries[i] = entries[i] or self._expression(addresses[i])
+        return entries
 
     def _first(self, candidates: list[list[bytes]]) -> list[str]:
         """`<list>: <entry>` for the first of each row's candidates that is an entry, "" if none is."""
         flat = [candidate for row in candidates for candidate in row]
         numbers = self.keys.find(flat)
         rows = np.repeat(np.arange(len(candidates)), [len(row) for row in candidates])
-        found = [""] * len(candidates)
+        entries = [""] * len(candidates)
         for i in np.flatnonzero(numbers >= 0)[::-1]:
-            found[rows[i]] = f"{self.labels[numbers[i]]}: {flat[i].decode().removeprefix('=')}"
-        return found
+            entries[rows[i]] = f"{self.labels[numbers[i]]}: {flat[i].decode().removeprefix('=')}"
+        return entries
 
     def _expression(self, address: pa.Scalar) -> str:
         one = pa.array([address.as_py()], pa.large_string())
@@ -123,11 +123,11 @@ class Words:
 
     def find(self, texts: pa.Array) -> list[list[str]]:
         """For each text the different entries in it, sorted."""
-        found: list[list[str]] = [[] for _ in range(len(texts))]
+        entries_of: list[list[str]] = [[] for _ in range(len(texts))]
         for i in np.flatnonzero(matches(texts, self.alternations)):
             text = texts[int(i)].as_py()
-            found[i] = [entry for entry in self.entries if entry in text]
-        return found
+            entries_of[i] = [entry for entry in self.entries if entry in text]
+        return entries_of
 
 
 def words_of(texts: pa.Array) -> pa.Array:
@@ -162,19 +162,19 @@ def alternations(expressions: list[str]) -> list[str]:
     """Few expressions that match where one of many does."""
     if not expressions:
         return []
-    joined = "|".join(f"(?:{_posix(expression)})" for expression in expressions)
-    if len(expressions) > 1 and (len(joined) > _ALTERNATION or not _compiles(joined)):
+    expression_of_all = "|".join(f"(?:{_posix(expression)})" for expression in expressions)
+    if len(expressions) > 1 and (len(expression_of_all) > _ALTERNATION or not _compiles(expression_of_all)):
         middle = len(expressions) // 2
         return alternations(expressions[:middle]) + alternations(expressions[middle:])
-    return [joined]
+    return [expression_of_all]
 
 
 def matches(texts: pa.Array, expressions: list[str]) -> np.ndarray:
     """Whether one of the expressions matches somewhere in a text, without regard to case."""
-    found = np.zeros(len(texts), bool)
+    is_match = np.zeros(len(texts), bool)
     for expression in expressions:
-        found |= pc.match_substring_regex(texts, expression, ignore_case=True).to_numpy(zero_copy_only=False)
-    return found
+        is_match |= pc.match_substring_regex(texts, expression, ignore_case=True).to_numpy(zero_copy_only=False)
+    return is_match
 
 
 def _hashed(strings: Iterable[bytes]) -> np.ndarray:
@@ -193,18 +193,18 @@ def _keys(entries: Entries, parse: Callable[[str], str]) -> Iterator[tuple[list[
             good += len(lines)
             yield lines, set()
             continue
-        found, sites = [], set()
+        keys, sites = [], set()
         for line in lines:
             text = line.decode("utf-8", "replace")
             if parsed := parse(text):
-                found.append(parsed.encode())
+                keys.append(parsed.encode())
                 host, slash, _ = parsed.removeprefix("=").partition("/")
                 if slash or parsed.startswith("="):
                     sites.add(host_of(host).encode())
             else:
                 bad, example = bad + 1, example or text
-        good += len(found)
-        yield found, sites
+        good += len(keys)
+        yield keys, sites
     if bad and not good:
         raise ListError(f"no line of the list {entries.label} is a host or a URL; one is {example[:200]!r}")
     if bad:
@@ -240,10 +240,10 @@ def _suffixes(host: str) -> list[bytes]:
     if not host or host[0] == "[" or (host[-1].isdigit() and host.rpartition(".")[2].isdigit()):
         return [name] if host else []
     suffixes = [name]
-    at = name.find(b".")
-    while at >= 0:
-        suffixes.append(name[at + 1 :])
-        at = name.find(b".", at + 1)
+    dot = name.find(b".")
+    while dot >= 0:
+        suffixes.append(name[dot + 1 :])
+        dot = name.find(b".", dot + 1)
     return suffixes
 
 
@@ -251,8 +251,8 @@ def _itself(host: str) -> list[bytes]:
     return [name.encode() for name in dict.fromkeys((host, without_www(host))) if name]
 
 
-def _folders(of: str) -> list[bytes]:
+def _folders(url_key: str) -> list[bytes]:
     """The keys of entries with a path that hit a URL with this key, the shortest first."""
-    key = of.encode()
+    key = url_key.encode()
     ends = [match.start() for match in _BOUNDARY.finditer(key, key.find(b"/") + 1)]
     return [*(key[:end] for end in ends[:_MAX_FOLDERS]), key, b"=" + key]

@@ -162,10 +162,10 @@ class Url(DocumentStep):
 
     def problems(self, deep: bool) -> Iterator[Problem]:
         for key in ("takedowns", "strict_substrings", "hard_words", "soft_words"):
-            for at, address in enumerate(getattr(self, key)):
-                yield from list_problems(address, (key, at), deep)
-        for at, address in enumerate(self.blocklists):
-            yield from list_problems(address, ("blocklists", at), deep, self.categories)
+            for index, address in enumerate(getattr(self, key)):
+                yield from list_problems(address, (key, index), deep)
+        for index, address in enumerate(self.blocklists):
+            yield from list_problems(address, ("blocklists", index), deep, self.categories)
 
     def decisions(self) -> Sequence[Bound | Member]:
         return [
@@ -180,9 +180,9 @@ class Url(DocumentStep):
 def lists(step: Url) -> list[str]:
     """The addresses of all files that the step reads, in the order of its settings; one that two settings name stands
     there twice. Raises ListError for a list that is not there."""
-    found = [path for address in step.blocklists for path in list_files(address, step.categories)]
+    paths = [path for address in step.blocklists for path in list_files(address, step.categories)]
     singles = (step.takedowns, step.strict_substrings, step.hard_words, step.soft_words)
-    return found + [path for addresses in singles for address in addresses for path in list_files(address)]
+    return paths + [path for addresses in singles for address in addresses for path in list_files(address)]
 
 
 def pinned(step: Url) -> Url:
@@ -191,37 +191,37 @@ def pinned(step: Url) -> Url:
     Reads every file once. A pinned step raises ListError where a list has changed since; one that is not pinned
     keeps its lists as they were when this process first read them.
     """
-    named = lists(step)
-    known = {path: files.checksum(path) for path in dict.fromkeys(named)}
+    paths = lists(step)
+    checksum_of = {path: files.checksum(path) for path in dict.fromkeys(paths)}
     # as often as they are named: a key has the names without folders, and the place alone says whose content it is
-    return step.model_copy(update={"checksums": tuple((path, known[path]) for path in named)})
+    return step.model_copy(update={"checksums": tuple((path, checksum_of[path]) for path in paths)})
 
 
 def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
     """The URL of each document in canonical form and its parts, and what of the lists it hits. Holds the lists."""
-    given = [url or "" for url in documents["url"].to_pylist()]
-    canonical = list(map(canonicalizer(step.canonical), given))
+    urls = [url or "" for url in documents["url"].to_pylist()]
+    canonical = list(map(canonicalizer(step.canonical), urls))
     hosts = [host_of(url.split("/", 3)[2]) if url else "" for url in canonical]
-    loaded = load(step)
-    nothing: list[list[str]] = [[]] * len(given)
+    url_lists = load(step)
+    nothing: list[list[str]] = [[]] * len(urls)
     strict = hard = soft = nothing
-    if loaded.strict.entries or loaded.hard.entries or loaded.soft.entries:
+    if url_lists.strict.entries or url_lists.hard.entries or url_lists.soft.entries:
         if step.definition == "datatrove":
-            texts = pa.array(given, pa.large_string())
-            joined, words = alphanumeric(texts), ascii_words_of(texts)
+            texts = pa.array(urls, pa.large_string())
+            letters, words = alphanumeric(texts), ascii_words_of(texts)
         else:
-            readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, given, strict=True)]
+            readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, urls, strict=True)]
             texts = pa.array(readable, pa.large_string())
-            joined, words = squeezed(texts), words_of(texts)
-        strict, hard, soft = loaded.strict.find(joined), loaded.hard.find(words), loaded.soft.find(words)
+            letters, words = squeezed(texts), words_of(texts)
+        strict, hard, soft = url_lists.strict.find(letters), url_lists.hard.find(words), url_lists.soft.find(words)
     return {
         "url_canonical": pa.array(canonical, pa.string()),
         "host": pa.array(hosts, pa.string()),
         "registered_domain": pa.array([registered_domain(h, step.private_suffixes) for h in hosts], pa.string()),
-        "url_takedown": pa.array(loaded.takedowns.find(canonical, hosts), pa.string()),
-        "url_blocklist": pa.array(loaded.blocklists.find(canonical, hosts, step.subdomains), pa.string()),
-        "url_strict_substring": pa.array([found[0] if found else "" for found in strict], pa.string()),
-        "url_hard_word": pa.array([found[0].strip() if found else "" for found in hard], pa.string()),
+        "url_takedown": pa.array(url_lists.takedowns.find(canonical, hosts), pa.string()),
+        "url_blocklist": pa.array(url_lists.blocklists.find(canonical, hosts, step.subdomains), pa.string()),
+        "url_strict_substring": pa.array([entries[0] if entries else "" for entries in strict], pa.string()),
+        "url_hard_word": pa.array([entries[0].strip() if entries else "" for entries in hard], pa.string()),
         "url_soft_words": pa.array(list(map(len, soft)), pa.int32()),
     }
 

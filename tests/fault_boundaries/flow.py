@@ -89,7 +89,7 @@ class Run:
     def make(self, acting: Acting, lasting: Lasting | None = None) -> list[str]:
         """Find or make the stages, in this process, which is not to be used afterwards. Returns their labels."""
         # an exchange between three shards is merged as one between thousands is, and nobody waits a minute for a lease
-        exchange.FAN_IN = exchange.LEAST_FAN_IN = 2
+        exchange.FAN_IN = exchange.MIN_FAN_IN = 2
         lease.HEARTBEAT_SECONDS, lease.SILENCE_SECONDS, lease.POLL_SECONDS = 0.1, 2.0, 0.02
         os.environ["GRISTMILL_HOME"] = str(self.home)
         disk, settings, recipe = Disk(str(self.home), acting, lasting), MachineSettings(), load(str(self.recipe))

@@ -31,7 +31,7 @@ from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.engine.executors import executor
 from tests.corpora import context, planted_stage
 
-exchange.FAN_IN = exchange.LEAST_FAN_IN = 2
+exchange.FAN_IN = exchange.MIN_FAN_IN = 2
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]

@@ -253,7 +253,7 @@ def test_files_that_are_opened_grow_with_shards_and_partitions(
 ):
     """In a pass each file is opened once; then a job opens FAN_IN of each exchange at most, to verify twice."""
     monkeypatch.setattr(exchange, "FAN_IN", fan_in)
-    monkeypatch.setattr(exchange, "LEAST_FAN_IN", min(fan_in, 32))
+    monkeypatch.setattr(exchange, "MIN_FAN_IN", min(fan_in, 32))
     deduplicate(str(tmp_path), shards, partitions)
     with capsys.disabled():
         print(f"\n{shards} shards, {partitions} partitions: {opens.phases.total():,} opened, {dict(opens.phases)}")

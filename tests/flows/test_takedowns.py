@@ -120,7 +120,7 @@ def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkey
             assert np.array_equal(array, documents(whole, shard)[name])
 
     # from nothing they are the same bytes
-    monkeypatch.setattr(encoding, "_taken", lambda *_: False)
+    monkeypatch.setattr(encoding, "_copy_earlier", lambda *_: False)
     alone = made(recipe, tmp_path / "alone")
     assert alone.tokens.key == after.tokens.key and shard_bytes(alone) == now
 

@@ -36,11 +36,11 @@ def with_words(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: 
     Held: the words of all, 8 bytes each; the texts of a row group. Raises RuntimeError where a text is not that which
     was signed.
     """
-    at = candidates["at"].to_numpy()
-    by_place = np.argsort(at)
+    positions = candidates["at"].to_numpy()
+    by_place = np.argsort(positions)
     signed = candidates.select(["size", "content"]).take(pa.array(by_place))
     parts, done = [], 0
-    for some in read_groups(shard.documents, at[by_place], ["text"]):
+    for some in read_groups(shard.documents, positions[by_place], ["text"]):
         here = signed.slice(done, len(some))
         shingles, bounds = shingle_sets(some["text"], shingling)
         same = (np.diff(bounds) == here["size"].to_numpy()).all()
@@ -48,14 +48,14 @@ def with_words(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: 
             raise RuntimeError(
                 f"{shard.documents} has other texts than were signed; remove the stages with documents and signatures"
             )
-        parts.append(_read(some["text"]))
+        parts.append(_word_sets(some["text"]))
         done += len(some)
     empty = pa.table({"set": pa.array([], pa.large_binary()), **{n: np.empty(0, t) for n, t in _FACTS.items()}})
-    found = pa.concat_tables([empty, *parts]).take(pa.array(np.argsort(by_place)))
+    rows = pa.concat_tables([empty, *parts]).take(pa.array(np.argsort(by_place)))
     return pa.table(
         {
             **{name: candidates[name] for name in candidates.column_names},
-            **dict(zip(found.column_names, found.columns, strict=True)),
+            **dict(zip(rows.column_names, rows.columns, strict=True)),
         }
     )
 
@@ -63,7 +63,7 @@ def with_words(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: 
 _FACTS = {"key": np.uint64, "size": np.int64, "content": np.uint64}
 
 
-def _read(texts: pa.ChunkedArray) -> pa.Table:
+def _word_sets(texts: pa.ChunkedArray) -> pa.Table:
     words, ends = word_hashes(*utf8(texts))
     sizes = np.diff(ends)
     keys = np.zeros(len(texts), np.uint64)
@@ -102,7 +102,7 @@ def gather_shard(
     Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
     shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
     """
-    candidates = _allowed(labelled(shard, labels, order), shard, takedowns)
+    candidates = _drop_taken_down(labelled(shard, labels, order), shard, takedowns)
 
     rows = row_of(candidates["doc"].to_numpy())
     hashes = [band_hashes(some["signature"], banding) for some in read_groups(shard.signatures, rows, ["signature"])]
@@ -120,10 +120,10 @@ def gather_shard(
 def labelled(shard: EarlierShard | OwnShard, labels: str, order: KeepOrder) -> pa.Table:
     """`known_documents` of a shard that have a label, with its hash, `group`. `labels`: the file that has theirs."""
     label = sorted_files.read(labels, *shard_range(shard.crawl, shard.shard))
-    known = known_documents(shard, order)
-    at = pc.index_in(label["doc"], known["doc"].combine_chunks())
-    groups = hash_ids(label["label"].filter(pc.is_valid(at)).to_numpy())
-    return known.take(at.drop_null()).append_column("group", pa.array(groups))
+    facts = known_documents(shard, order)
+    indices = pc.index_in(label["doc"], facts["doc"].combine_chunks())
+    groups = hash_ids(label["label"].filter(pc.is_valid(indices)).to_numpy())
+    return facts.take(indices.drop_null()).append_column("group", pa.array(groups))
 
 
 def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Table:
@@ -136,23 +136,23 @@ def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Tabl
     facts = facts.filter(pc.greater(facts["size"], 0))
     parts = (*shard.signals, shard.documents, shard.selection)
     arriving = gather(parts, shard.selection, columns(order))
-    at = pc.index_in(facts["id"], arriving["id"].combine_chunks())
-    if at.null_count:
-        raise LookupError(f"{shard.signatures} has {at.null_count} documents that {shard.selection} does not name")
-    ordered = keyed(arriving.take(at), shard.source, order)
+    indices = pc.index_in(facts["id"], arriving["id"].combine_chunks())
+    if indices.null_count:
+        raise LookupError(f"{shard.signatures} has {indices.null_count} documents that {shard.selection} does not name")
+    ordered = keyed(arriving.take(indices), shard.source, order)
     for name in order_names(order):
         facts = facts.append_column(name, ordered[name])
     return facts
 
 
-def _allowed(candidates: pa.Table, shard: EarlierShard | OwnShard, takedowns: Url) -> pa.Table:
+def _drop_taken_down(candidates: pa.Table, shard: EarlierShard | OwnShard, takedowns: Url) -> pa.Table:
     """The candidates that are not taken down."""
     if not takedowns.takedowns:
         return candidates
-    named = read_rows(shard.documents, candidates["at"].to_numpy(), ["id", "url"])
-    if not named["id"].equals(candidates["id"]):
+    documents = read_rows(shard.documents, candidates["at"].to_numpy(), ["id", "url"])
+    if not documents["id"].equals(candidates["id"]):
         raise LookupError(f"{shard.documents} does not hold, row by row, the documents of {shard.signatures}")
-    return candidates.filter(pc.is_null(taken_down(named, takedowns)))
+    return candidates.filter(pc.is_null(taken_down(documents, takedowns)))
 
 
 def _sets(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: Shingling) -> pa.Array:
@@ -163,20 +163,20 @@ def _sets(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: Shing
     sizes[first] = candidates["size"].to_numpy()[first]
     offsets = np.append(0, np.cumsum(sizes))
     values = np.empty(offsets[-1], "<u8")
-    at = candidates["at"].to_numpy()
-    unlike = first[np.argsort(at[first])]
+    positions = candidates["at"].to_numpy()
+    unlike = first[np.argsort(positions[first])]
     contents = candidates["content"].to_numpy()
-    found = 0
-    for some in read_groups(shard.documents, at[unlike], ["text"]):
+    offset = 0
+    for some in read_groups(shard.documents, positions[unlike], ["text"]):
         hashes, ends = shingle_sets(some["text"], shingling)
-        here = unlike[found : found + len(some)]
+        here = unlike[offset : offset + len(some)]
         if (np.diff(ends) != sizes[here]).any() or (set_hashes(hashes, ends) != contents[here]).any():
             raise RuntimeError(
                 f"{shard.documents} has other texts than were signed; remove the stages with documents and signatures"
             )
         for begin, low, high in zip(offsets[here].tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             values[begin : begin + high - low] = hashes[low:high]
-        found += len(some)
+        offset += len(some)
     buffers = [None, pa.py_buffer(8 * offsets), pa.py_buffer(values)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(candidates), buffers)
 

@@ -79,7 +79,7 @@ def choose_partition(
     }
 
 
-_MOST = 1 << 32  # documents that a parent of 32 bits can name
+_MAX_DOCUMENTS = 1 << 32  # documents that a parent of 32 bits can name
 _SHARDS = 64  # of a file of labels
 
 
@@ -121,11 +121,11 @@ def label_documents(folder: str, _: int, edges: SortedFiles, signatures: tuple[s
             mark(bits, _positions(ids, shards, path))
     before = ranks(bits)
     documents = int(before[-1])
-    needed = bits.nbytes + before.nbytes + 4 * documents
-    if needed > memory or documents >= _MOST:
+    n_bytes = bits.nbytes + before.nbytes + 4 * documents
+    if n_bytes > memory or documents >= _MAX_DOCUMENTS:
         raise ValueError(
-            f"labels of {documents:,} documents that share bands need {needed:,} bytes, `memory` allows {memory:,}: "
-            f"set GRISTMILL_MEMORY to {needed} or more, or use bands of more rows, which fewer documents share"
+            f"labels of {documents:,} documents that share bands need {n_bytes:,} bytes, `memory` allows {memory:,}: "
+            f"set GRISTMILL_MEMORY to {n_bytes} or more, or use bands of more rows, which fewer documents share"
         )
     parent = np.arange(documents, dtype=np.uint32)
     for path, ends in _edges(edges):
@@ -145,11 +145,15 @@ def _edges(edges: SortedFiles) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarr
 
 def _positions(ids: np.ndarray, shards: Shards, path: str) -> np.ndarray:
     """The bits of documents. Raises DamagedFileError for one that no shard has."""
-    of = np.searchsorted(shards.first, ids, side="right") - 1
-    wrong = (of < 0) | (shard_of(ids) != shard_of(shards.first)[of]) | (row_of(ids) >= shards.rows[of])
+    shard_index = np.searchsorted(shards.first, ids, side="right") - 1
+    wrong = (
+        (shard_index < 0)
+        | (shard_of(ids) != shard_of(shards.first)[shard_index])
+        | (row_of(ids) >= shards.rows[shard_index])
+    )
     if wrong.any():
         raise damaged(path, f"has an edge of {ids[wrong.argmax()]}, which is no document")
-    return shards.begins[of] + row_of(ids)
+    return shards.begins[shard_index] + row_of(ids)
 
 
 def _write(
@@ -160,9 +164,9 @@ def _write(
     first = shards.first[number : number + _SHARDS]
     low, high = begins[0] // 64, begins[-1] // 64
     positions = begins[0] + np.flatnonzero(np.unpackbits(bits[low:high].view(np.uint8), bitorder="little"))
-    of = np.searchsorted(begins, positions, side="right") - 1
+    shard_index = np.searchsorted(begins, positions, side="right") - 1
     labels = parent[before[low] : before[high]].astype(np.int64)
-    table = pa.table({"doc": first[of] + positions - begins[of], "label": labels})
+    table = pa.table({"doc": first[shard_index] + positions - begins[shard_index], "label": labels})
     ends = [*first.tolist(), sorted_files.EVERYTHING[1]]
     sorted_files.write(labels_file(folder, number), table, "doc", ends)
-    return np.bincount(of, minlength=len(first)).tolist()
+    return np.bincount(shard_index, minlength=len(first)).tolist()

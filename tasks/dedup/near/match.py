@@ -66,9 +66,9 @@ def match_partition(
     edges = [np.stack([first_doc[others], docs[others]])]
     del first_doc, others, hashes, docs
     for index in (path for crawl_before in earlier for path in crawl_before.having(low, high)):
-        known = sorted_files.find(index, buckets)
-        first_doc = firsts[np.searchsorted(buckets, known["hash"].to_numpy())]
-        edges.append(np.stack([known["doc"].to_numpy(), first_doc]))
+        matches = sorted_files.find(index, buckets)
+        first_doc = firsts[np.searchsorted(buckets, matches["hash"].to_numpy())]
+        edges.append(np.stack([matches["doc"].to_numpy(), first_doc]))
     count = _write_edges(edges_files(folder, partition + 1).path(partition), edges)
     return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": count}
 

@@ -175,10 +175,10 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
         return self
 
     def problems(self, deep: bool) -> Iterator[Problem]:
-        for at, address in enumerate(self.takedowns):
-            yield from list_problems(address, ("takedowns", at), deep)
-        for at, folder in enumerate(self.earlier):
-            yield from file_problems(folder, ("earlier", at), deep, partial(_check_earlier, folder), own_sentence)
+        for index, address in enumerate(self.takedowns):
+            yield from list_problems(address, ("takedowns", index), deep)
+        for index, folder in enumerate(self.earlier):
+            yield from file_problems(folder, ("earlier", index), deep, partial(_check_earlier, folder), own_sentence)
 
     def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
         hashes = documents * self.bands * HASH_BYTES

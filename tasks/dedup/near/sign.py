@@ -42,23 +42,23 @@ def sign_shard(
 
     Held: the ids of the shard, the texts and signatures of a row group, about 50 bytes for each band of a document.
     """
-    wanted = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    kept_ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
     schema = SIGNED.append(pa.field("signature", pa.binary(4 * shingling.permutations), nullable=False))
     hashes, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     before, signed_rows, set_sizes = 0, 0, 0
     with parquet.create(layout.part(folder, shard), schema) as out:
         for group in parquet.groups(documents, ["id", "text"]):
-            chosen = np.flatnonzero(pc.is_in(group["id"], wanted))
-            arriving = group if len(chosen) == len(group) else group.take(pa.array(chosen))
-            found = signed(arriving.append_column("at", pa.array(before + chosen)), shingling)
-            out.write_table(found.cast(schema))
-            worded = np.flatnonzero(found["size"].to_numpy())
-            hashes.append(band_hashes(found["signature"], banding)[worded].ravel())
+            kept_rows = np.flatnonzero(pc.is_in(group["id"], kept_ids))
+            arriving = group if len(kept_rows) == len(group) else group.take(pa.array(kept_rows))
+            signatures = signed(arriving.append_column("at", pa.array(before + kept_rows)), shingling)
+            out.write_table(signatures.cast(schema))
+            worded = np.flatnonzero(signatures["size"].to_numpy())
+            hashes.append(band_hashes(signatures["signature"], banding)[worded].ravel())
             rows.append(np.repeat(signed_rows + worded, banding.bands))
-            before, signed_rows = before + len(group), signed_rows + len(found)
-            set_sizes += pc.sum(found["size"]).as_py() or 0
-    if signed_rows != len(wanted):
-        raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {signed_rows} of them")
+            before, signed_rows = before + len(group), signed_rows + len(signatures)
+            set_sizes += pc.sum(signatures["size"]).as_py() or 0
+    if signed_rows != len(kept_ids):
+        raise LookupError(f"{kept} names {len(kept_ids)} documents, {documents} holds {signed_rows} of them")
     docs = document_ids(0, shard, np.concatenate(rows))
     bands = pa.table({"hash": np.concatenate(hashes), "doc": docs})
     exchange.write(bands_files(folder, shard + 1).path(shard), bands, "hash", ranges)
@@ -74,17 +74,17 @@ def signed(documents: pa.Table, shingling: Shingling) -> pa.Table:
 
     Held, beside the documents: 4 bytes a permutation and 30 a document, and the shingles of the longest.
     """
-    found = minhash.signed(
+    result = minhash.signed(
         *utf8(documents["text"]), shingling.shingle, shingling.unit, shingling.permutations, shingling.seed
     )
     return pa.table(
         {
             "id": documents["id"].cast(pa.string()),
             "at": documents["at"],
-            "size": pa.array(found.size),
-            "content": pa.array(found.content),
-            "holdout": pa.array(found.holdout),
-            "signature": packed(found.signature.astype("<u4", copy=False)),
+            "size": pa.array(result.size),
+            "content": pa.array(result.content),
+            "holdout": pa.array(result.holdout),
+            "signature": packed(result.signature.astype("<u4", copy=False)),
         }
     )
 
@@ -125,10 +125,10 @@ def by_this_code(signatures: Sequence[str], documents: Sequence[str], shingling:
         if len(rows):
             facts = ["size", "content", "signature"]
             stored = read_rows(signed_part, rows[:_SIGNED_AGAIN], ["id", "at", *facts])
-            at = stored["at"].to_numpy()
-            if at[-1] >= parquet.rows(part):
+            positions = stored["at"].to_numpy()
+            if positions[-1] >= parquet.rows(part):
                 return False
-            text = read_rows(part, at, ["text"])["text"]
+            text = read_rows(part, positions, ["text"])["text"]
             again = signed(stored.select(["id", "at"]).append_column("text", text), shingling)
             return again.select(facts).cast(stored.select(facts).schema).equals(stored.select(facts))
     return True

@@ -49,19 +49,19 @@ def split_shard(
         "detail": pc.binary_join_element_wise("cluster of", dropped["cluster_size"].cast(pa.string()), " "),
         "representative": dropped["representative"],
     }
-    named = _NAMED.empty_table()
+    listed_documents = _NAMED.empty_table()
     if takedowns.takedowns:
-        named = gather((shard.documents,), shard.selection, ["url"])
-    named = named.append_column("detail", taken_down(named, takedowns))
-    named = named.filter(pc.is_valid(named["detail"]))
-    takedown = {"id": named["id"], "detail": named["detail"]}
+        listed_documents = gather((shard.documents,), shard.selection, ["url"])
+    listed_documents = listed_documents.append_column("detail", taken_down(listed_documents, takedowns))
+    listed_documents = listed_documents.filter(pc.is_valid(listed_documents["detail"]))
+    takedown = {"id": listed_documents["id"], "detail": listed_documents["detail"]}
     losses = pa.concat_tables([_losses("takedown", takedown), _losses("near_duplicate", duplicates)])
 
-    known = known_documents(shard, order)
-    left = known.filter(pc.invert(pc.is_in(known["id"], losses["id"].combine_chunks())))
-    sorted_files.write(kept_file(folder, number), left, "doc")
-    at = pc.index_in(arriving["id"], decided["id"].combine_chunks())
-    sizes = pc.fill_null(decided["cluster_size"].take(at), 1)
+    facts = known_documents(shard, order)
+    remaining = facts.filter(pc.invert(pc.is_in(facts["id"], losses["id"].combine_chunks())))
+    sorted_files.write(kept_file(folder, number), remaining, "doc")
+    indices = pc.index_in(arriving["id"], decided["id"].combine_chunks())
+    sizes = pc.fill_null(decided["cluster_size"].take(indices), 1)
     return shards.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
 
 

@@ -92,11 +92,11 @@ def verify_partition(
     check_ids(candidates)
     by_order = _in_order(candidates, order)
     candidates = candidates.take(pa.array(by_order))
-    first, of = distinct(candidates)
+    first, set_of = distinct(candidates)
     sets = candidates.take(pa.array(first))
     buckets = _buckets(unpacked(sets["bands"], "<u8"))
-    number = np.empty(len(of), np.int64)  # of the set of each candidate, as they are in the files
-    number[by_order] = of
+    number = np.empty(len(set_of), np.int64)  # of the set of each candidate, as they are in the files
+    number[by_order] = set_of
     numbers = np.split(number, np.cumsum([len(part) for part in parts])[:-1])
     sizes = np.where((buckets >= 0).any(axis=1), sets["size"].to_numpy(), 0)
     values, offsets = _sets(gathered, (low, high), numbers, sizes, memory)
@@ -113,7 +113,7 @@ def verify_partition(
         refused = Counter(refusals["reason"].to_pylist())
     else:
         kept, similarity, comparisons, left_out = representatives(values, offsets, *shared)
-    representative = first[kept[of]]
+    representative = first[kept[set_of]]
     cluster = np.bincount(representative, minlength=len(candidates))[representative]
     decided = pa.table(
         {
@@ -121,7 +121,7 @@ def verify_partition(
             "id": candidates["id"],
             "kept_doc": candidates["doc"].take(pa.array(representative)),
             "representative": candidates["id"].take(pa.array(representative)),
-            "jaccard": np.where(kept[of] == of, 1.0, similarity[of]),
+            "jaccard": np.where(kept[set_of] == set_of, 1.0, similarity[set_of]),
             "cluster_size": cluster,
         },
         DECIDED,
@@ -166,8 +166,8 @@ def _refusals(sets: pa.Table, nearest: np.ndarray, share: np.ndarray, reason: np
 def check_ids(candidates: pa.Table) -> None:
     """Raise ValueError where two candidates of one crawl have the same id."""
     crawl = pa.array(crawl_of(candidates["doc"].to_numpy()))
-    named = candidates.append_column("crawl", crawl).group_by(["crawl", "id"]).aggregate([([], "count_all")])
-    twice = named.filter(pc.greater(named["count_all"], 1))["id"]
+    counts = candidates.append_column("crawl", crawl).group_by(["crawl", "id"]).aggregate([([], "count_all")])
+    twice = counts.filter(pc.greater(counts["count_all"], 1))["id"]
     if len(twice):
         raise ValueError(
             f"two documents of one crawl have the id {pc.min(twice).as_py()!r}: name their sources otherwise, or the "
@@ -197,10 +197,10 @@ def _sets(
     offsets = np.append(0, np.cumsum(sizes))
     values = _room(int(offsets[-1]), memory)
     missing = sizes > 0
-    for table, of in zip(gathered.each(*ends, ["set"]), numbers, strict=True):
+    for table, set_numbers in zip(gathered.each(*ends, ["set"]), numbers, strict=True):
         done = 0
         for chunk in table["set"].chunks:
-            here, done = of[done : done + len(chunk)], done + len(chunk)
+            here, done = set_numbers[done : done + len(chunk)], done + len(chunk)
             _, bounds, data = chunk.buffers()
             bounds = np.frombuffer(bounds, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1] // 8
             stored = np.frombuffer(data, "<u8", bounds[-1]) if bounds[-1] else values[:0]

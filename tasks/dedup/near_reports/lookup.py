@@ -99,13 +99,13 @@ def _signed(texts: pa.ChunkedArray, settings: MinHash) -> pa.Table:
 
 def in_memory(among: Signed, signature: np.ndarray, progress: Progress) -> np.ndarray:
     """Global ids of the documents that share a band with a signature, in order. Holds the index of one shard."""
-    found: list[bytes] = []
+    matches: list[bytes] = []
     for shard in range(len(among.signatures)):
         index = _index(among.settings, {"type": "dict"})
         for done in _fill(index, among, shard):
             progress(done, sum(among.rows))
-        found += index.query(_lean(signature, among.settings))
-    return _docs(found)
+        matches += index.query(_lean(signature, among.settings))
+    return _docs(matches)
 
 
 def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progress) -> np.ndarray:
@@ -115,21 +115,21 @@ def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progr
     thousand documents. Raises RuntimeError, without the address's password, where Redis does not do what it is asked
     to, and where the index is not what was put there.
     """
-    with _connected(address) as (client, shown):
-        _refuse_eviction(client, shown)
+    with _connected(address) as (client, label):
+        _refuse_eviction(client, label)
         bands = f"{among.name}:{among.settings.bands}x{among.settings.rows}"
         base = f"gristmill:index:{bands}:".encode()
         storage = {"type": "redis", "basename": base, "redis": {"connection_pool": client.connection_pool}}
         index = _index(among.settings, storage | {"redis_buffer": {"transaction": False}})
         state = f"gristmill:state:{bands}"
-        if not _filled(client, state, index):
+        if not _is_filled(client, state, index):
             with _alone(client, f"gristmill:lock:{bands}") as lock:
-                if not _filled(client, state, index):
+                if not _is_filled(client, state, index):
                     _refill(client, state, base, index, among, lock, progress)
         keys = index.query(_lean(signature, among.settings))
-        if not _of(among, keys):
+        if not _has_documents(among, keys):
             raise RuntimeError(
-                f"Redis at {shown} holds under {base.decode()} what was not put there: delete the key {state}, and "
+                f"Redis at {label} holds under {base.decode()} what was not put there: delete the key {state}, and "
                 "the next look-up fills the index anew"
             )
         return _docs(keys)
@@ -141,25 +141,25 @@ def alike(among: Signed, this: Sought, docs: np.ndarray, least: float) -> list[L
     Of documents with equal sets, and of those too short or too long to be like it, no text is read. Holds the sets of
     one shard's candidates. Raises RuntimeError where texts and signatures are not of the same documents.
     """
-    found: list[Like] = []
-    known = {(this.size, this.content): 1.0}
+    likes: list[Like] = []
+    similarities = {(this.size, this.content): 1.0}
     for shard in np.unique(docs // ROWS).tolist():
         rows = row_of(docs[docs // ROWS == shard])
         facts = read_rows(among.signatures[shard], rows, ["id", "at", "size", "content"]).to_pylist()
         unknown = {
             (fact["size"], fact["content"]): fact
             for fact in facts
-            if (fact["size"], fact["content"]) not in known
+            if (fact["size"], fact["content"]) not in similarities
             and min(fact["size"], this.size) / max(fact["size"], this.size) >= least
         }
         if unknown:
-            known |= _similarities(among, shard, this, unknown)
-        found += [
+            similarities |= _similarities(among, shard, this, unknown)
+        likes += [
             Like(fact["id"], shard, fact["at"], jaccard)
             for fact in facts
-            if (jaccard := known.get((fact["size"], fact["content"]), -1.0)) >= least
+            if (jaccard := similarities.get((fact["size"], fact["content"]), -1.0)) >= least
         ]
-    return sorted(found, key=lambda like: (-like.jaccard, like.id))
+    return sorted(likes, key=lambda like: (-like.jaccard, like.id))
 
 
 def _similarities(
@@ -167,20 +167,20 @@ def _similarities(
 ) -> dict[tuple[int, int], float]:
     """Jaccard similarity to a text of some of a shard's sets, by size and content."""
     facts = dict(sorted(facts.items(), key=lambda item: item[1]["at"]))
-    at = np.array([fact["at"] for fact in facts.values()], np.int64)
-    texts = read_rows(among.documents[shard], at, ["id", "text"])
+    positions = np.array([fact["at"] for fact in facts.values()], np.int64)
+    texts = read_rows(among.documents[shard], positions, ["id", "text"])
     if texts["id"].to_pylist() != [fact["id"] for fact in facts.values()]:
         raise RuntimeError(
             f"{among.signatures[shard]} and {among.documents[shard]} are not of the same documents; "
             "remove the folder of the signatures to compute them again"
         )
     hashes, ends = shingle_sets(texts["text"], among.settings)
-    found = {}
+    similarities = {}
     for nth, one in enumerate(facts):
         other = hashes[ends[nth] : ends[nth + 1]]
         same = len(np.intersect1d(this.shingles, other, assume_unique=True))
-        found[one] = same / (len(other) + this.size - same)
-    return found
+        similarities[one] = same / (len(other) + this.size - same)
+    return similarities
 
 
 def _index(settings: MinHash, storage: dict[str, Any]) -> "MinHashLSH":
@@ -221,7 +221,7 @@ def _docs(keys: list[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(sorted(keys)), ">i8").astype(np.int64)
 
 
-def _of(among: Signed, keys: list[bytes]) -> bool:
+def _has_documents(among: Signed, keys: list[bytes]) -> bool:
     """Whether all keys name documents that there are."""
     if any(len(key) != 8 for key in keys):
         return False
@@ -231,7 +231,7 @@ def _of(among: Signed, keys: list[bytes]) -> bool:
     return bool(there.all() and (row_of(docs) < rows[shard]).all())
 
 
-def _filled(client: "Redis", state: str, index: "MinHashLSH") -> bool:
+def _is_filled(client: "Redis", state: str, index: "MinHashLSH") -> bool:
     """Whether all documents were put into the index, and are still there."""
     filled = client.get(state)
     return filled is not None and filled.isdigit() and int(filled) == index.keys.size()
@@ -243,11 +243,11 @@ def _alone(client: "Redis", name: str) -> Iterator["Lock"]:
     last."""
     from redis import RedisError
 
-    ended = Event()
+    stop = Event()
     lock = client.lock(name, timeout=_LOCK_SECONDS, thread_local=False, raise_on_release_error=False)
 
     def keep() -> None:
-        while not ended.wait(_LOCK_SECONDS / 5):
+        while not stop.wait(_LOCK_SECONDS / 5):
             # who fills finds out, too, where it matters
             with suppress(RedisError):
                 lock.reacquire()
@@ -258,7 +258,7 @@ def _alone(client: "Redis", name: str) -> Iterator["Lock"]:
         try:
             yield lock
         finally:
-            ended.set()
+            stop.set()
             keeper.join()
 
 
@@ -304,21 +304,23 @@ def _connected(address: str) -> Iterator[tuple["Redis", str]]:
             "the address of the Redis cannot be read: write redis://user:password@host:port/db, rediss://... or "
             "unix:///path; in a password, write %2F for / and so on"
         ) from None
-    given = pool.connection_kwargs
-    shown = given.get("path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}/{given.get('db', 0)}"
+    options = pool.connection_kwargs
+    label = (
+        options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
+    )
     try:
         with redis.Redis(connection_pool=pool) as client:
-            yield client, shown
+            yield client, label
     except redis.RedisError as error:
-        raise RuntimeError(f"Redis at {shown}: {error}") from None
+        raise RuntimeError(f"Redis at {label}: {error}") from None
     finally:
         pool.disconnect()
 
 
-def _refuse_eviction(client: "Redis", shown: str) -> None:
+def _refuse_eviction(client: "Redis", label: str) -> None:
     policy = client.info("memory")["maxmemory_policy"]
     if policy.startswith("allkeys"):
         raise RuntimeError(
-            f"Redis at {shown} may throw away any key (maxmemory-policy {policy}), and an index with holes overlooks "
+            f"Redis at {label} may throw away any key (maxmemory-policy {policy}), and an index with holes overlooks "
             "documents: set maxmemory-policy to noeviction"
         )

@@ -49,13 +49,13 @@ class Crawl:
         for number in np.unique(numbers).tolist():
             location = locations[number]
             facts = read_rows(location.signatures, row_of(docs[numbers == number]), ["id", "at", *signed])
-            found = read_rows(location.documents, facts["at"].to_numpy(), ["id", *documents])
-            if not found["id"].equals(facts["id"]):
+            contents = read_rows(location.documents, facts["at"].to_numpy(), ["id", *documents])
+            if not contents["id"].equals(facts["id"]):
                 raise LookupError(
                     f"{location.documents} does not hold, row by row, the documents that {location.signatures} names: "
                     "the stages are of different runs"
                 )
-            yield facts, found
+            yield facts, contents
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ def holdout_pairs(
 
     begins = np.flatnonzero(np.append(True, unlike["holdout"][1:] != unlike["holdout"][:-1])[: len(unlike)])
     members = np.diff(np.append(begins, len(unlike))).clip(max=sets_each)
-    taken = np.searchsorted(np.cumsum(members * (members - 1) // 2), pairs, side="right")
-    group, first, second = _each_with_each(begins[:taken], members[:taken])
+    n_groups = np.searchsorted(np.cumsum(members * (members - 1) // 2), pairs, side="right")
+    group, first, second = _each_with_each(begins[:n_groups], members[:n_groups])
     similarity, banded = _compared(crawl, unlike[first], unlike[second], held)
-    found = Pairs(unlike["doc"][first], unlike["doc"][second], similarity)
-    return HoldoutPairs(found, group, banded, len(facts), share, len(facts) - len(unlike))
+    sample = Pairs(unlike["doc"][first], unlike["doc"][second], similarity)
+    return HoldoutPairs(sample, group, banded, len(facts), share, len(facts) - len(unlike))
 
 
 def _facts(location: Location, share: float, taken_down: tuple[str, ...]) -> np.ndarray:
@@ -150,53 +150,53 @@ def _facts(location: Location, share: float, taken_down: tuple[str, ...]) -> np.
 
 def _each_with_each(begins: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All pairs within groups that begin at these rows: group, first and second row, group by group."""
-    found = [np.empty((3, 0), np.int64)]
+    pairs = [np.empty((3, 0), np.int64)]
     for other in range(1, members.max(initial=0)):
         groups = np.flatnonzero(members > other)
-        found += [np.stack([groups, begins[groups] + one, begins[groups] + other]) for one in range(other)]
-    group, first, second = np.concatenate(found, axis=1)
+        pairs += [np.stack([groups, begins[groups] + one, begins[groups] + other]) for one in range(other)]
+    group, first, second = np.concatenate(pairs, axis=1)
     by_group = np.argsort(group, kind="stable")
     return group[by_group], first[by_group], second[by_group]
 
 
-def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, held: int) -> tuple[np.ndarray, np.ndarray]:
+def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, set_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Jaccard similarity of each pair, that of the sets themselves, and whether it shares a band."""
     similarity, banded = np.empty(len(first)), np.empty(len(first), bool)
-    block = np.cumsum((first["size"] + second["size"]) * 8) // held
+    block = np.cumsum((first["size"] + second["size"]) * 8) // set_bytes
     for number in np.unique(block):
         rows = np.flatnonzero(block == number)
         docs, position = np.unique(np.concatenate([first["doc"][rows], second["doc"][rows]]), return_inverse=True)
-        made, hashes = [], []
+        sets, hashes = [], []
         for signed, documents in crawl.rows(docs, ["signature"], ["text"]):
             values, ends = shingle_sets(documents["text"], crawl.settings)
-            made += np.split(values, ends[1:-1])
+            sets += np.split(values, ends[1:-1])
             hashes.append(band_hashes(signed["signature"], crawl.settings))
         bands = np.concatenate(hashes)
         one, other = position.reshape(2, -1)
         banded[rows] = (bands[one] == bands[other]).any(axis=1)
-        similarity[rows] = [jaccard(made[i], made[j], 0.0) for i, j in zip(one.tolist(), other.tolist(), strict=True)]
+        similarity[rows] = [jaccard(sets[i], sets[j], 0.0) for i, j in zip(one.tolist(), other.tolist(), strict=True)]
     return similarity, banded
 
 
-def curve(found: HoldoutPairs, settings: MinHash) -> list[Bin]:
+def curve(pairs: HoldoutPairs, settings: MinHash) -> list[Bin]:
     """The measured curve: bins of 0.05, those that have pairs."""
-    bins = (share_banded(found, settings, low, high) for low, high in zip(_ENDS[:-1], _ENDS[1:], strict=True))
+    bins = (share_banded(pairs, settings, low, high) for low, high in zip(_ENDS[:-1], _ENDS[1:], strict=True))
     return [one for one in bins if one is not None]
 
 
-def share_banded(found: HoldoutPairs, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
+def share_banded(pairs: HoldoutPairs, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
     """Of the pairs with low <= J < high, how many share a band; None if there are no such pairs."""
-    similarity = found.pairs.jaccard
+    similarity = pairs.pairs.jaccard
     rows = np.flatnonzero((similarity >= low) & (similarity < high))
     if not len(rows):
         return None
-    _, of, each = np.unique(found.group[rows], return_inverse=True, return_counts=True)
+    _, group_index, each = np.unique(pairs.group[rows], return_inverse=True, return_counts=True)
     groups = len(each)
 
     def mean(values: np.ndarray) -> float:
-        return float((np.bincount(of, values) / each).mean())
+        return float((np.bincount(group_index, values) / each).mean())
 
-    measured = mean(found.banded[rows])
+    measured = mean(pairs.banded[rows])
     least, most = wilson(measured, groups)
     expected = mean(s_curve(settings.bands, settings.rows, similarity[rows]))
     return Bin(low, high, len(rows), groups, mean(similarity[rows]), measured, least, most, expected)

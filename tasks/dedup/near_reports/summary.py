@@ -13,7 +13,7 @@ from gristmill.tasks.dedup.near_reports.recall import Crawl, Pairs
 
 DECILES = 11  # ten of the similarity, from 0.0-0.1 to 0.9-1.0, and equal sets
 
-_LARGEST = pa.schema([("doc", pa.int64()), ("representative", pa.string()), ("cluster_size", pa.int64())])
+_LARGEST_CLUSTERS = pa.schema([("doc", pa.int64()), ("representative", pa.string()), ("cluster_size", pa.int64())])
 _DRAWN = np.dtype(
     [("first", np.int64), ("second", np.int64), ("jaccard", float), ("turn", np.int64), ("draw", np.uint64)]
 )
@@ -69,7 +69,7 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
     """Read what was decided, file by file: the `largest` clusters, and `each` pairs of a decile. Holds one file."""
     counted: dict[int, int] = {}
     documents = 0
-    tops, drawn = _LARGEST.empty_table(), np.empty(0, _DRAWN)
+    tops, sample = _LARGEST_CLUSTERS.empty_table(), np.empty(0, _DRAWN)
     in_decile = np.zeros(DECILES, np.int64)
     for path in decided:
         table = sorted_files.read(path, 0, np.iinfo(np.int64).max)
@@ -79,17 +79,17 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
         for size, count in zip(*np.unique(representatives["cluster_size"].to_numpy(), return_counts=True), strict=True):
             counted[int(size)] = counted.get(int(size), 0) + int(count)
         order = [("cluster_size", "descending"), ("representative", "ascending")]
-        tops = pa.concat_tables([tops, representatives.select(_LARGEST.names)]).sort_by(order)[:largest]
+        tops = pa.concat_tables([tops, representatives.select(_LARGEST_CLUSTERS.names)]).sort_by(order)[:largest]
 
         gone = table.filter(pc.and_not(pc.is_valid(table["jaccard"]), is_kept))
-        of = gone["kept_doc"].to_numpy()
-        pairs = Pairs(gone["doc"].to_numpy(), of, gone["jaccard"].to_numpy())
+        owner = gone["kept_doc"].to_numpy()
+        pairs = Pairs(gone["doc"].to_numpy(), owner, gone["jaccard"].to_numpy())
         in_decile += np.bincount(decile(pairs.jaccard), minlength=DECILES)
-        new = _drawn(pairs, of, gone["id"].to_pylist(), gone["representative"].to_pylist())
-        drawn = _first(np.concatenate([drawn, new]), each)
+        new = _draw(pairs, owner, gone["id"].to_pylist(), gone["representative"].to_pylist())
+        sample = _first(np.concatenate([sample, new]), each)
     sizes = np.array(sorted(counted), np.int64)
     counts = np.array([counted[size] for size in sizes.tolist()], np.int64)
-    return Clusters(sizes, counts, documents, tops, _pairs(drawn), in_decile)
+    return Clusters(sizes, counts, documents, tops, _pairs(sample), in_decile)
 
 
 def below_threshold(crawl: Crawl, pairs: Pairs, group: np.ndarray, each: int) -> tuple[Pairs, np.ndarray]:
@@ -101,8 +101,8 @@ def below_threshold(crawl: Crawl, pairs: Pairs, group: np.ndarray, each: int) ->
     docs, position = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
     ids = [name for signed, _ in crawl.rows(docs, [], []) for name in signed["id"].to_pylist()]
     one, other = position.reshape(2, -1).tolist()
-    drawn = _drawn(pairs, group[unlike], [ids[i] for i in one], [ids[i] for i in other])
-    return _pairs(_first(drawn, each)), np.bincount(decile(pairs.jaccard), minlength=DECILES)
+    sample = _draw(pairs, group[unlike], [ids[i] for i in one], [ids[i] for i in other])
+    return _pairs(_first(sample, each)), np.bincount(decile(pairs.jaccard), minlength=DECILES)
 
 
 def decile(similarity: np.ndarray) -> np.ndarray:
@@ -110,31 +110,31 @@ def decile(similarity: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.arange(DECILES) / 10, similarity, side="right") - 1
 
 
-def _drawn(pairs: Pairs, owner: np.ndarray, ids: list[str], others: list[str]) -> np.ndarray:
+def _draw(pairs: Pairs, owner: np.ndarray, ids: list[str], others: list[str]) -> np.ndarray:
     """The pairs with a number that depends on their ids alone, and with their turn: how many pairs of the same decile
     and owner have a smaller one."""
-    drawn = np.empty(len(owner), _DRAWN)
-    drawn["first"], drawn["second"], drawn["jaccard"] = pairs.first, pairs.second, pairs.jaccard
+    sample = np.empty(len(owner), _DRAWN)
+    sample["first"], sample["second"], sample["jaccard"] = pairs.first, pairs.second, pairs.jaccard
     both = zip(ids, others, strict=True)
-    drawn["draw"] = [xxhash.xxh3_64_intdigest(f"{one} {other}".encode()) for one, other in both]
-    of = decile(pairs.jaccard)
-    order = np.lexsort((drawn["draw"], owner, of))
+    sample["draw"] = [xxhash.xxh3_64_intdigest(f"{one} {other}".encode()) for one, other in both]
+    deciles = decile(pairs.jaccard)
+    order = np.lexsort((sample["draw"], owner, deciles))
     begins = np.ones(len(order), bool)
-    begins[1:] = (of[order][1:] != of[order][:-1]) | (owner[order][1:] != owner[order][:-1])
-    drawn["turn"][order] = np.arange(len(order)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
-    return drawn
+    begins[1:] = (deciles[order][1:] != deciles[order][:-1]) | (owner[order][1:] != owner[order][:-1])
+    sample["turn"][order] = np.arange(len(order)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+    return sample
 
 
-def _first(drawn: np.ndarray, each: int) -> np.ndarray:
+def _first(sample: np.ndarray, each: int) -> np.ndarray:
     """Of every decile the first `each`: one of every owner, before a second of any."""
-    of = decile(drawn["jaccard"])
-    order = np.lexsort((drawn["draw"], drawn["turn"], of))
-    begins = np.searchsorted(of[order], np.arange(DECILES))
-    return drawn[order[np.arange(len(order)) - begins[of[order]] < each]]
+    deciles = decile(sample["jaccard"])
+    order = np.lexsort((sample["draw"], sample["turn"], deciles))
+    begins = np.searchsorted(deciles[order], np.arange(DECILES))
+    return sample[order[np.arange(len(order)) - begins[deciles[order]] < each]]
 
 
-def _pairs(drawn: np.ndarray) -> Pairs:
-    return Pairs(drawn["first"], drawn["second"], drawn["jaccard"])
+def _pairs(sample: np.ndarray) -> Pairs:
+    return Pairs(sample["first"], sample["second"], sample["jaccard"])
 
 
 def examples(crawl: Crawl, dropped: Pairs, below: Pairs, each: int, characters: int) -> list[list[Example]]:
@@ -143,19 +143,21 @@ def examples(crawl: Crawl, dropped: Pairs, below: Pairs, each: int, characters: 
     In the decile of the threshold half of them were dropped and half not, as far as there are so many. Held: these
     documents, of each text the first `characters`, and the texts of those of one shard.
     """
-    known = documents(crawl, np.concatenate([dropped.first, dropped.second, below.first, below.second]), characters)
+    document_of = documents(
+        crawl, np.concatenate([dropped.first, dropped.second, below.first, below.second]), characters
+    )
 
     def seen(pairs: Pairs, number: int, gone: bool) -> list[Example]:
         some = pairs.take(np.flatnonzero(decile(pairs.jaccard) == number))
         rows = zip(some.jaccard.tolist(), some.first.tolist(), some.second.tolist(), strict=True)
-        return [Example(similarity, gone, known[one], known[other]) for similarity, one, other in rows]
+        return [Example(similarity, gone, document_of[one], document_of[other]) for similarity, one, other in rows]
 
     by_decile = []
     for number in range(DECILES):
         gone, others = seen(dropped, number, True), seen(below, number, False)
         gone = gone[: max(each - len(others), each // 2)]
-        chosen = gone + others[: each - len(gone)]
-        by_decile.append(sorted(chosen, key=lambda one: (one.jaccard, one.first.id, one.second.id)))
+        selection = gone + others[: each - len(gone)]
+        by_decile.append(sorted(selection, key=lambda one: (one.jaccard, one.first.id, one.second.id)))
     return by_decile
 
 
@@ -163,12 +165,12 @@ def documents(crawl: Crawl, docs: np.ndarray, characters: int) -> dict[int, Docu
     """The documents with these global ids, with the first `characters` of their texts."""
     docs = np.unique(docs)
     columns = ["source", "url", "title", "published", "date", "characters", "text"]
-    found = []
+    summaries = []
     for _, rows in crawl.rows(docs, [], columns):
         short = pc.utf8_slice_codeunits(rows["text"], 0, characters)
         for row in rows.set_column(rows.column_names.index("text"), "text", short).to_pylist():
             dated = row["published"] or row["date"]
-            found.append(
+            summaries.append(
                 Document(row["id"], row["source"], row["url"], row["title"], dated, row["characters"], row["text"])
             )
-    return dict(zip(docs.tolist(), found, strict=True))
+    return dict(zip(docs.tolist(), summaries, strict=True))

@@ -69,11 +69,11 @@ class _Evaluation:
             case ast.Constant(value=value):
                 return self._repeated(value)
             case ast.BoolOp(values=values):
-                joined = pc.and_kleene if isinstance(node.op, ast.And) else pc.or_kleene
-                found = _boolean(self.of(values[0]), values[0])
+                combine = pc.and_kleene if isinstance(node.op, ast.And) else pc.or_kleene
+                result = _boolean(self.of(values[0]), values[0])
                 for each in values[1:]:
-                    found = joined(found, _boolean(self.of(each), each))
-                return found
+                    result = combine(result, _boolean(self.of(each), each))
+                return result
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return pc.invert(_boolean(self.of(inner), inner))
             case ast.UnaryOp(operand=inner):
@@ -84,16 +84,16 @@ class _Evaluation:
                     return pc.divide(one, pc.if_else(pc.equal(other, 0.0), _null(pa.float64()), other))
                 return _ARITHMETIC[type(node.op)](one, other)
             case ast.Compare(left=left, ops=ops, comparators=rights):
-                found, before = None, left
+                result, before = None, left
                 for op, right in zip(ops, rights, strict=True):
                     one = self._compared(before, op, right, node)
-                    found, before = one if found is None else pc.and_kleene(found, one), right
-                assert found is not None, "a comparison has two sides"
-                return found
+                    result, before = one if result is None else pc.and_kleene(result, one), right
+                assert result is not None, "a comparison has two sides"
+                return result
             case ast.IfExp(test=test, body=body, orelse=other):
-                return self._chosen(test, body, other, node)
+                return self._choose(test, body, other, node)
             case ast.Call(func=ast.Name(id=name), args=arguments):
-                return self._called(name, arguments, node)
+                return self._call(name, arguments, node)
         raise ExpressionError(f"{spelled(node)} stands where a value is needed")
 
     def _column(self, name: str) -> pa.Array:
@@ -118,17 +118,17 @@ class _Evaluation:
             missing = pc.is_null(self.of(left))
             return missing if isinstance(op, ast.Is) else pc.invert(missing)
         if isinstance(op, ast.In | ast.NotIn):
-            found = self._within(left, right, whole)
-            return found if isinstance(op, ast.In) else pc.invert(found)
+            result = self._contains(left, right, whole)
+            return result if isinstance(op, ast.In) else pc.invert(result)
         one, other = self.of(left), self.of(right)
         one, other = _as_time(one, other.type, left), _as_time(other, one.type, right)
         kinds = {_kind(one.type), _kind(other.type)}
         if len(kinds) > 1:
-            said = " with ".join(
+            sides = " with ".join(
                 f"{spelled(side)}, a {_kind(each.type)}," for side, each in ((left, one), (right, other))
             )
             raise ExpressionError(
-                f"{spelled(whole)} compares {said} which is never equal; use string(), float() or time()"
+                f"{spelled(whole)} compares {sides} which is never equal; use string(), float() or time()"
             )
         if kinds <= {"boolean", "list"} and not isinstance(op, ast.Eq | ast.NotEq):
             raise ExpressionError(f"{spelled(whole)}: a {kinds.pop()} has no order")
@@ -138,14 +138,14 @@ class _Evaluation:
             one, other = _alike(one, other)
         return _COMPARED[type(op)](one, other)
 
-    def _within(self, left: ast.expr, right: ast.expr, whole: ast.expr) -> pa.Array:
+    def _contains(self, left: ast.expr, right: ast.expr, whole: ast.expr) -> pa.Array:
         """Whether a value is one of constants, or in a column of lists, or a part of a text."""
         if isinstance(right, ast.Tuple | ast.List):
             one = self.of(left)
             values = [_constant(each) for each in right.elts]
-            found = pa.repeat(pa.scalar(False), len(one))
+            result = pa.repeat(pa.scalar(False), len(one))
             if not values:
-                return pc.if_else(pc.is_null(one), _null(pa.bool_()), found)
+                return pc.if_else(pc.is_null(one), _null(pa.bool_()), result)
             if len({_kind(pa.scalar(value).type) for value in values}) > 1:
                 raise ExpressionError(f"{spelled(right)} has values of several kinds; divide it")
             if pa.types.is_timestamp(one.type):
@@ -173,27 +173,27 @@ class _Evaluation:
         rows = pa.array(np.arange(len(many)), hits.type)
         return pc.if_else(pc.is_null(many), _null(pa.bool_()), pc.is_in(rows, hits))
 
-    def _chosen(self, test: ast.expr, body: ast.expr, other: ast.expr, whole: ast.expr) -> pa.Array:
+    def _choose(self, test: ast.expr, body: ast.expr, other: ast.expr, whole: ast.expr) -> pa.Array:
         """`body` where the condition is true, else `other`: also where it is neither true nor false."""
-        found = pc.fill_null(_boolean(self.of(test), test), False)
+        condition = pc.fill_null(_boolean(self.of(test), test), False)
         yes, no = self.of(body), self.of(other)
         if pa.types.is_null(yes.type) or pa.types.is_null(no.type):
             kind = no.type if pa.types.is_null(yes.type) else yes.type
-            return pc.if_else(found, yes.cast(kind), no.cast(kind))
+            return pc.if_else(condition, yes.cast(kind), no.cast(kind))
         if _kind(yes.type) != _kind(no.type):
             raise ExpressionError(
                 f"{spelled(whole)} is a {_kind(yes.type)} or a {_kind(no.type)}; let both be of a kind"
             )
         if _kind(yes.type) == "number":
             yes, no = _alike(yes, no)
-        return pc.if_else(found, yes, no.cast(yes.type))
+        return pc.if_else(condition, yes, no.cast(yes.type))
 
-    def _called(self, name: str, arguments: list[ast.expr], node: ast.expr) -> pa.Array:
+    def _call(self, name: str, arguments: list[ast.expr], node: ast.expr) -> pa.Array:
         if name == "coalesce":
-            found = [self.of(each) for each in arguments]
-            if len({_kind(each.type) for each in found}) > 1:
+            values = [self.of(each) for each in arguments]
+            if len({_kind(each.type) for each in values}) > 1:
                 raise ExpressionError(f"{spelled(node)} has values of several kinds")
-            return pc.coalesce(*found)
+            return pc.coalesce(*values)
         first = self.of(arguments[0])
         if len(arguments) == 1:
             return _FUNCTIONS[name](first, node)
@@ -282,15 +282,15 @@ def _time(texts: pa.Array) -> pa.Array:
     """Times of ISO 8601; null for what is none."""
     usual = pc.fill_null(pc.match_substring_regex(texts, _USUAL), False)
     coded = pc.if_else(usual, _null(texts.type), texts).dictionary_encode()  # each different text is read once
-    known = pa.array([instant(text) for text in coded.dictionary.to_pylist()], pa.int64()).cast(_TIME)
-    return pc.if_else(usual, pc.if_else(usual, texts, _null(texts.type)).cast(_TIME), known.take(coded.indices))
+    times = pa.array([instant(text) for text in coded.dictionary.to_pylist()], pa.int64()).cast(_TIME)
+    return pc.if_else(usual, pc.if_else(usual, texts, _null(texts.type)).cast(_TIME), times.take(coded.indices))
 
 
-def _found(texts: pa.Array, pattern: str) -> pa.Array:
+def _extract(texts: pa.Array, pattern: str) -> pa.Array:
     return pc.struct_field(pc.extract_regex(texts, pattern), "found")
 
 
-def _matched(texts: pa.Array, pattern: str) -> pa.Array:
+def _match(texts: pa.Array, pattern: str) -> pa.Array:
     pc.match_substring_regex(pa.array([""]), pattern)  # a pattern that is none is found without a text, too
     return pc.match_substring_regex(texts, pattern)
 
@@ -346,12 +346,12 @@ _FUNCTIONS: dict[str, Callable[[pa.Array, ast.expr], pa.Array]] = {
 _PATTERNS: dict[str, Callable[[pa.Array, str], pa.Array]] = {
     "starts_with": lambda values, pattern: pc.starts_with(values, pattern),
     "ends_with": lambda values, pattern: pc.ends_with(values, pattern),
-    "matches": lambda values, pattern: _matched(values, pattern),
+    "matches": lambda values, pattern: _match(values, pattern),
 }
 _DERIVED: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "host": lambda urls: pc.utf8_lower(_found(urls, _HOST)),
-    "tld": lambda urls: _found(pc.utf8_lower(_found(urls, _HOST)), _TLD),
-    "mime": lambda kinds: pc.utf8_lower(_found(kinds, _MIME)),
+    "host": lambda urls: pc.utf8_lower(_extract(urls, _HOST)),
+    "tld": lambda urls: _extract(pc.utf8_lower(_extract(urls, _HOST)), _TLD),
+    "mime": lambda kinds: pc.utf8_lower(_extract(kinds, _MIME)),
 }
 assert {*_FUNCTIONS, *_PATTERNS, "coalesce"} == {*FUNCTIONS}
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 # A recipe may come from anywhere: what is longer is refused before it is parsed.
-MOST_CHARACTERS = 4000
-MOST_DEPTH = 40
+MAX_CHARACTERS = 4000
+MAX_DEPTH = 40
 
 # The functions that there are, and how many arguments each has.
 FUNCTIONS = {
@@ -36,8 +36,8 @@ class ExpressionError(ValueError):
 @lru_cache(256)
 def parsed(expression: str) -> ast.expr:
     """The checked tree of an expression. Raises ExpressionError, with the remedy, for what is none."""
-    if len(expression) > MOST_CHARACTERS:
-        raise ExpressionError(f"has {len(expression):,} characters; {MOST_CHARACTERS:,} are read at most: divide it")
+    if len(expression) > MAX_CHARACTERS:
+        raise ExpressionError(f"has {len(expression):,} characters; {MAX_CHARACTERS:,} are read at most: divide it")
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -48,9 +48,9 @@ def parsed(expression: str) -> ast.expr:
 
 def columns(tree: ast.expr) -> list[str]:
     """The columns that an expression names, each once, as they come."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
-    ordered = sorted(named, key=lambda node: (node.lineno, node.col_offset))
+    functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions)
+    ordered = sorted(names, key=lambda node: (node.lineno, node.col_offset))
     return list(dict.fromkeys(node.id for node in ordered))
 
 
@@ -59,10 +59,10 @@ def stored(name: str, there: Sequence[str]) -> str:
     return name if name in there or name not in DERIVED else DERIVED[name]
 
 
-def clauses(tree: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
+def clauses(tree: ast.expr, operator: type[ast.boolop]) -> list[ast.expr]:
     """The parts of an expression that `and`, or `or`, joins at its top, in their order."""
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, joined):
-        return [part for value in tree.values for part in clauses(value, joined)]
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, operator):
+        return [part for value in tree.values for part in clauses(value, operator)]
     return [tree]
 
 
@@ -79,13 +79,13 @@ def _hint(expression: str, error: Exception) -> str:
         return "; two values are compared by =="
     if "&&" in expression or "||" in expression or " AND " in expression or " OR " in expression:
         return "; write `and`, `or`, `not`"
-    at = getattr(error, "offset", None)
-    return f" at character {at}; write it as: language == 'en' and characters > 200" if at else ""
+    offset = getattr(error, "offset", None)
+    return f" at character {offset}; write it as: language == 'en' and characters > 200" if offset else ""
 
 
 def _check(node: ast.AST, depth: int) -> None:
-    if depth > MOST_DEPTH:
-        raise ExpressionError(f"is more than {MOST_DEPTH} levels deep; divide it")
+    if depth > MAX_DEPTH:
+        raise ExpressionError(f"is more than {MAX_DEPTH} levels deep; divide it")
     match node:
         case ast.BoolOp():
             inner: list[ast.AST] = list(node.values)
@@ -103,8 +103,8 @@ def _check(node: ast.AST, depth: int) -> None:
                 raise ExpressionError(f"there is no function {name}; there are {', '.join(FUNCTIONS)}")
             least, most = FUNCTIONS[name]
             if not least <= len(node.args) <= most:
-                said = f"{least}" if least == most else f"{least} to {most}"
-                raise ExpressionError(f"{name} has {len(node.args)} arguments; it takes {said}")
+                n_arguments = f"{least}" if least == most else f"{least} to {most}"
+                raise ExpressionError(f"{name} has {len(node.args)} arguments; it takes {n_arguments}")
             inner = list(node.args)
         case ast.Tuple() | ast.List():
             inner = list(node.elts)

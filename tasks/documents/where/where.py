@@ -67,7 +67,7 @@ class Where(DocumentStep):
             return []
         keeps, whole = self.keep is not None, parsed(self.expression)
         parts = clauses(whole, ast.And if keeps else ast.Or)
-        found = [Clause(spelled(part), spelled(part), "false" if keeps else "true") for part in parts]
+        rules = [Clause(spelled(part), spelled(part), "false" if keeps else "true") for part in parts]
         if (self.nulls or ("drop" if keeps else "keep")) != "keep":
-            found.append(Clause("null", spelled(whole), "null", is_error=self.nulls == "error"))
-        return found
+            rules.append(Clause("null", spelled(whole), "null", is_error=self.nulls == "error"))
+        return rules

@@ -57,21 +57,21 @@ def description(path: str) -> str:
     return f"{path}.json"
 
 
-def write(path: str, settings: Texts, found: dict[str, Any]) -> None:
-    """Describe the classifier at a path: its digest, the settings that it was trained with, and what was `found`."""
-    described = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **found}
+def write(path: str, settings: Texts, measures: dict[str, Any]) -> None:
+    """Describe the classifier at a path: its digest, the settings that it was trained with, and `measures`."""
+    described = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **measures}
     files.write_json(description(path), described)
 
 
-def check(path: str, given: Settings) -> None:
+def check(path: str, step: Settings) -> None:
     """Raise ModelFileError if a classifier's description is none, is of another file, or of one that reads texts
-    otherwise than the settings `given`, which have those of `Texts`; or if a classifier without a description knows
+    otherwise than `step`, whose settings include `Texts`; or if a classifier without a description knows
     words with capitals, which the settings would never show it."""
     try:
         described = files.read_json(description(path))
         digest, settings = described["digest"], {name: described["settings"][name] for name in Texts.model_fields}
     except FileNotFoundError:
-        if getattr(given, "lowercase", False) and keeps_case(files.local_copy(path)):
+        if getattr(step, "lowercase", False) and keeps_case(files.local_copy(path)):
             raise ModelFileError(
                 f"{path} has learned words with capital letters, and the step gives it texts in lower case; write "
                 "`lowercase: false`, as for DCLM's own model"
@@ -86,20 +86,20 @@ def check(path: str, given: Settings) -> None:
             f"{path} is not the file that {description(path)} describes; copy both again, or train it anew by "
             "`gristmill train classifier`"
         )
-    for name, wanted in settings.items():
-        if wanted != getattr(given, name):
+    for name, value in settings.items():
+        if value != getattr(step, name):
             raise ModelFileError(
-                f"{path} was trained with {name} {wanted}, and the step has {getattr(given, name)}; write "
-                f"`{name}: {str(wanted).lower()}`"
+                f"{path} was trained with {name} {value}, and the step has {getattr(step, name)}; write "
+                f"`{name}: {str(value).lower()}`"
             )
 
 
-def problems(path: str, given: Settings, label: str | None, deep: bool) -> Iterator[Problem]:
+def problems(path: str, step: Settings, label: str | None, deep: bool) -> Iterator[Problem]:
     """Problems with the classifier that a step has in `model`: it is missing or damaged, lacks the label, or fails
     `check`."""
 
     def check_file() -> None:
         label_of(check_fasttext(files.local_copy(path)), label)
-        check(path, given)
+        check(path, step)
 
     return file_problems(path, ("model",), deep, check_file)

@@ -32,9 +32,9 @@ def label_measures(labels: np.ndarray, scores: np.ndarray, names: Sequence[str])
     probabilities, float64 (n, labels), of documents whose labels are at `labels`, int64 (n,), in `names`; `by_label`:
     of each the `examples`, `precision`, `recall` and `f1`; `confusion`: of the documents of each label, in the order of
     `by_label`, how many were given each. Of equal probabilities the first in `names` is the most probable."""
-    found = scores.argmax(axis=1)
-    right = found == labels
-    of_labels = metrics.precision_recall_fscore_support(labels, found, labels=range(len(names)), zero_division=0)
+    predictions = scores.argmax(axis=1)
+    right = predictions == labels
+    of_labels = metrics.precision_recall_fscore_support(labels, predictions, labels=range(len(names)), zero_division=0)
     by_label = {
         name: {"examples": int(count), "precision": float(precision), "recall": float(recall), "f1": float(f1)}
         for name, precision, recall, f1, count in zip(names, *of_labels, strict=True)
@@ -45,7 +45,7 @@ def label_measures(labels: np.ndarray, scores: np.ndarray, names: Sequence[str])
         "macro_f1": float(np.mean([each["f1"] for each in by_label.values()])),
         "calibration_error": calibration_error(right, scores.max(axis=1)),
         "by_label": by_label,
-        "confusion": metrics.confusion_matrix(labels, found, labels=range(len(names))).tolist(),
+        "confusion": metrics.confusion_matrix(labels, predictions, labels=range(len(names))).tolist(),
     }
 
 

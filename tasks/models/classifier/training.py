@@ -138,20 +138,20 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None]) -> Iterator[
         sizes = np.concatenate([empty, *examples.sizes])
         starts = np.cumsum(sizes) - sizes
         # equal texts of equal ids come in any order: which of them is first makes no difference
-        at = np.argsort(np.concatenate([empty, *examples.order]), kind="stable")
+        ranks = np.argsort(np.concatenate([empty, *examples.order]), kind="stable")
 
         def lines(places: np.ndarray) -> Iterator[bytes]:
-            for place in at[places]:
+            for place in ranks[places]:
                 file.seek(starts[place])
                 yield file.read(sizes[place])
 
-        folds, labels = (np.concatenate([empty, *each])[at] for each in (examples.folds, examples.labels))
+        folds, labels = (np.concatenate([empty, *each])[ranks] for each in (examples.folds, examples.labels))
         names = tuple(sorted(examples.names))
         place = np.array([names.index(name) for name in examples.names], np.int64)
         yield Ordered(folds, names, place[labels], lines)
 
 
-def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: str) -> None:
+def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str) -> None:
     """Train a classifier on the examples at some places, and write it to an address.
 
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
@@ -160,7 +160,7 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, model_path = Path(scratch) / "trained", Path(scratch) / "model.bin"
         with open(trained, "wb") as file:
-            for label, each in zip(examples.labels[chosen], examples.lines(chosen), strict=True):
+            for label, each in zip(examples.labels[rows], examples.lines(rows), strict=True):
                 file.write(f"{examples.names[label]} ".encode() + each)
         model = fasttext.train_supervised(
             str(trained),
@@ -180,36 +180,40 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
             shutil.copyfileobj(source, out)
 
 
-def scores(examples: Ordered, chosen: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
+def scores(examples: Ordered, rows: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
     """The probabilities of the labels of the examples at some places, float64 (n, labels)."""
-    found = [np.empty((0, len(examples.names)))]
-    for start in range(0, len(chosen), _BATCH):
-        texts = [each[:-1].decode() for each in examples.lines(chosen[start : start + _BATCH])]
-        found.append(distributions(model, texts, examples.names))
-    return np.concatenate(found)
+    arrays = [np.empty((0, len(examples.names)))]
+    for start in range(0, len(rows), _BATCH):
+        texts = [each[:-1].decode() for each in examples.lines(rows[start : start + _BATCH])]
+        arrays.append(distributions(model, texts, examples.names))
+    return np.concatenate(arrays)
 
 
-def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wanted: tuple[str, ...] = ()) -> np.ndarray:
+def cross_fit(
+    examples: Ordered, settings: Classifier, targets: list[str], required: tuple[str, ...] = ()
+) -> np.ndarray:
     """Train a model for each fold, on the examples of the other, and write them to `targets`. Returns the probability
     of each label of each example, by the model that has not seen it: float64 (n, labels).
 
-    Raises ValueError where a fold lacks examples of a label, one of `wanted` among them.
+    Raises ValueError where a fold lacks examples of a label, one of `required` among them.
     """
-    found = np.empty((len(examples.labels), len(examples.names)))
+    predictions = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
         seen = np.flatnonzero(examples.folds != number)
         counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
-        there = dict.fromkeys(wanted, 0) | dict(zip(examples.names, counts, strict=True))
+        there = dict.fromkeys(required, 0) | dict(zip(examples.names, counts, strict=True))
         if len(there) < 2 or min(there.values()) == 0:
-            listed = ", ".join(f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items())
+            counts_text = ", ".join(
+                f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items()
+            )
             raise ValueError(
                 "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
-                f"models would learn from {listed or 'nothing'}: give more documents, or leave a label out"
+                f"models would learn from {counts_text or 'nothing'}: give more documents, or leave a label out"
             )
         train(examples, seen, settings, target)
         unseen = np.flatnonzero(examples.folds == number)
-        found[unseen] = scores(examples, unseen, fasttext.load_model(files.local_copy(target)))
-    return found
+        predictions[unseen] = scores(examples, unseen, fasttext.load_model(files.local_copy(target)))
+    return predictions
 
 
 def _check_whole(path: Path, model: "fasttext.FastText._FastText") -> None:

@@ -44,9 +44,9 @@ class Embedder(Settings):
     @model_validator(mode="after")
     def _of_static(self) -> Self:
         if self.kind == "static":
-            for name, given in (("pooling", self.pooling), ("device", self.device)):
-                if given != (only := type(self).model_fields[name].default):
-                    raise ValueError(f"has {name}: {given}, but `kind: static` has {name}: {only} alone; leave it out")
+            for name, value in (("pooling", self.pooling), ("device", self.device)):
+                if value != (only := type(self).model_fields[name].default):
+                    raise ValueError(f"has {name}: {value}, but `kind: static` has {name}: {only} alone; leave it out")
         return self
 
     @property

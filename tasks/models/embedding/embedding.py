@@ -159,13 +159,13 @@ def score_shard(
     Raises ModelFileError for a head that does not fit the vectors.
     """
     table = parquet.read_table(vectors)
-    found = vectors_of(table)
+    matrix = vectors_of(table)
     embedder = described(settings.model, settings.tokenizer, settings.embedder)
     columns: dict[str, Any] = {"id": table["id"]}
     for name in settings.heads:
         head = head_files.load(heads[name])
-        head_files.check_fits(heads[name].path, head, embedder, found.shape[1])
-        columns[column_of(name)] = head_files.scores(head, found)
+        head_files.check_fits(heads[name].path, head, embedder, matrix.shape[1])
+        columns[column_of(name)] = head_files.scores(head, matrix)
     parquet.write_table(layout.part(folder, shard), pa.table(columns))
     return {"rows": len(table)}
 
@@ -173,11 +173,11 @@ def score_shard(
 def bounds(settings: HeadCuts, scores: Sequence[str]) -> list[Bound]:
     """For each head with a cut, in the order of their names, at least `min_score`; or at least the score that
     `keep_top` percent of all documents with a score have. `scores`: the parts with scores."""
-    made = []
+    result = []
     for name in sorted((*settings.min_score, *settings.keep_top)):
         if name in settings.min_score:
-            made.append(Bound(f"{name}_min_score", column_of(name), low=settings.min_score[name]))
+            result.append(Bound(f"{name}_min_score", column_of(name), low=settings.min_score[name]))
             continue
-        found = percentiles(scores, column_of(name), [100 - settings.keep_top[name]])
-        made += [Bound(f"{name}_keep_top", column_of(name), low=low) for [low] in found.values()]
-    return made
+        cuts = percentiles(scores, column_of(name), [100 - settings.keep_top[name]])
+        result += [Bound(f"{name}_keep_top", column_of(name), low=low) for [low] in cuts.values()]
+    return result

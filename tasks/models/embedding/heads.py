@@ -35,7 +35,7 @@ FOLDS = 5
 # From next to nothing to next to all, for vectors of length 1 and up to a million labels.
 PENALTIES = tuple(10.0**power for power in range(-3, 5))
 _SEED = 1
-_MOST_GRADES = 20  # of which a confusion matrix is made
+_MAX_GRADES = 20  # of which a confusion matrix is made
 
 
 def train(
@@ -60,8 +60,8 @@ def train(
         tried = {one: _unseen(kind, vectors, labels, folds, one) for one in ((penalty,) if penalty else PENALTIES)}
         best = min(tried, key=lambda one: _error(kind, labels, tried[one]))
         weight, bias = _fit(kind, vectors, labels, best)
-        found = _of_grades(labels, tried[best]) if kind == "ridge" else _of_kinds(labels == 1, tried[best])
-    return weight, bias, {"penalty": best, "folds": FOLDS, **found}, np.stack([labels, tried[best]], axis=1)
+        quality = _of_grades(labels, tried[best]) if kind == "ridge" else _of_kinds(labels == 1, tried[best])
+    return weight, bias, {"penalty": best, "folds": FOLDS, **quality}, np.stack([labels, tried[best]], axis=1)
 
 
 def _check(labels: np.ndarray, folds: np.ndarray) -> None:
@@ -88,12 +88,12 @@ def _fit(kind: str, vectors: np.ndarray, labels: np.ndarray, penalty: float) -> 
 
 def _unseen(kind: str, vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray, penalty: float) -> np.ndarray:
     """The score of each example by the head that has not seen its fold."""
-    found = np.empty(len(labels))
+    predictions = np.empty(len(labels))
     for number in range(FOLDS):
         there = folds == number
         weight, bias = _fit(kind, vectors[~there], labels[~there], penalty)
-        found[there] = vectors[there] @ weight + bias
-    return found if kind == "ridge" else 1 / (1 + np.exp(-np.clip(found, -700, 700)))
+        predictions[there] = vectors[there] @ weight + bias
+    return predictions if kind == "ridge" else 1 / (1 + np.exp(-np.clip(predictions, -700, 700)))
 
 
 def _error(kind: str, labels: np.ndarray, scores: np.ndarray) -> float:
@@ -104,35 +104,35 @@ def _of_grades(labels: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     """Correlations; and where the labels are a few whole numbers, as of scores that are rounded and within their range
     (as fineweb-edu-classifier does): the mean of the classes' F1, F1 of `label or more` by each label but the lowest,
     and the confusion matrix, labels by rounded scores."""
-    found: dict[str, Any] = {
+    quality: dict[str, Any] = {
         "tested": len(labels),
         "pearson": float(stats.pearsonr(labels, scores).statistic),
         "spearman": float(stats.spearmanr(labels, scores).statistic),
         "rmse": float(np.sqrt(metrics.mean_squared_error(labels, scores))),
     }
     grades = np.unique(labels)
-    if (grades == np.round(grades)).all() and grades[-1] - grades[0] < _MOST_GRADES:
+    if (grades == np.round(grades)).all() and grades[-1] - grades[0] < _MAX_GRADES:
         true, rounded = labels.astype(int), np.clip(np.round(scores), grades[0], grades[-1]).astype(int)
         names = list(range(int(grades[0]), int(grades[-1]) + 1))
-        found["macro_f1"] = float(
+        quality["macro_f1"] = float(
             metrics.f1_score(true, rounded, labels=grades.astype(int), average="macro", zero_division=0)
         )
-        found["f1_from"] = {
+        quality["f1_from"] = {
             str(name): float(metrics.f1_score(true >= name, rounded >= name, zero_division=0)) for name in names[1:]
         }
-        found["labels"] = names
-        found["confusion"] = metrics.confusion_matrix(true, rounded, labels=names).tolist()
-    return found
+        quality["labels"] = names
+        quality["confusion"] = metrics.confusion_matrix(true, rounded, labels=names).tolist()
+    return quality
 
 
 def _of_kinds(good: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     """How well probabilities separate; F1 and the confusion matrix at one half."""
-    taken = scores >= 0.5
+    is_accepted = scores >= 0.5
     return {
         **measures(good, scores),
-        "f1": float(metrics.f1_score(good, taken, zero_division=0)),
+        "f1": float(metrics.f1_score(good, is_accepted, zero_division=0)),
         "labels": [0, 1],
-        "confusion": metrics.confusion_matrix(good, taken, labels=[False, True]).tolist(),
+        "confusion": metrics.confusion_matrix(good, is_accepted, labels=[False, True]).tolist(),
     }
 
 
@@ -182,8 +182,8 @@ def load(file: RecordedFile) -> Head:
 def check_fits(path: str, head: Head, embedder: Mapping[str, Any], dimension: int) -> None:
     """Raise ModelFileError for a head that was trained on the vectors of another embedder, by other settings, or on
     longer or shorter ones."""
-    for name, wanted in head.embedder.items():
-        if (given := embedder.get(name)) == wanted:
+    for name, expected in head.embedder.items():
+        if (actual := embedder.get(name)) == expected:
             continue
         if name in ("model", "tokenizer"):
             raise ModelFileError(
@@ -191,8 +191,8 @@ def check_fits(path: str, head: Head, embedder: Mapping[str, Any], dimension: in
                 "train the head anew by `gristmill train head`"
             )
         raise ModelFileError(
-            f"{path} was trained with {name} {wanted!r}, and the step has {given!r}; write "
-            f"`{name}: {orjson.dumps(wanted).decode()}`"
+            f"{path} was trained with {name} {expected!r}, and the step has {actual!r}; write "
+            f"`{name}: {orjson.dumps(expected).decode()}`"
         )
     if len(head.weight) != dimension:
         raise ModelFileError(
@@ -205,13 +205,13 @@ def scores(head: Head, vectors: np.ndarray) -> np.ndarray:
 
     A matrix product by BLAS sums otherwise for other numbers of rows; numpy's sum along a row does not.
     """
-    found = np.empty(len(vectors))
+    logits = np.empty(len(vectors))
     for start in range(0, len(vectors), _ROWS):
         some = vectors[start : start + _ROWS].astype(np.float64)
-        found[start : start + _ROWS] = np.sum(np.multiply(some, head.weight, order="C"), axis=1)
-    found += head.bias
+        logits[start : start + _ROWS] = np.sum(np.multiply(some, head.weight, order="C"), axis=1)
+    logits += head.bias
     if head.kind == "ridge":
-        return found
+        return logits
     # of the negative magnitude, so that nothing overflows
-    small = np.exp(-np.abs(found))
-    return np.where(found >= 0, 1 / (1 + small), small / (1 + small))
+    small = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1 / (1 + small), small / (1 + small))

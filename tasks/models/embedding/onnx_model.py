@@ -50,23 +50,23 @@ class OnnxModel:
         """One vector, float64 (dimension,), of the tokens of a text; None where it has none."""
         if not encoded.ids:
             return None
-        given = dict(zip(_INPUTS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True))
-        fed = {name: np.array([given[name]], _DTYPES[kind]) for name, kind in self._inputs.items()}
+        encodings = dict(zip(_INPUTS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True))
+        fed = {name: np.array([encodings[name]], _DTYPES[kind]) for name, kind in self._inputs.items()}
         try:
-            [found] = self._session.run([self._output], fed)
+            [output] = self._session.run([self._output], fed)
         except _runtime_errors() as error:
             raise ModelFileError(
                 f"{self._path} cannot read the tokens of the tokenizer.json with it: {' '.join(str(error).split())}; "
                 "take both files from one embedder, and lower `max_tokens` where the model reads fewer"
             ) from error
-        wanted = 2 if self._settings.pooling == "none" else 3
-        if found.ndim != wanted or len(found) != 1:
-            kind = "one vector a text" if found.ndim == 2 else f"an array of shape {found.shape}"
-            remedy = "`pooling: none`" if wanted == 3 else "`pooling: mean` or `pooling: cls`"
+        n_dims = 2 if self._settings.pooling == "none" else 3
+        if output.ndim != n_dims or len(output) != 1:
+            kind = "one vector a text" if output.ndim == 2 else f"an array of shape {output.shape}"
+            remedy = "`pooling: none`" if n_dims == 3 else "`pooling: mean` or `pooling: cls`"
             raise ModelFileError(f"{self._path} gives {kind} as {self._output}, not what is to be pooled; try {remedy}")
         if self._settings.pooling == "mean":
-            return found[0].mean(axis=0, dtype=np.float64)
-        return found[0, 0].astype(np.float64) if self._settings.pooling == "cls" else found[0].astype(np.float64)
+            return output[0].mean(axis=0, dtype=np.float64)
+        return output[0, 0].astype(np.float64) if self._settings.pooling == "cls" else output[0].astype(np.float64)
 
 
 def _session(file: RecordedFile, settings: Embedder) -> Any:

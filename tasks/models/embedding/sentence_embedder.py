@@ -111,11 +111,11 @@ class SentenceEmbedder:
     Raises ModelFileError for files that are no whole embedder of the known form, and what its model raises.
     """
 
-    def __init__(self, given: EmbedderFiles, settings: Embedder) -> None:
+    def __init__(self, recorded_files: EmbedderFiles, settings: Embedder) -> None:
         self._settings = settings
-        self._path, self._tokens = given.model.path, given.tokenizer.path
-        self._tokenizer = _tokenizer(given.tokenizer)
-        self._model = _KINDS[settings.kind](given.model, settings, self._tokenizer)
+        self._path, self._tokens = recorded_files.model.path, recorded_files.tokenizer.path
+        self._tokenizer = _tokenizer(recorded_files.tokenizer)
+        self._model = _KINDS[settings.kind](recorded_files.model, settings, self._tokenizer)
         self.dimension = self._model.dimension
         # as many tokens as it will be given, which the model may have no positions for
         self.dimension = len(self.vector("a " * settings.max_tokens))

@@ -119,7 +119,7 @@ Identified = TypeVar("Identified", bound=Identification)
 _LOOKED_AT = 400  # characters, for capitals
 # Of what is no white space so much is letters in a script of the language, or the model cannot tell. Of 16,755 texts
 # whose language it names rightly none has less; of Chinese pages with code some have less than 0.3 (docs/language.md).
-_LEAST_LETTERS = 0.2
+_MIN_LETTER_SHARE = 0.2
 
 
 def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
@@ -133,8 +133,8 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
         _on_one_line(text.lower() if capital * 8 > min(len(text), _LOOKED_AT) else text)
         for text, capital in zip(texts.to_pylist(), capitals, strict=True)
     ]
-    found, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
-    labels = [row[0].removeprefix(LABEL) for row in found]
+    predictions, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
+    labels = [row[0].removeprefix(LABEL) for row in predictions]
     probabilities = np.clip(np.array([float(row[0]) for row in scores]), 0, 1)
     unsure = probabilities < np.array([_floor(settings, label) for label in labels])
     if settings.model is None and settings.unknown_below != 0:
@@ -142,15 +142,15 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
     return [UNKNOWN if each else label for label, each in zip(labels, unsure.tolist(), strict=True)], probabilities
 
 
-def pinned_model(settings: Identified, named: Sequence[str]) -> Identified:
-    """The settings with the checksum of their model. `named`: labels that it must have.
+def pinned_model(settings: Identified, required: Sequence[str]) -> Identified:
+    """The settings with the checksum of their model. `required`: labels that it must have.
 
     Raises FileNotFoundError, and ModelFileError for a file that is no whole model, or lacks a label.
     """
     if settings.model is None:
         return settings
     labels = classifier_file.labels(settings.model)
-    if missing := [label for label in named if label not in labels and label != UNKNOWN]:
+    if missing := [label for label in required if label not in labels and label != UNKNOWN]:
         near = ", ".join(get_close_matches(missing[0], labels, 8, 0.3)) or ", ".join(labels[:8])
         raise ModelFileError(f"{settings.model} has no label {missing[0]}; name labels such as {near} in `keep`")
     return settings.model_copy(update={"model_checksum": files.checksum(settings.model)})
@@ -182,7 +182,7 @@ def _in_script(texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     for pattern, rows in by_pattern.items():
         others[rows] = pc.count_substring_regex(column.take(pa.array(rows)), pattern).to_numpy()
     visible = np.array([len(text) - text.count(" ") for text in texts], np.int64)
-    return (visible > 0) & (visible - others >= _LEAST_LETTERS * visible)
+    return (visible > 0) & (visible - others >= _MIN_LETTER_SHARE * visible)
 
 
 @cache

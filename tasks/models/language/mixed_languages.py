@@ -110,15 +110,15 @@ def edit(step: MixedLanguages, documents: Batch) -> tuple[Edits, dict[str, pa.Ar
         kernels.pieces.pieces(text.data, text.line_start[line], text.line_stop[line]), 0, step.characters
     )
     labels, scores = identified(step, begin)
-    found, its = _groups(labels), _groups(_languages(step, documents)).take(document)
-    other = (found != its) & (found != UNKNOWN) & (scores >= step.min_score)
+    line_groups, its = _groups(labels), _groups(_languages(step, documents)).take(document)
+    other = (line_groups != its) & (line_groups != UNKNOWN) & (scores >= step.min_score)
     judged, strange = np.zeros((2, len(text.line_start)), np.int64)
     judged[line] = text.line_chars[line]
     strange[line[other]] = text.line_chars[line[other]]
     share = text.sum(text.lines, strange) / np.maximum(text.sum(text.lines, judged), 1)
     gone = np.zeros(len(text.line_start), bool)
     if step.cut:
-        gone[line[other & ~np.isin(found, _groups(step.keep))]] = True
+        gone[line[other & ~np.isin(line_groups, _groups(step.keep))]] = True
         _with_blank_lines(text, gone)
     nothing = np.empty(0, np.int64)
     edits = line_removals(text, np.where(gone, 0, -1), nothing, nothing, nothing, 0, _RULES)

@@ -70,13 +70,15 @@ def bounds(settings: Cuts, scores: Sequence[str]) -> list[Bound]:
 
     `scores`: the parts with scores. Raises ValueError if there is none.
     """
-    found = _percentiles(settings, scores, [settings.min_percentile, settings.max_percentile])
+    cuts = _percentiles(settings, scores, [settings.min_percentile, settings.max_percentile])
     ends: list[tuple[str, dict[str, tuple[float | None, float | None]]]] = [
-        ("min_percentile", {name: (low, None) for name, (low, _) in found.items()}),
-        ("max_percentile", {name: (None, high) for name, (_, high) in found.items()}),
+        ("min_percentile", {name: (low, None) for name, (low, _) in cuts.items()}),
+        ("max_percentile", {name: (None, high) for name, (_, high) in cuts.items()}),
     ]
     if set(settings.keep_buckets) != set(BUCKETS):
-        ends.append(("bucket", {name: _kept(settings, each) for name, each in bucket_ends(settings, scores).items()}))
+        ends.append(
+            ("bucket", {name: _kept_range(settings, each) for name, each in bucket_ends(settings, scores).items()})
+        )
     return [_bound(rule, by_language) for rule, by_language in ends]
 
 
@@ -106,31 +108,31 @@ def read_cutoffs(path: str, settings: Percentiles) -> dict[str, tuple[float, flo
             f"{path} is no table of numbers with percentiles in the first column and a column for each "
             f"language ({error}); write it as CCNet's cutoff.csv is"
         ) from error
-    wanted = settings.head_percentile, settings.middle_percentile
-    if missing := [each for each in wanted if each not in table]:
+    levels = settings.head_percentile, settings.middle_percentile
+    if missing := [each for each in levels if each not in table]:
         raise CutoffsError(
             f"{path} has no row for the percentile {missing[0]:g}; name in head_percentile and "
             f"middle_percentile two of {', '.join(f'{each:g}' for each in table)}"
         )
     for name in header[1:]:
-        head, middle = (table[each][name] for each in wanted)
+        head, middle = (table[each][name] for each in levels)
         if not head <= middle:
             raise CutoffsError(
                 f"{path} has the perplexities {head:g} and {middle:g} for {name} at the percentiles "
-                f"{wanted[0]:g} and {wanted[1]:g}, which do not ascend; correct them"
+                f"{levels[0]:g} and {levels[1]:g}, which do not ascend; correct them"
             )
-    return {name: (table[wanted[0]][name], table[wanted[1]][name]) for name in header[1:]}
+    return {name: (table[levels[0]][name], table[levels[1]][name]) for name in header[1:]}
 
 
 def bucket_shard(folder: str, shard: int, scores: str, by_language: bool, ends: Ends) -> dict:
     """Write `id` and `perplexity_bucket` of the documents that have a row in a part with scores."""
     table = parquet.read_table(scores, ["id", "perplexity", *(["language"] if by_language else [])])
     names = table["language"].combine_chunks() if by_language else pa.array([""] * len(table), pa.string())
-    known = pa.array(list(ends), pa.string())
-    at = pc.index_in(names, known)
-    head, middle = (pa.array([each[i] for each in ends.values()], pa.float64()).take(at) for i in range(2))
+    languages = pa.array(list(ends), pa.string())
+    indices = pc.index_in(names, languages)
+    head, middle = (pa.array([each[i] for each in ends.values()], pa.float64()).take(indices) for i in range(2))
     score = table["perplexity"].combine_chunks().cast(pa.float64())
-    scored = pc.and_(pc.is_valid(score), pc.is_valid(at))
+    scored = pc.and_(pc.is_valid(score), pc.is_valid(indices))
     bucket = pc.case_when(
         pc.make_struct(pc.invert(scored), pc.less_equal(score, head), pc.less_equal(score, middle)),
         UNSCORED,
@@ -140,18 +142,18 @@ def bucket_shard(folder: str, shard: int, scores: str, by_language: bool, ends: 
     return {"rows": len(table)}
 
 
-def _percentiles(settings: Cuts, scores: Sequence[str], wanted: Sequence[float]) -> dict[str, list[float]]:
+def _percentiles(settings: Cuts, scores: Sequence[str], levels: Sequence[float]) -> dict[str, list[float]]:
     group, least = ("language", settings.min_documents) if settings.by_language else (None, 1)
-    found = percentiles(scores, "perplexity", wanted, group, least)
-    if not found:
+    by_language = percentiles(scores, "perplexity", levels, group, least)
+    if not by_language:
         remedy = "leave a source out of its `reference`"
         if settings.by_language:
             remedy = "name in `models` models for the languages that the step `language` keeps"
         raise ValueError(f"the step `perplexity` has no document to score: {remedy}, or drop the step")
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in by_language.items() if values}
 
 
-def _kept(settings: Cuts, ends: Sequence[float]) -> tuple[float | None, float | None]:
+def _kept_range(settings: Cuts, ends: Sequence[float]) -> tuple[float | None, float | None]:
     head, middle = ends
     lows = {"head": None, "middle": math.nextafter(head, math.inf), "tail": math.nextafter(middle, math.inf)}
     highs = {"head": head, "middle": middle, "tail": None}

@@ -28,12 +28,12 @@ def description(model: str) -> str:
     return f"{model}.json"
 
 
-def write(model: str, settings: Settings, found: dict[str, Any]) -> None:
-    """Describe a model and its SentencePiece model: their sizes and digests, the settings, and what was `found`."""
+def write(model: str, settings: Settings, measures: dict[str, Any]) -> None:
+    """Describe a model and its SentencePiece model: their sizes and digests, the settings, and `measures`."""
     described = {
         "files": {path.rsplit("/", 1)[-1]: _facts(path) for path in (model, pieces_of(model))},
         "settings": settings.model_dump(mode="json"),
-        **found,
+        **measures,
     }
     files.write_json(description(model), described)
 

@@ -143,8 +143,8 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     def decision_settings(self) -> Cuts:
         if self.cutoffs is not None and self.cutoffs_read is None:
             raise ValueError(f"the cut-offs {self.cutoffs} have not been read: the step is not `pinned`")
-        given = self.part(Percentiles).model_dump()
-        return Cuts(**given, by_language=bool(self.models), cutoffs=self.cutoffs_read)
+        values = self.part(Percentiles).model_dump()
+        return Cuts(**values, by_language=bool(self.models), cutoffs=self.cutoffs_read)
 
     def problems(self, deep: bool) -> Iterator[Problem]:
         for language, model in self.models.items():
@@ -221,10 +221,10 @@ def score_shard(
         for start in range(0, len(rows), _BATCH):
             some = rows[start : start + _BATCH]
             texts = table["text"].take(pa.array(some)).to_pylist()
-            found = _score(models[2 * i : 2 * i + 2], texts, settings)
-            values[some] = found.perplexity
+            result = _score(models[2 * i : 2 * i + 2], texts, settings)
+            values[some] = result.perplexity
             if settings.lines:
-                each = np.split(found.lines, np.cumsum(found.lengths)[:-1])
+                each = np.split(result.lines, np.cumsum(result.lengths)[:-1])
                 for row, of_document in zip(some.tolist(), each, strict=True):
                     lines[row] = of_document.tolist()
     scores["perplexity"] = pa.array(values, pa.float64(), mask=np.isnan(values))
@@ -246,10 +246,10 @@ def pinned(step: Perplexity) -> Perplexity:
     CutoffsError for one that cannot be used."""
     if step.cutoffs is None:
         return step
-    known = read_cutoffs(step.cutoffs, step)
-    if missing := sorted(set(step.models) - set(known)):
+    cutoffs = read_cutoffs(step.cutoffs, step)
+    if missing := sorted(set(step.models) - set(cutoffs)):
         raise CutoffsError(
             f"{step.cutoffs} has no column for {', '.join(missing)}, of which `models` has models; add it, or take the "
             "language out of `models`"
         )
-    return step.model_copy(update={"cutoffs_read": {name: known[name] for name in sorted(step.models)}})
+    return step.model_copy(update={"cutoffs_read": {name: cutoffs[name] for name in sorted(step.models)}})

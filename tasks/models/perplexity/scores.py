@@ -116,7 +116,7 @@ def score_pieces(
 ) -> Scored:
     """Perplexities per piece under a model of CCNet's kind: each line is a sentence, or the whole text with its lines
     joined, as CCNet's own run has it."""
-    lines = [_filled(text) if by_line else [text] * bool(text.strip()) for text in texts]
+    lines = [_filled_lines(text) if by_line else [text] * bool(text.strip()) for text in texts]
     return _scored(model, lines, lambda distinct: as_pieces(pieces, distinct))
 
 
@@ -126,7 +126,7 @@ def as_pieces(pieces: sentencepiece.SentencePieceProcessor, lines: list[str]) ->
     return [b" ".join(each) for each in encoded]
 
 
-def _filled(text: str) -> list[str]:
+def _filled_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
@@ -135,10 +135,12 @@ def _scored(model: kenlm.Model, documents: Sequence[list[str]], write: Written) 
     counts the words of every line and one end of sentence a line."""
     lengths = np.array([len(lines) or 1 for lines in documents], np.int64)
     places: dict[str, int] = {}
-    at = np.array([places.setdefault(line, len(places)) for lines in documents for line in lines or [""]], np.int64)
-    written = write(list(places))
-    scores = np.array([model.score(line, bos=True, eos=True) for line in written], np.float64)[at]
-    words = np.array([len(line.decode().split()) + 1 for line in written], np.int64)[at]
+    indices = np.array(
+        [places.setdefault(line, len(places)) for lines in documents for line in lines or [""]], np.int64
+    )
+    distinct = write(list(places))
+    scores = np.array([model.score(line, bos=True, eos=True) for line in distinct], np.float64)[indices]
+    words = np.array([len(line.decode().split()) + 1 for line in distinct], np.int64)[indices]
     document = np.repeat(np.arange(len(documents)), lengths)
     # added up in the order of the lines, whatever other documents the batch has
     score, length = (np.bincount(document, each, minlength=len(documents)) for each in (scores, words))

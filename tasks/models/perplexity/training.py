@@ -120,11 +120,11 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _batches(path: Path) -> Iterator[list[str]]:
-    held: list[str] = []
+    batch: list[str] = []
     for line in _lines(path):
-        held.append(line)
-        if len(held) == _BATCH:
-            yield held
-            held = []
-    if held:
-        yield held
+        batch.append(line)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

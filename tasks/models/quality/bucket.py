@@ -70,9 +70,11 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
     """Write `id` and the scores, float64, of the documents that arrive; of the score `quality` also
     by which model it is, a string, else null."""
     names = [*settings.scores, *settings.inverse]
-    by = [SCORED_BY] if "quality" in names and any(SCORED_BY in parquet.columns(part) for part in signals) else []
-    table = gather(signals, kept, [*names, *by])
-    if not by:
+    model_columns = (
+        [SCORED_BY] if "quality" in names and any(SCORED_BY in parquet.columns(part) for part in signals) else []
+    )
+    table = gather(signals, kept, [*names, *model_columns])
+    if not model_columns:
         table = table.append_column(SCORED_BY, pa.nulls(len(table), pa.string()))
     for name in names:
         kind = table[name].type
@@ -86,9 +88,9 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
 def find_edges(folder: str, number: int, parts: Sequence[str], settings: Scorers) -> dict:
     """`edges`: of each score, for `quality` by model, the percentiles between its buckets, `buckets - 1`; of a
     score that no document has, none. `parts`: what `gather_shard` has written."""
-    wanted = [100 * each / settings.buckets for each in range(1, settings.buckets)]
+    levels = [100 * each / settings.buckets for each in range(1, settings.buckets)]
     names = (*settings.scores, *settings.inverse)
-    return {"edges": {name: percentiles(parts, name, wanted, _group(name)) for name in names}}
+    return {"edges": {name: percentiles(parts, name, levels, _group(name)) for name in names}}
 
 
 def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[float]]], settings: Scorers) -> dict:
@@ -100,9 +102,9 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
         models = np.asarray(pc.fill_null(table[SCORED_BY], "") if name == "quality" else pa.repeat("", len(table)))
         for model, ends in edges[name].items():
             # of equal scores all are in the bucket of the worst of them
-            found = np.searchsorted(np.sort(sign * np.asarray(ends, np.float64)), values, side="left")
+            buckets = np.searchsorted(np.sort(sign * np.asarray(ends, np.float64)), values, side="left")
             here = (models == model) & ~np.isnan(values)
-            best = np.maximum(best, np.where(here, found, -1))
+            best = np.maximum(best, np.where(here, buckets, -1))
     numbers = pa.array(best, pa.int32(), mask=best < 0)
     parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality_bucket": numbers}))
     return {"rows": len(table)}

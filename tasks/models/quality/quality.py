@@ -103,8 +103,8 @@ class Quality(Classifier, Threshold, LearnedFilter):
         if self.model is not None and self.against:
             raise ValueError(f"has a model, which learns from no source, and `against` {list(self.against)}; drop one")
         trained = {**Classifier().model_dump(), **self.part(Texts).model_dump()}
-        if self.model is not None and (changed := dict(self.part(Classifier).model_dump().items() - trained.items())):
-            raise ValueError(f"has a model, which is trained already, and {', '.join(sorted(changed))}; drop it")
+        if self.model is not None and (changes := dict(self.part(Classifier).model_dump().items() - trained.items())):
+            raise ValueError(f"has a model, which is trained already, and {', '.join(sorted(changes))}; drop it")
         if both := sorted(set(self.reference) & set(self.against)):
             raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; leave it out of one")
         return self
@@ -179,8 +179,8 @@ def train_model(
     with ordered(settings, sample(reference, raw, settings, heldout)) as examples:
         by_label = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS], (GOOD, BAD))
         scores = by_label[:, examples.names.index(GOOD)]
-        found = pa.table({"good": examples.good, "score": scores})
-        parquet.write_table(files.join(folder, CROSS_FITTED), found)
+        table = pa.table({"good": examples.good, "score": scores})
+        parquet.write_table(files.join(folder, CROSS_FITTED), table)
         trained = [int((examples.folds != number).sum()) for number in range(FOLDS)]
         return {"files": list(MODELS), "trained": trained, **measures(examples.good, scores)}
 
@@ -190,8 +190,8 @@ def sample(
 ) -> Callable[[Examples], None]:
     """What adds the examples that are learned from, given as to `train_model`. Raises ValueError for too few."""
     good_rows, raw_rows = _rows(reference), _rows(raw)
-    wanted = min(FOLDS * settings.documents, good_rows, raw_rows)
-    if wanted < 2:
+    n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
+    if n_rows < 2:
         raise ValueError(
             f"the step `quality` learns from two documents of its `reference` and two of other sources at least, but "
             f"{good_rows} and {raw_rows} are left: name other sources in `reference`, or loosen the steps before it"
@@ -201,7 +201,7 @@ def sample(
         for good, inputs, rows in ((True, reference, good_rows), (False, raw, raw_rows)):
             for documents, kept in inputs:
                 table = heldout.without(select(documents, kept, ["source", "text"]))
-                table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < wanted / rows))
+                table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < n_rows / rows))
                 examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD)
 
     return fill

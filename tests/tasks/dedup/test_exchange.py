@@ -65,7 +65,7 @@ def test_every_range_reads_its_rows_from_few_files(tmp_path_factory, keys, range
     divided, found = KeyRanges(ranges), []
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(exchange, "FAN_IN", most)
-        changed.setattr(exchange, "LEAST_FAN_IN", least)
+        changed.setattr(exchange, "MIN_FAN_IN", least)
         few = merged(Direct(folder), "few", written, divided)
     assert few.files <= most
     for number in range(ranges):
@@ -83,7 +83,7 @@ def test_every_shard_reads_its_rows_from_one_file(tmp_path_factory, keys, data):
     shards = KeyRanges(data.draw(st.integers(1, units)), units, first=1000, each=data.draw(st.integers(1, 9999)))
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(exchange, "FAN_IN", 2)
-        changed.setattr(exchange, "LEAST_FAN_IN", 2)
+        changed.setattr(exchange, "MIN_FAN_IN", 2)
         by_shard = collected(Direct(folder), "by-shard", written, shards, "key")
     for shard in range(units):
         low, high = shards.unit_bounds(shard)
@@ -104,7 +104,7 @@ def test_a_unit_is_in_its_range(units, ranges, first, each):
 def test_files_are_merged_in_as_few_passes_as_there_can_be(n_files):
     left, passes = n_files, fan_ins(n_files)
     for fan_in in passes:
-        assert exchange.LEAST_FAN_IN <= fan_in <= exchange.FAN_IN
+        assert exchange.MIN_FAN_IN <= fan_in <= exchange.FAN_IN
         left = -(-left // fan_in)
     assert left <= exchange.FAN_IN and n_files <= exchange.FAN_IN ** (len(passes) + 1)
     assert not passes or n_files > exchange.FAN_IN ** len(passes)

@@ -210,8 +210,8 @@ def test_results_are_let_go_of(crew, cluster):
 
 def test_dask_knows_of_as_many_jobs_as_keep_its_workers_busy(crew, cluster, monkeypatch):
     """However many there are: they are made when there is room for them, and each has the index of its own."""
-    monkeypatch.setattr("gristmill.tasks.engine.executors._LEAST_AHEAD", 6)
-    monkeypatch.setattr("gristmill.tasks.engine.executors._MOST_TOGETHER", 1)
+    monkeypatch.setattr("gristmill.tasks.engine.executors._MIN_AHEAD", 6)
+    monkeypatch.setattr("gristmill.tasks.engine.executors._MAX_JOBS_TOGETHER", 1)
     most = made = taken = 0
 
     def jobs():
@@ -232,7 +232,7 @@ def test_dask_knows_of_as_many_jobs_as_keep_its_workers_busy(crew, cluster, monk
 
 def test_short_jobs_are_sent_together_until_one_is_long(crew, cluster, monkeypatch):
     """The last ten of 320 jobs take longer than a task may: what was sent with them is sent again."""
-    monkeypatch.setattr("gristmill.tasks.engine.executors._LEAST_AHEAD", 6)
+    monkeypatch.setattr("gristmill.tasks.engine.executors._MIN_AHEAD", 6)
     found = dict(cluster.map(crew.long_at_the_end, range(320)))
     assert sorted(found) == list(range(320)) and all(number == index for index, (number, _) in found.items())
     tasks: dict[str, list[int]] = {}

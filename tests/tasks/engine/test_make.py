@@ -14,7 +14,7 @@ from gristmill.storage.space import DiskFullError
 from gristmill.tasks.engine.executors import Deferred, Threads, deferred
 from gristmill.tasks.engine.make import NotFinishedError, find, find_or_make
 from gristmill.tasks.engine.phases import PhaseRunner, Silent
-from gristmill.tasks.engine.spec import MOST_INPUTS, StageSpec, Work, digest
+from gristmill.tasks.engine.spec import MAX_INPUTS, StageSpec, Work, digest
 from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.url.step import Url
@@ -231,7 +231,7 @@ def test_a_record_cannot_change_and_inputs_are_few():
             version=1,
             body=shout,
             record=Shouting(),
-            inputs={str(i): "" for i in range(MOST_INPUTS + 1)},
+            inputs={str(i): "" for i in range(MAX_INPUTS + 1)},
         )
 
 

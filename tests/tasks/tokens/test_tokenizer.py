@@ -17,7 +17,7 @@ from gristmill.tasks.tokens.strategies import sample_mixture
 from gristmill.tasks.tokens.tokenizer import (
     BOS,
     EOS,
-    LARGEST_VOCABULARY,
+    MAX_VOCABULARY,
     UNK,
     Tokenizer,
     load,
@@ -210,7 +210,7 @@ def test_a_sample_with_control_characters_trains(tmp_path):
         assert small.decode(small.encode(text)) == text
 
 
-@pytest.mark.parametrize("size", [300, LARGEST_VOCABULARY + 1])
+@pytest.mark.parametrize("size", [300, MAX_VOCABULARY + 1])
 def test_a_vocabulary_that_does_not_fit_is_refused(size):
     with pytest.raises(ValidationError):
         Tokenizer(vocab_size=size)

@@ -188,7 +188,7 @@ def test_nothing_depends_on_shards_partitions_order_or_memory(tmp_path, monkeypa
     ):
         fan_in = changes.pop("fan_in", 512)
         monkeypatch.setattr(exchange, "FAN_IN", fan_in)
-        monkeypatch.setattr(exchange, "LEAST_FAN_IN", min(fan_in, 32))
+        monkeypatch.setattr(exchange, "MIN_FAN_IN", min(fan_in, 32))
         # enough for the labels, but less than the sets take, which are then in a temporary file
         memory = changes.pop("memory", 1 << 30)
         settings = MinHash(partitions=2).model_copy(update=changes)
@@ -223,7 +223,7 @@ def test_keep_criteria(tmp_path):
 @pytest.mark.parametrize(("number_of_crawls", "fan_in"), [(2, 512), (3, 512), (3, 2)])
 def test_crawl_after_crawl_gives_what_all_at_once_give(tmp_path, monkeypatch, number_of_crawls, fan_in):
     monkeypatch.setattr(exchange, "FAN_IN", fan_in)
-    monkeypatch.setattr(exchange, "LEAST_FAN_IN", min(fan_in, 32))
+    monkeypatch.setattr(exchange, "MIN_FAN_IN", min(fan_in, 32))
     documents = planted()
     crawls = [documents[i::number_of_crawls] for i in range(number_of_crawls)]
     parts = [dealt(crawl, shards_there) for crawl, shards_there in zip(crawls, (5, 3, 2), strict=False)]
