@@ -168,15 +168,15 @@ class CheckedFile:
         In the calling thread alone: shards are read side by side, one a core, where more threads cost half as much
         again. Raises DamagedFileError where what is asked for is not what was written.
         """
-        wanted = range(self.metadata.num_row_groups) if groups is None else groups
+        group_numbers = range(self.metadata.num_row_groups) if groups is None else groups
         chosen = np.flatnonzero(np.isin(self._columns, columns)) if columns is not None else slice(None)
-        chunks = self._chunks[list(wanted)][:, chosen].reshape(-1)
+        chunks = self._chunks[list(group_numbers)][:, chosen].reshape(-1)
         data = self._data.having(zip(chunks["offset"].tolist(), chunks["length"].tolist(), strict=True))
         for offset, length, digest in chunks.tolist():
             if _digest(data, offset, length) != digest:
                 raise damaged(self._path, f"is damaged between bytes {offset} and {offset + length}")
         file = pq.ParquetFile(pa.BufferReader(data), metadata=self.metadata)
-        return file.read_row_groups(list(wanted), columns=columns, use_threads=False)
+        return file.read_row_groups(list(group_numbers), columns=columns, use_threads=False)
 
     def _end(self) -> tuple[pa.Buffer, np.ndarray]:
         """The footer with its length and mark, and the list of column chunks."""
@@ -197,10 +197,10 @@ class CheckedFile:
         if listed + footer > len(tail):
             tail = self._data.tail(listed + footer)
             stop = len(tail) - footer
-        found = xxhash.xxh3_128()
-        found.update(tail[stop - listed : stop - _END + 16])
-        found.update(tail[stop:])
-        if found.digest() != end[16:32]:
+        digest = xxhash.xxh3_128()
+        digest.update(tail[stop - listed : stop - _END + 16])
+        digest.update(tail[stop:])
+        if digest.digest() != end[16:32]:
             raise damaged(self._path, "is damaged at its end")
         begin = stop - listed
         check_name(self._path, tail[begin + chunks : stop - _END].to_pybytes().decode())

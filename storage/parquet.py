@@ -60,13 +60,13 @@ class Writer:
     def write_table(self, table: pa.Table) -> None:
         self._held.append(table)
         rows = sum(map(len, self._held))
-        if sum(held.nbytes for held in self._held) >= _HELD_BYTES:
+        if sum(table_part.nbytes for table_part in self._held) >= _HELD_BYTES:
             self.flush()
         elif rows >= self._row_group:
-            held = pa.concat_tables(self._held)
+            table_part = pa.concat_tables(self._held)
             whole = rows - rows % self._row_group
-            self._out.write_table(held[:whole], row_group_size=self._row_group)
-            self._held = [held[whole:]]
+            self._out.write_table(table_part[:whole], row_group_size=self._row_group)
+            self._held = [table_part[whole:]]
 
     def flush(self) -> None:
         if any(map(len, self._held)):

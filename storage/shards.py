@@ -14,10 +14,10 @@ from gristmill.storage.schema import LEDGER, SELECTION
 _AT_ONCE = 1024  # shards that wait for a thread, with their records
 
 
-def check_balance(folder: str, found: Iterable[layout.Part]) -> None:
+def check_balance(folder: str, parts: Iterable[layout.Part]) -> None:
     """`check_shard` of every part that counts documents. Holds the ledgers of sixteen shards, since reading is mostly
     waiting. Raises LedgerError."""
-    counting = (each for each in found if each.counts_documents)
+    counting = (each for each in parts if each.counts_documents)
     with ThreadPoolExecutor(16) as pool:
         while some := list(islice(counting, _AT_ONCE)):
             list(pool.map(lambda each: check_shard(folder, each.number, each.record), some))

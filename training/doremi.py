@@ -70,7 +70,7 @@ class DoReMiRun(Settings):
     timeout_seconds: float = Field(600, gt=0, description="longest wait for another rank")
 
     @model_validator(mode="after")
-    def _known(self) -> DoReMiRun:
+    def _check_settings(self) -> DoReMiRun:
         if self.training.precision == "fp16" or self.training.z_loss:
             raise ValueError(
                 f"training.precision is {self.training.precision} and z_loss {self.training.z_loss:g}; DoReMi has "

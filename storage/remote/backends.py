@@ -107,8 +107,8 @@ class Http:
                 content = self.response.content
                 while len(data) < end - start and (chunk := await content.read(min(_CHUNK, end - start - len(data)))):
                     data += chunk
-            if self.size is not None and len(data) < (wanted := min(end, self.size) - start):
-                raise BadResponse(f"the answer ends after {len(data)} of {wanted} bytes", transient=True)
+            if self.size is not None and len(data) < (expected := min(end, self.size) - start):
+                raise BadResponse(f"the answer ends after {len(data)} of {expected} bytes", transient=True)
             self.at += len(data)
             if len(data) < end - start:
                 self.size = self.at
@@ -137,14 +137,14 @@ class Http:
         }
         response = await session.get(self.fs.encode_url(self.url), auto_decompress=False, **options)
         self.response, self.at = response, start
-        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        size = int(found[3]) if found and found[3] != "*" else None
+        content_range = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        size = int(content_range[3]) if content_range and content_range[3] != "*" else None
         if response.status == 206:
-            if not found or not found[1] or size is None:
+            if not content_range or not content_range[1] or size is None:
                 raise BadResponse(f"the server sends the range {response.headers.get('Content-Range')!r}", 206)
             self._compare(size, response)
-            if int(found[1]) != start or int(found[2]) + 1 != min(end, size):
-                raise BadResponse(f"the server sends the range {found[0]!r}", 206, transient=True)
+            if int(content_range[1]) != start or int(content_range[2]) + 1 != min(end, size):
+                raise BadResponse(f"the server sends the range {content_range[0]!r}", 206, transient=True)
         elif response.status == 200:
             self._compare(response.content_length, response)
             if response.content_length is None and response.headers.get("Transfer-Encoding", "").lower() != "chunked":

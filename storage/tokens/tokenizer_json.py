@@ -82,13 +82,13 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
             "fallback"
         )
     special = [token["content"] for token in described.get("added_tokens") or [] if token["special"]]
-    known = [name for name in ENDS if name in special]
-    if end is None and len(known) != 1:
+    end_tokens = [name for name in ENDS if name in special]
+    if end is None and len(end_tokens) != 1:
         raise ValueError(
             f"{path} has the special tokens {', '.join(special) or 'none'}; set tokenizer.end_of_text to the one that "
             "ends a text"
         )
-    end = known[0] if end is None else end
+    end = end_tokens[0] if end is None else end
     if end not in special:
         raise ValueError(
             f"tokenizer.end_of_text is {end}, which is no special token of {path}; give one of "
@@ -131,9 +131,9 @@ def _vocabulary(described: dict[str, Any]) -> dict[str, int]:
 
 def _names(described: dict[str, Any]) -> list[str]:
     """By id; an id that is not taken has an empty name."""
-    known = {i: name for name, i in _vocabulary(described).items()}
-    known |= {token["id"]: token["content"] for token in described.get("added_tokens") or []}
-    return [known.get(i, "") for i in range(max(known) + 1)]
+    names_by_id = {i: name for name, i in _vocabulary(described).items()}
+    names_by_id |= {token["id"]: token["content"] for token in described.get("added_tokens") or []}
+    return [names_by_id.get(i, "") for i in range(max(names_by_id) + 1)]
 
 
 def _first(described: dict[str, Any]) -> str | None:

@@ -12,10 +12,10 @@ from gristmill.tasks.pdf.ruling import Ruling, Rulings
 from gristmill.tasks.pdf.tables import aligned
 
 _TOUCH = 4.0  # points between lines that meet
-_MOST = 120  # lines of a table to each side; more are a drawing
+_MAX_LINES = 120  # lines of a table to each side; more are a drawing
 _COVERED = 0.5  # of a cell's side, where a line is
 _FILLED = 1 / 3  # of the cells of a table; a diagram with a grid has fewer
-_CELL, _LONGEST = 250, 3000  # characters of half of the cells at most, and of any
+_CELL, _MAX_CELL = 250, 3000  # characters of half of the cells at most, and of any
 _ABOVE, _LEADING = 2.5, 0.5  # heights of letters between a line and the row above it, and between lines of a row
 _NARROW = 60  # points: shorter lines are above notes, or below words
 _PARAGRAPH = 0.55  # of the width of a table, which none of its cells has
@@ -34,7 +34,7 @@ class _Area:
 def with_tables(segments: Sequence[Segment], rulings: Rulings) -> list[Segment]:
     """The segments of a page; those of a table with lines are one, whose `rows` are the cells."""
     rest = list(segments)
-    if max(len(rulings.across), len(rulings.down)) > 8 * _MOST:
+    if max(len(rulings.across), len(rulings.down)) > 8 * _MAX_LINES:
         return rest
     for area, xs, ys, across, down in _grids(rulings):
         inside = [s for s in rest if _within(s, area)]
@@ -75,7 +75,7 @@ def _is_table(rows: Cells) -> bool:
         return False
     lengths = [sum(len(s.text) for s in cell) for row in rows for cell in row]
     filled = [n for n in lengths if n]
-    if len(filled) < max(3, _FILLED * len(lengths)) or median(filled) > _CELL or max(filled) > _LONGEST:
+    if len(filled) < max(3, _FILLED * len(lengths)) or median(filled) > _CELL or max(filled) > _MAX_CELL:
         return False
     return sum(any(row[k] for row in rows) for k in range(len(rows[0]))) >= 2
 
@@ -107,20 +107,20 @@ def _grids(rulings: Rulings) -> list[tuple[_Area, list[float], list[float], list
             part[0].append(across[k])
         else:
             part[1].append(down[k - len(across)])
-    found = []
+    grids = []
     for rows, columns in parts.values():
         xs, ys = _places(columns), _places(rows)
-        if 2 < len(xs) <= _MOST and 2 < len(ys) <= _MOST:
-            found.append((_Area(xs[0], ys[0], xs[-1], ys[-1]), xs, ys, rows, columns))
-    return sorted(found, key=lambda each: (-each[0].top, each[0].left))
+        if 2 < len(xs) <= _MAX_LINES and 2 < len(ys) <= _MAX_LINES:
+            grids.append((_Area(xs[0], ys[0], xs[-1], ys[-1]), xs, ys, rows, columns))
+    return sorted(grids, key=lambda each: (-each[0].top, each[0].left))
 
 
 def _places(rulings: Sequence[Ruling]) -> list[float]:
-    found: list[float] = []
-    for at in sorted(r.at for r in rulings):
-        if not found or at - found[-1] > _TOUCH:
-            found.append(at)
-    return found
+    places: list[float] = []
+    for place in sorted(r.at for r in rulings):
+        if not places or place - places[-1] > _TOUCH:
+            places.append(place)
+    return places
 
 
 def _cells(
@@ -145,8 +145,8 @@ def _cells(
     return rows
 
 
-def _covered(rulings: Sequence[Ruling], at: float, begin: float, end: float) -> bool:
-    length = sum(max(0.0, min(r.end, end) - max(r.begin, begin)) for r in rulings if abs(r.at - at) <= _TOUCH)
+def _covered(rulings: Sequence[Ruling], place: float, begin: float, end: float) -> bool:
+    length = sum(max(0.0, min(r.end, end) - max(r.begin, begin)) for r in rulings if abs(r.at - place) <= _TOUCH)
     return length > _COVERED * (end - begin)
 
 
@@ -162,7 +162,7 @@ def _bands(rulings: Rulings, segments: Sequence[Segment]) -> list[tuple[_Area, l
                 break
         else:
             alike.append([each])
-    found = []
+    bands = []
     for group in alike:
         if len(group) < 2 or group[0].end - group[0].begin < _NARROW:
             continue
@@ -170,9 +170,9 @@ def _bands(rulings: Rulings, segments: Sequence[Segment]) -> list[tuple[_Area, l
         beside = [s for s in segments if left < (s.left + s.right) / 2 < right]
         for heights in _runs([each.at for each in group], beside, right - left):
             heights = _above(heights, beside, left, right) + heights
-            if 2 < len(heights) <= _MOST:
-                found.append((_Area(left, heights[-1], right, heights[0]), heights))
-    return found
+            if 2 < len(heights) <= _MAX_LINES:
+                bands.append((_Area(left, heights[-1], right, heights[0]), heights))
+    return bands
 
 
 def _runs(heights: Sequence[float], segments: Sequence[Segment], width: float) -> list[list[float]]:

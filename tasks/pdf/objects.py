@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
 
-from gristmill.tasks.pdf.ruling import MOST as MOST_PATHS
-from gristmill.tasks.pdf.ruling import Matrix, Rulings, add_path
+from gristmill.tasks.pdf.ruling import MAX_PATHS, Matrix, Rulings, add_path
 
-MOST = 50_000  # objects of a page that are looked at
+MAX_OBJECTS = 50_000  # objects of a page that are looked at
 _DEPTH = 4  # of forms inside of forms
 _ACTUAL_TEXT = b"ActualText"
 # How a text begins, and how it is encoded (7.9.2.2). PDFDocEncoding, which has no mark, has the letters of Latin-1.
@@ -56,7 +55,7 @@ def objects(page: pdfium.FPDF_PAGE) -> Objects:
     for each, kind, matrix in _walked(page):
         if kind == pdfium.FPDF_PAGEOBJ_TEXT:
             marks.look(each, matrix)
-        elif kind == pdfium.FPDF_PAGEOBJ_PATH and paths < MOST_PATHS:
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH and paths < MAX_PATHS:
             paths += 1
             add_path(each, matrix, rulings)
         elif kind in (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM):
@@ -70,20 +69,20 @@ def address(pointer: ctypes._Pointer) -> int:
 
 def _walked(page: pdfium.FPDF_PAGE) -> Iterator[tuple[pdfium.FPDF_PAGEOBJECT, int, Matrix]]:
     """Each object, its kind, and the matrix that leads from its coordinates to the page's."""
-    left = MOST
-    count = min(pdfium.FPDFPage_CountObjects(page), MOST)
+    remaining_objects = MAX_OBJECTS
+    count = min(pdfium.FPDFPage_CountObjects(page), MAX_OBJECTS)
     # from the last to the first, as they are taken from the end
     waiting = [(pdfium.FPDFPage_GetObject, page, k, _SAME, 0) for k in reversed(range(count))]
-    while waiting and left:
+    while waiting and remaining_objects:
         get, holder, number, matrix, depth = waiting.pop()
-        left -= 1
+        remaining_objects -= 1
         each = get(holder, number)
         kind = pdfium.FPDFPageObj_GetType(each)
         yield each, kind, matrix
         own = pdfium.FS_MATRIX()
         if kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEPTH and pdfium.FPDFPageObj_GetMatrix(each, own):
             inner = _times((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
-            count = min(max(pdfium.FPDFFormObj_CountObjects(each), 0), left)
+            count = min(max(pdfium.FPDFFormObj_CountObjects(each), 0), remaining_objects)
             waiting += [(pdfium.FPDFFormObj_GetObject, each, k, inner, depth + 1) for k in reversed(range(count))]
 
 

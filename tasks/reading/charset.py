@@ -109,32 +109,32 @@ def prescan(payload: bytes) -> str | None:
         return "utf-16-le"
     if head.startswith(b"\x00<\x00?\x00x"):
         return "utf-16-be"
-    at = 0
-    while token := _TOKEN.search(head, at):
-        at = token.end()
+    position = 0
+    while token := _TOKEN.search(head, position):
+        position = token.end()
         if token["meta"] or token["tag"]:
-            attributes, at = _attributes(head, at)
+            attributes, position = _attributes(head, position)
             if token["meta"] and (named := _of_meta(attributes)):
                 return named
     declared = _XML.match(head)
     return _in_page(declared[1] or declared[2] or b"") if declared else None
 
 
-def _attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+def _attributes(head: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
     """A tag's attributes, the first of each name, and where the tag ends."""
-    found: dict[bytes, bytes] = {}
-    while attribute := _ATTRIBUTE.match(head, at):
+    attributes: dict[bytes, bytes] = {}
+    while attribute := _ATTRIBUTE.match(head, position):
         value = attribute["double"] or attribute["single"] or attribute["bare"] or b""
-        found.setdefault(attribute["name"].lower(), value.lower())
-        at = attribute.end()
-    return found, at
+        attributes.setdefault(attribute["name"].lower(), value.lower())
+        position = attribute.end()
+    return attributes, position
 
 
 def _of_meta(attributes: dict[bytes, bytes]) -> str | None:
     if b"charset" in attributes:
         return _in_page(attributes[b"charset"])
-    if attributes.get(b"http-equiv") == b"content-type" and (said := _CHARSET.search(attributes.get(b"content", b""))):
-        return _in_page(said[1] or said[2] or said[3] or b"")
+    if attributes.get(b"http-equiv") == b"content-type" and (match := _CHARSET.search(attributes.get(b"content", b""))):
+        return _in_page(match[1] or match[2] or match[3] or b"")
     return None
 
 

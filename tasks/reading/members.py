@@ -97,7 +97,7 @@ _PADDING = b"\0 \t\r\n"
 # of the file before it held is not trusted.
 _DOUBTFUL = 1 << 16
 # Of content that is not given yet: 65 kB of a zstd file may unfold to gigabytes, which no text does.
-MOST_HELD = 128 << 20
+MAX_HELD_BYTES = 128 << 20
 # Bytes of a file that may be read a second time to learn what a damaged member held before the damage: so damage
 # planted everywhere costs no more than this.
 SALVAGE = 256 << 20
@@ -191,25 +191,25 @@ class Content:
 
         Raises OSError where a member is damaged, the file ends inside it or none begins, once what came before is
         given: before damage, but for what the last 64 KiB of the file and two blocks held. Holds these, at most
-        MOST_HELD bytes.
+        MAX_HELD_BYTES bytes.
         """
         if not self.open():
             self._begin("plain")
         if end is not None and self.member >= end:
             return
         self.salvage = 0
-        held: deque[tuple[int, bytes]] = deque()
+        waiting: deque[tuple[int, bytes]] = deque()
         size = 0
         while True:
             while piece := self.pull():
-                held.append((self.stored.at, piece))
+                waiting.append((self.stored.at, piece))
                 size += len(piece)
-                while held and (held[0][0] <= self.stored.at - _DOUBTFUL or size > MOST_HELD):
-                    size -= len(held[0][1])
-                    yield held.popleft()[1]
+                while waiting and (waiting[0][0] <= self.stored.at - _DOUBTFUL or size > MAX_HELD_BYTES):
+                    size -= len(waiting[0][1])
+                    yield waiting.popleft()[1]
             if not self.fault or self.cut:
-                yield from (piece for _, piece in held)
-            held.clear()
+                yield from (piece for _, piece in waiting)
+            waiting.clear()
             size = 0
             if self.fault:
                 raise OSError(self.fault)
@@ -232,18 +232,18 @@ class Content:
 
     def _skip_frame(self) -> bool:
         """Skip a frame without content; False, and back where it began, if the file ends inside it."""
-        at = self.stored_offset
+        begin = self.stored_offset
         size = int.from_bytes(self.data[4:8], "little")
         if self.data[:4] == DICTIONARY and self.dictionary is None and size <= MAX_DICTIONARY:
             self.dictionary = read_dictionary(self.peek(8 + size)[8:])
-            self.dictionary_at = at if self.dictionary else None
-        left = 8 + size
-        while left and (step := min(left, len(self.peek(1) and self.data))):
+            self.dictionary_at = begin if self.dictionary else None
+        remaining_bytes = 8 + size
+        while remaining_bytes and (step := min(remaining_bytes, len(self.peek(1) and self.data))):
             self.data = self.data[step:]
-            left -= step
-        if left:
-            self.back(at)
-        return not left
+            remaining_bytes -= step
+        if remaining_bytes:
+            self.back(begin)
+        return not remaining_bytes
 
     def _before_damage(self, failing: int) -> bytes:
         """What the bytes on which the decoder failed held before the damage.
@@ -256,12 +256,12 @@ class Content:
             return b""
         self.salvage -= end - self.member
         self.stored.back(self.member)
-        again, passed, at = decoder(self.kind, self.dictionary), 0, self.member
+        again, passed, position = decoder(self.kind, self.dictionary), 0, self.member
         pieces: list[bytes] = []
-        while at < end and (block := self.stored.read()):
-            fast = block[: max(0, failed - at)]
-            slow = block[len(fast) : end - at]
-            at += len(block)
+        while position < end and (block := self.stored.read()):
+            fast = block[: max(0, failed - position)]
+            slow = block[len(fast) : end - position]
+            position += len(block)
             for part in (fast, *(slow[i : i + 1] for i in range(len(slow)))):
                 while part or not again.needs_input:
                     try:

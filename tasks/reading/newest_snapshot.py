@@ -27,7 +27,7 @@ def newest_snapshot(listing: str = LISTING) -> str:
         raise ValueError(f"{redact_url(listing)} is no JSON ({error}); name a copy of {LISTING}") from error
     entries = listed if isinstance(listed, list) else []
     names = [str(entry.get("id")) for entry in entries if isinstance(entry, Mapping)]
-    found = [name for name in names if re.fullmatch(SNAPSHOT, name)]
-    if not found:
+    snapshots = [name for name in names if re.fullmatch(SNAPSHOT, name)]
+    if not snapshots:
         raise ValueError(f"{redact_url(listing)} lists no crawl named as CC-MAIN-2024-22; name a copy of {LISTING}")
-    return max(found)
+    return max(snapshots)

@@ -67,12 +67,12 @@ class CodeLanguage(DocumentStep):
         return (PATH,)
 
     def decisions(self) -> list[Decision]:
-        found: list[Decision] = []
+        clauses: list[Decision] = []
         if self.keep is not None:
-            found.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed((*self.keep, NO_CODE))})", "false"))
+            clauses.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed((*self.keep, NO_CODE))})", "false"))
         if self.drop:
-            found.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed(self.drop)})", "true"))
-        return found
+            clauses.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed(self.drop)})", "true"))
+        return clauses
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -158,12 +158,12 @@ _LABELS = {
 
 def measure(step: CodeLanguage, documents: Batch) -> dict[str, pa.Array]:
     """The signals of a batch."""
-    found = [
+    languages = [
         (NO_CODE, "none") if path is None else _language(path, text, step.content)
         for path, text in zip(paths(documents), documents["text"].to_pylist(), strict=True)
     ]
     names = [signal.name for signal in step.signals]
-    return {name: pa.array([each[at] for each in found], pa.string()) for at, name in enumerate(names)}
+    return {name: pa.array([each[index] for each in languages], pa.string()) for index, name in enumerate(names)}
 
 
 def paths(documents: Batch) -> list[str | None]:
@@ -204,5 +204,5 @@ def magika() -> "Magika":
         raise ModuleNotFoundError(
             "`code_language: {content: true}` needs magika: `pip install 'gristmill[code]'`, or take `content` out"
         ) from error
-    found: Any = library.Magika()
-    return found
+    model: Any = library.Magika()
+    return model

@@ -107,8 +107,8 @@ _SHORT = ("},",)
 def measure(step: CodeSignals, documents: Batch) -> dict[str, pa.Array]:
     """The signals of a batch; null for documents without a path."""
     names = paths(documents)
-    known = CODE_LANGUAGE in documents.table.column_names
-    languages = documents[CODE_LANGUAGE].to_pylist() if known else [_named(path) for path in names]
+    has_languages = CODE_LANGUAGE in documents.table.column_names
+    languages = documents[CODE_LANGUAGE].to_pylist() if has_languages else [_named(path) for path in names]
     rows = [
         {} if path is None else measures(path, text, language)
         for path, language, text in zip(names, languages, documents["text"].to_pylist(), strict=True)
@@ -120,8 +120,8 @@ def measure(step: CodeSignals, documents: Batch) -> dict[str, pa.Array]:
 
 
 def _named(path: str | None) -> str | None:
-    found = by_name(path) if path else None
-    return found[0] if found else None
+    language = by_name(path) if path else None
+    return language[0] if language else None
 
 
 def measures(path: str, text: str, language: str | None) -> dict[str, Any]:

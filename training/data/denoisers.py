@@ -17,7 +17,7 @@ from gristmill.training.config import TrainingConfig
 
 FIM = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 FIM_TOKENS = 128  # of a sample for each document that may be rearranged, which adds len(FIM) tokens
-SHORTEST = 8  # tokens of a sample
+MIN_TOKENS = 8  # tokens of a sample
 
 
 class Denoiser(NamedTuple):
@@ -64,12 +64,12 @@ def tokens_read(training: TrainingConfig, seq_len: int) -> int:
     if training.objective == "fill_in_the_middle":
         room -= len(FIM) * max(1, seq_len // FIM_TOKENS)
     each = denoisers(training)
-    while room >= SHORTEST and any(one.length(room) > seq_len + 1 for one in each):
+    while room >= MIN_TOKENS and any(one.length(room) > seq_len + 1 for one in each):
         room -= 1
-    if room < SHORTEST:
+    if room < MIN_TOKENS:
         raise ValueError(
             f"model.seq_len is {seq_len}, in which training.objective {training.objective} has no room for "
-            f"{SHORTEST} tokens of text; raise it"
+            f"{MIN_TOKENS} tokens of text; raise it"
         )
     return room
 

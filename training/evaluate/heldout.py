@@ -101,8 +101,8 @@ def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, worl
         targets = np.where(real[:, None], windows.targets[rows], IGNORE)
         inputs = torch.from_numpy(windows.inputs[rows]).to(world.device)
         nats = model.losses(inputs, torch.from_numpy(targets).to(world.device)).double().sum(1)
-        found = np.stack([nats.cpu().numpy(), (targets != IGNORE).sum(1), sizes[rows] * real], axis=1)
-        np.add.at(sums, windows.source[rows], found)
+        row_sums = np.stack([nats.cpu().numpy(), (targets != IGNORE).sum(1), sizes[rows] * real], axis=1)
+        np.add.at(sums, windows.source[rows], row_sums)
     model.train()
     total = world.sum(torch.from_numpy(sums).to(world.device)).cpu()
     metrics: dict[str, float] = {}
@@ -129,7 +129,7 @@ def token_counts(manifest: TrainingManifest, world: World) -> np.ndarray:
     reading.
     """
     counts = np.zeros((len(manifest.sources), manifest.vocab_size), dtype=np.int64)
-    for found, source in zip(counts, manifest.sources, strict=True):
+    for source_counts, source in zip(counts, manifest.sources, strict=True):
         if not source.share:
             continue
         tokens = Tokens(source.shards, manifest.vocab_size, manifest.dtype)
@@ -138,7 +138,7 @@ def token_counts(manifest: TrainingManifest, world: World) -> np.ndarray:
         for turn in range(world.rank, chosen, world.size):
             start = turn * chunks // chosen * CHUNK
             ids = tokens.read(start, min(start + CHUNK, len(tokens)))
-            found += np.bincount(ids, minlength=manifest.vocab_size)
+            source_counts += np.bincount(ids, minlength=manifest.vocab_size)
     return world.sum(torch.from_numpy(counts).to(world.device)).cpu().numpy()
 
 
@@ -158,8 +158,8 @@ def unigram_loss(counts: np.ndarray, windows: HeldoutWindows) -> dict[str, float
 
     A token with c occurrences among n has probability (c + 1) / (n + vocab_size).
     """
-    found = counts.sum(0)
-    nats = math.log(found.sum() + len(found)) - np.log(found + 1.0)
+    token_totals = counts.sum(0)
+    nats = math.log(token_totals.sum() + len(token_totals)) - np.log(token_totals + 1.0)
     rows = windows.of("heldout")[windows.source]
     targets = windows.targets[rows]
     targets = targets[targets != IGNORE]

@@ -88,13 +88,13 @@ def evaluated(folder: Path, data: TrainingManifest, eval_tokens: int, losses: Pa
 
 def _weights(sources: list[Path], config: ModelConfig) -> dict[str, torch.Tensor]:
     """By the Decoder's names, float32. Of tied matrices there is one; positions follow from the config."""
-    found: dict[str, torch.Tensor] = {}
+    weights: dict[str, torch.Tensor] = {}
     for path in sources:
         with safe_open(path, framework="pt") as tensors:
             for name in tensors.keys():
                 if not name.endswith("rotary_emb.inv_freq") and not (config.tie_embeddings and "lm_head" in name):
-                    found[own_name(name)] = tensors.get_tensor(name).float()
-    return found
+                    weights[own_name(name)] = tensors.get_tensor(name).float()
+    return weights
 
 
 def _check_tokenizer(source: Path, data: TrainingManifest) -> None:

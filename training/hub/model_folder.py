@@ -134,8 +134,8 @@ def model_card(
 
 
 def _bits(result: dict[str, Any], source: str) -> str:
-    found = result.get(f"heldout/{source}/bits_per_byte")
-    return "-" if found is None else f"{found:.4f}"
+    bits = result.get(f"heldout/{source}/bits_per_byte")
+    return "-" if bits is None else f"{bits:.4f}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

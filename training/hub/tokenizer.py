@@ -74,10 +74,10 @@ def _bpe(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int])
     pieces = {names[i] for i in normal}
     ranked = sorted(normal, key=lambda i: (-tokenizer.processor.get_score(i), i))
     merges = [
-        [piece[:at], piece[at:]]
+        [piece[:split], piece[split:]]
         for piece in (names[i] for i in ranked)
-        for at in range(1, len(piece))
-        if piece[:at] in pieces and piece[at:] in pieces
+        for split in range(1, len(piece))
+        if piece[:split] in pieces and piece[split:] in pieces
     ]
     return {
         "type": "BPE",
@@ -94,8 +94,8 @@ def _bpe(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int])
 
 
 def _unigram(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int]) -> dict[str, Any]:
-    found = set(normal)
-    scores = [tokenizer.processor.get_score(i) if i in found else _NEVER for i in range(len(names))]
+    normal_ids = set(normal)
+    scores = [tokenizer.processor.get_score(i) if i in normal_ids else _NEVER for i in range(len(names))]
     return {
         "type": "Unigram",
         "unk_id": tokenizer.processor.unk_id(),

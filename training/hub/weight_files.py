@@ -65,32 +65,32 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
                 f"{key} is {folder}, whose {CONFIG} gives {theirs} for {name}, and the recipe has {ours}; "
                 f"set {name}: {json.dumps(theirs)}, or name other weights"
             )
-    for name, wanted in (
+    for name, expected_value in (
         ("hidden_act", "silu"),
         ("attention_bias", False),
         ("mlp_bias", False),
         ("rope_scaling", None),
     ):
-        if described.get(name, wanted) != wanted:
+        if described.get(name, expected_value) != expected_value:
             raise ValueError(
                 f"{key} is {folder}, whose {CONFIG} has {name} {described[name]}, which the decoder here "
                 "does not compute; name other weights"
             )
-    found = _shapes(files)
+    file_shapes = _shapes(files)
     vocab_size = vocab_size or described["vocab_size"]
     expected = dict(shapes(config, vocab_size))
     if config.tie_embeddings:
-        found.pop("lm_head.weight", None)
-    if other := sorted(found.keys() ^ expected.keys()):
+        file_shapes.pop("lm_head.weight", None)
+    if other := sorted(file_shapes.keys() ^ expected.keys()):
         what = "lack" if other[0] in expected else "have"
         raise ValueError(
             f"{key} is {folder}, whose weights {what} {other[0]}, against the recipe's `model`; change "
             "the recipe's `model`, or name other weights"
         )
     for name, shape in expected.items():
-        if found[name] != shape:
+        if file_shapes[name] != shape:
             raise ValueError(
-                f"{key} is {folder}, whose {name} is {list(found[name])}, where `model` and the "
+                f"{key} is {folder}, whose {name} is {list(file_shapes[name])}, where `model` and the "
                 f"vocabulary of {vocab_size} ask for {list(shape)}; change `model`, or name other weights"
             )
 
@@ -121,11 +121,13 @@ def _settings(config: ModelConfig, described: dict[str, Any], key: str) -> Itera
 
 def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
     """Shapes of all tensors by their public names; reads the files' headers alone."""
-    found: dict[str, tuple[int, ...]] = {}
+    all_shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
         with safe_open(path, framework="numpy") as tensors:
-            found |= {n: tuple(tensors.get_slice(n).get_shape()) for n in tensors.keys() if not n.endswith(_UNUSED)}
-    return found
+            all_shapes |= {
+                n: tuple(tensors.get_slice(n).get_shape()) for n in tensors.keys() if not n.endswith(_UNUSED)
+            }
+    return all_shapes
 
 
 def shapes(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[int, ...]]]:

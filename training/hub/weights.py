@@ -150,10 +150,10 @@ def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManif
     folder = Path(run.training.init_from or "")
     check_fits(folder, run.model, manifest.vocab_size)
     tokenizer = tokenizer_file(folder)
-    found = {path.name: path for path in (*weight_files(folder), tokenizer)}
-    wanted = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
-    read = rank_slice(sorted(found), run.own_disks)
-    mine = [name for name in read if files.checksum(str(found[name])) != wanted.get(name)]
+    paths = {path.name: path for path in (*weight_files(folder), tokenizer)}
+    digests = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
+    read = rank_slice(sorted(paths), run.own_disks)
+    mine = [name for name in read if files.checksum(str(paths[name])) != digests.get(name)]
     if wrong := sorted(name for some in all_gather(mine) for name in some):
         raise ValueError(
             f"training.init_from is {folder}, whose {wrong[0]} is another than when the run was planned; put it back, "

@@ -234,20 +234,20 @@ def _use_flash_attention_3(device: torch.device) -> None:
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
 
 
-def precision(wanted: str, device: torch.device) -> str:
-    """The precision of products on a device: "bf16", "fp16" or "fp32". `wanted`: TrainingConfig.precision.
+def precision(setting: str, device: torch.device) -> str:
+    """The precision of products on a device: "bf16", "fp16" or "fp32". `setting`: TrainingConfig.precision.
 
     (On CPUs bf16 is emulated: 3.4 times slower than float32 where it was tried, so `auto` does not take it there.)
     """
-    if wanted != "auto":
-        return wanted
+    if setting != "auto":
+        return setting
     has_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if has_it else "fp32"
 
 
-def compute_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
-    """What products are computed in; None: float32. `wanted`: TrainingConfig.precision."""
-    return _DTYPES[precision(wanted, device)]
+def compute_dtype(setting: str, device: torch.device) -> torch.dtype | None:
+    """What products are computed in; None: float32. `setting`: TrainingConfig.precision."""
+    return _DTYPES[precision(setting, device)]
 
 
 def sharded_model(

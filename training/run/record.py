@@ -143,12 +143,12 @@ class Record:
 
     def _times(self, waited: float) -> dict[str, float]:
         """Seconds of the parts of a step on this rank, as means of the steps that were read."""
-        found = self.clock.read()
-        times = {part: found[part] for part in PARTS} | {"data": waited}
+        clock_times = self.clock.read()
+        times = {part: clock_times[part] for part in PARTS} | {"data": waited}
         mean = {f"time/{part}_seconds": seconds / len(self.steps) for part, seconds in times.items()}
         world = self.machine.world
         if world.size > 1:
-            mean["time/slowest_rank_over_mean"] = slowest_over_mean(found[BLOCKS], world)
+            mean["time/slowest_rank_over_mean"] = slowest_over_mean(clock_times[BLOCKS], world)
         return mean
 
     @contextmanager
@@ -263,8 +263,8 @@ class ReportLines:
         line += f"  grad {metrics.get('train/grad_norm', math.nan):.3f}  lr {metrics['train/learning_rate']:.2e}"
         line += f"  {speed:,.0f} tokens/s"
         if self.first < step < self.steps:
-            left = (self.steps - step) * (now - self.began) / (step - self.first + 1)
-            line += f"  {datetime.timedelta(seconds=round(left))} left"
+            seconds_left = (self.steps - step) * (now - self.began) / (step - self.first + 1)
+            line += f"  {datetime.timedelta(seconds=round(seconds_left))} left"
         if evaluated:
             line += f"  held-out {metrics['heldout/loss']:.4f}"
         log.info(line)

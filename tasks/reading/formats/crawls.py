@@ -146,8 +146,10 @@ class Snapshot(SourceSettings):
         listed = list(names)
         if self.segments:
             segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in listed]
-            wanted = set(_part(list(dict.fromkeys(segments)), self.segments, f"{redact_url(path)}: segments"))
-            listed = [file for file, segment in zip(listed, segments, strict=True) if segment in wanted]
+            selected_segments = set(
+                _part(list(dict.fromkeys(segments)), self.segments, f"{redact_url(path)}: segments")
+            )
+            listed = [file for file, segment in zip(listed, segments, strict=True) if segment in selected_segments]
         if self.files:
             listed = _part(listed, self.files, f"{redact_url(path)}: files")
         return {file: names[file] for file in listed}

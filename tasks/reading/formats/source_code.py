@@ -119,7 +119,9 @@ class Code(Files):
         if not (head.startswith((b"PK\x03\x04", *_PACKED)) or head[257:262] == b"ustar"):
             return None
         first = islice(archives.members(beginning.path, _UNPACKED, DEFAULT), _FILES)
-        names = [known for member in first if member.problem is None and (known := by_name(member.path))]
+        names = [
+            name_language for member in first if member.problem is None and (name_language := by_name(member.path))
+        ]
         if any(language not in _TEXTS_AND_DATA for language, _ in names):
             return Look(cls.key)
         return Look(None, trouble="an archive of files, among the first of which none is known as source code")
