@@ -116,8 +116,8 @@ def names(folder: str) -> list[str]:
     fs, inner = file_system(folder)
     if not exists(folder):
         return []
-    listed = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {redact_url(folder)}")
-    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in listed)
+    entries = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {redact_url(folder)}")
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
 def modified(path: str) -> float:
@@ -133,8 +133,8 @@ def size_of(folder: str) -> tuple[int, float]:
     entries = _call(fs, lambda: fs.find(inner, detail=True), f"listing {redact_url(folder)}")
     times = []
     for path, entry in entries.items():
-        if isinstance(written := entry.get("LastModified"), datetime):  # of S3; to ask would be a request for each
-            times.append(written.timestamp())
+        if isinstance(modified_at := entry.get("LastModified"), datetime):  # of S3; to ask would be a request for each
+            times.append(modified_at.timestamp())
         else:
             times.append(modified(path if "://" in path else fs.unstrip_protocol(path)))
     return sum(entry["size"] for entry in entries.values()), max(times, default=0.0)

@@ -52,12 +52,12 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
     Raises LedgerError, which names the shard, the step and the numbers.
     """
     documents = rows_in
-    written = tally(ledger, "step", "rule")
+    ledger_counts = tally(ledger, "step", "rule")
     step_names = {s["step"] for s in steps}
     for s in steps:
         if s["rows_in"] != documents:
             raise LedgerError(f"{where}: {documents} documents reach step {s['step']}, which counts {s['rows_in']}")
-        by_rule = {rule: n for (step, rule), n in written.items() if step == s["step"]}
+        by_rule = {rule: n for (step, rule), n in ledger_counts.items() if step == s["step"]}
         dropped = sum(by_rule.values())
         if s["rows_in"] != s["rows_out"] + dropped or by_rule != s["drops"]:
             raise LedgerError(
@@ -68,16 +68,16 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
         documents = s["rows_out"]
     if documents != rows_out:
         raise LedgerError(f"{where}: the steps let {documents} documents through, the shard holds {rows_out}")
-    if strange := sorted({step for step, _ in written} - step_names):
+    if strange := sorted({step for step, _ in ledger_counts} - step_names):
         raise LedgerError(f"{where}: the ledger speaks of steps that did not run: {strange}")
 
 
 def balance_edits(where: str, steps: list[dict], edits: pa.Table) -> None:
     """Check that the edits of one shard are those that its steps have counted. Raises LedgerError."""
-    counted = {(s["step"], rule): n for s in steps for rule, n in s.get("edits", {}).items()}
-    written = tally(edits, "step", "rule")
-    if counted != written:
-        raise LedgerError(f"{where}: {written} edits in the file, {counted} in its record")
+    recorded_counts = {(s["step"], rule): n for s in steps for rule, n in s.get("edits", {}).items()}
+    file_counts = tally(edits, "step", "rule")
+    if recorded_counts != file_counts:
+        raise LedgerError(f"{where}: {file_counts} edits in the file, {recorded_counts} in its record")
 
 
 def tally(table: pa.Table, *columns: str) -> dict[tuple[str, ...], int]:

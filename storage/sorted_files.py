@@ -155,8 +155,8 @@ def find(path: str, keys: np.ndarray) -> pa.Table:
             table = _groups(file, groups, None)
             there, group_keys = table[key].to_numpy(), keys[begins[groups[0]] : stops[groups[-1]]]
             first = np.searchsorted(there, group_keys)
-            met = there[first.clip(max=len(there) - 1)] == group_keys
-            first, group_keys = first[met], group_keys[met]
+            is_match = there[first.clip(max=len(there) - 1)] == group_keys
+            first, group_keys = first[is_match], group_keys[is_match]
             count = np.searchsorted(there, group_keys, side="right") - first
             begin = np.repeat(first - np.cumsum(count) + count, count)
             tables.append(table.take(pa.array(begin + np.arange(len(begin)))))

@@ -46,15 +46,16 @@ class Tokens:
     def __len__(self) -> int:
         return self.starts[-1]
 
-    def spans(self, start: int, stop: int, at: int = 0) -> Iterator[Span]:
-        """Where the tokens [start, stop) are, as those of a sample from its token `at` on; a range may span shards."""
+    def spans(self, start: int, stop: int, position: int = 0) -> Iterator[Span]:
+        """Where the tokens [start, stop) are, as those of a sample from its token `position` on; a range may span
+        shards."""
         if not 0 <= start < stop <= len(self):
             raise IndexError(f"tokens {start}:{stop} of {len(self)}")
         shard = bisect_right(self.starts, start) - 1
         while start < stop:
             length = min(stop, self.starts[shard + 1]) - start
-            yield Span(at, shard, start - self.starts[shard], length)
-            at, start, shard = at + length, start + length, shard + 1
+            yield Span(position, shard, start - self.starts[shard], length)
+            position, start, shard = position + length, start + length, shard + 1
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Token ids [start, stop) as int64. Raises ValueError on an id off the vocabulary."""
@@ -122,8 +123,8 @@ class PackedRows:
         return int(self.firsts[-1])
 
     def pieces(self, row: int) -> Iterator[tuple[int, int, int, int]]:
-        """(at, start, stop, before) of each piece of a row: where it stands in the row, its tokens, and the id of the
-        token before them."""
+        """(position, start, stop, before) of each piece of a row: where it stands in the row, its tokens, and the id of
+        the token before them."""
         file = int(np.searchsorted(self.firsts, row, side="right")) - 1
         first, starts, lengths = self.maps[file]
         begin, end = (int(piece) for piece in first[row - self.firsts[file] :][:2])

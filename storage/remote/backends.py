@@ -82,7 +82,7 @@ class Http:
         self.size: int | None = None
         self.tags: dict[str, str] | None = None
         self.response: aiohttp.ClientResponse | None = None
-        self.at = 0
+        self.position = 0
 
     def read(self, start: int, end: int) -> bytearray:
         return fsspec.asyn.sync(self.fs.loop, self._read, start, end)
@@ -98,7 +98,7 @@ class Http:
     async def _read(self, start: int, end: int) -> bytearray:
         data = bytearray()
         try:
-            if self.response is None or self.at != start:
+            if self.response is None or self.position != start:
                 self._drop()
                 if not await self._request(start, end):
                     return data
@@ -109,9 +109,9 @@ class Http:
                     data += chunk
             if self.size is not None and len(data) < (expected := min(end, self.size) - start):
                 raise BadResponse(f"the answer ends after {len(data)} of {expected} bytes", transient=True)
-            self.at += len(data)
+            self.position += len(data)
             if len(data) < end - start:
-                self.size = self.at
+                self.size = self.position
             if self.response and self.response.status == 206:
                 self._drop()
             return data
@@ -136,7 +136,7 @@ class Http:
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=stall, sock_read=stall),
         }
         response = await session.get(self.fs.encode_url(self.url), auto_decompress=False, **options)
-        self.response, self.at = response, start
+        self.response, self.position = response, start
         content_range = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         size = int(content_range[3]) if content_range and content_range[3] != "*" else None
         if response.status == 206:

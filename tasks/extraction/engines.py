@@ -122,15 +122,15 @@ def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 def blocks(page: str, markdown: bool = False) -> str:
     """Our scan and classifier alone, the text plain or as Markdown."""
-    chosen = choose(page)
-    source = Source(chosen.data, chosen.page)
+    choice = choose(page)
+    source = Source(choice.data, choice.page)
     together = units(source)
-    kept = chosen.kept
+    kept = choice.kept
     if together.wholes:
-        kept = best_f1(shared(chosen.page, chosen.likely, chosen.words, together.unit), chosen.words)
+        kept = best_f1(shared(choice.page, choice.likely, choice.words, together.unit), choice.words)
     kept = completed(source, together, kept)
-    kept &= ~beside(chosen.page, kept, chosen.words)
-    kept &= ~repeats(chosen.page, kept, together.unit > 0)
+    kept &= ~beside(choice.page, kept, choice.words)
+    kept &= ~repeats(choice.page, kept, together.unit > 0)
     return render(source, together, kept, markdown)
 
 

@@ -219,9 +219,9 @@ class _Writer:
         self.parts: list[str] = ["<!DOCTYPE html>"]
         self.raw = 0
 
-    def start(self, name: str, given: dict[str, str]) -> None:
+    def start(self, name: str, values: dict[str, str]) -> None:
         tag = _name(name)
-        attributes = [f' {key}="{html.escape(value)}"' for key, value in given.items() if " " not in key]
+        attributes = [f' {key}="{html.escape(value)}"' for key, value in values.items() if " " not in key]
         self.parts.append(f"<{tag}{''.join(attributes)}>")
         self.raw += tag in _RAW
 

@@ -163,17 +163,17 @@ _MAX_TYPES = 30  # of a shard that are told apart
 
 def _types(lost: list[dict]) -> dict[str, int]:
     """How many records of each type have no text of theirs read, the most frequent types first."""
-    named = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
-    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in named)
+    type_names = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
+    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in type_names)
     most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_TYPES])
     if rest := counts.total() - sum(most.values()):
         most["other"] = most.get("other", 0) + rest
     return most
 
 
-def _named(opened: list[Shard]) -> str:
-    names = [one_line(file.name) for file in opened[:_NAMED]]
-    more = len(opened) - len(names)
+def _named(files: list[Shard]) -> str:
+    names = [one_line(file.name) for file in files[:_NAMED]]
+    more = len(files) - len(names)
     return ", ".join([*names, *([f"and {more:,} more files"] if more else [])])
 
 
@@ -226,9 +226,9 @@ def _counts(
         rows_in = counts[-1]["rows_out"]
     counts.append(ledger.count("extract", rows_in, None, ledger.from_rows(lost["extract"]), characters["extract"]))
     if normalize:
-        characters_in, gone = characters["extract"], characters["extract"] - characters["normalize"]
+        characters_in, removed_characters = characters["extract"], characters["extract"] - characters["normalize"]
         emptied = ledger.from_rows(lost["normalize"])
-        counts.append(ledger.count("normalize", counts[-1]["rows_out"], characters_in, emptied, gone))
+        counts.append(ledger.count("normalize", counts[-1]["rows_out"], characters_in, emptied, removed_characters))
     return counts
 
 

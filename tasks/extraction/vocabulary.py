@@ -185,8 +185,8 @@ SYMBOLS = _symbols()
 def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.ndarray, np.ndarray]:
     """The automaton that finds all words of the groups in one pass (Aho and Corasick 1975).
 
-    next state: int16, shape (states, 27), a letter a to z or EDGE each; found: uint64 of each state, bit i for group i.
-    With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space is an edge.
+    next state: int16, shape (states, 27), a letter a to z or EDGE each; groups: uint64 of each state, bit i for group
+    i. With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space is an edge.
     """
     steps: list[dict[int, int]] = [{}]
     group_bits = [0]

@@ -116,13 +116,13 @@ class Guard:
         try:
             while True:
                 if bytes_waiting < WINDOW // 2:
-                    taken = []
+                    new_calls = []
                     while bytes_waiting < WINDOW and (call := next(source, None)) is not None:
-                        taken.append(self._put(pack(call)))
-                        bytes_waiting += taken[-1].length
-                    waiting += taken
+                        new_calls.append(self._put(pack(call)))
+                        bytes_waiting += new_calls[-1].length
+                    waiting += new_calls
                     if self._worker:
-                        self._worker.send(taken)
+                        self._worker.send(new_calls)
                 if not waiting:
                     return
                 if self._worker is None:

@@ -24,7 +24,7 @@ RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 @dataclass(slots=True)
 class Character:
     """A character, or the text of several glyphs; none for a glyph of which no meaning is known, which takes room.
-    `at`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is that of ink, not of the
+    `index`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is that of ink, not of the
     font's advance."""
 
     text: str
@@ -32,7 +32,7 @@ class Character:
     bottom: float
     right: float
     top: float
-    at: int
+    index: int
     space: bool = False
     drawn: float = 0.0
 
@@ -53,7 +53,7 @@ def characters(
     textpage: pdfium.FPDF_TEXTPAGE, sides: tuple[float, float], replacements: dict[int, Replacement]
 ) -> Characters:
     """The characters inside of a page of some width and height, in points."""
-    listed: list[Character | None] = []
+    characters_of_page: list[Character | None] = []
     count = odd = 0
     width, height = sides
     box, space, high = pdfium.FS_RECTF(), False, 0  # `high`: the first half of a surrogate pair
@@ -62,13 +62,13 @@ def characters(
     for index in range(min(pdfium.FPDFText_CountChars(textpage), MAX_CHARACTERS)):
         code = pdfium.FPDFText_GetUnicode(textpage, index)
         if code in (10, 13):
-            listed.append(None)
+            characters_of_page.append(None)
             continue
         if replacements:
             owner = pdfium.FPDFText_GetTextObject(textpage, index)
             if one := replacements.get(address(owner)):
-                if not one.given:
-                    one.given = True
+                if not one.is_read:
+                    one.is_read = True
                     count += len(one.text)
                     odd += sum(_means_nothing(ord(c)) for c in one.text)
                     each = Character(
@@ -81,7 +81,7 @@ def characters(
                         drawn=font_size(textpage, index) or 1.0,
                     )
                     heights.wants(each, owner)
-                    listed.append(each)
+                    characters_of_page.append(each)
                 space = False
                 continue
         if code in (9, 32, 0xA0):
@@ -112,25 +112,25 @@ def characters(
             if _is_hebrew(code):
                 heights.learns_advance(chr(code), index, owner, x1 - x0)
         unknown = code < 32 or 0xFFFD <= code <= 0xFFFF
-        listed.append(Character("" if unknown else chr(code), x0, y0, x1, y1, index, space))
+        characters_of_page.append(Character("" if unknown else chr(code), x0, y0, x1, y1, index, space))
         space = False
-    angle = _angle(textpage, listed)
+    angle = _angle(textpage, characters_of_page)
     if angle:
-        for each in filter(None, listed):
+        for each in filter(None, characters_of_page):
             each.left, each.bottom, each.right, each.top = turned(
                 (each.left, each.bottom, each.right, each.top), angle, sides
             )
     else:
         heights.give()
-    return Characters(listed, count, odd, angle)
+    return Characters(characters_of_page, count, odd, angle)
 
 
-def _angle(textpage: pdfium.FPDF_TEXTPAGE, listed: Sequence[Character | None]) -> float:
+def _angle(textpage: pdfium.FPDF_TEXTPAGE, characters_of_page: Sequence[Character | None]) -> float:
     """A right angle at which most characters stand, by a sample; 0 for none: tables and slides may lie on their
     side."""
-    shown = [each for each in listed if each is not None and each.text.strip()]
+    shown = [each for each in characters_of_page if each is not None and each.text.strip()]
     sample = shown[:: max(1, len(shown) // _SAMPLE)]
-    angles = [pdfium.FPDFText_GetCharAngle(textpage, each.at) for each in sample]
+    angles = [pdfium.FPDFText_GetCharAngle(textpage, each.index) for each in sample]
     for right in (math.pi / 2, 3 * math.pi / 2):
         if 2 * sum(abs(angle - right) < ANGLE for angle in angles) > len(angles):
             return right
@@ -187,7 +187,7 @@ class _Heights:
         return self.owners[key]
 
     def wants(self, each: Character, owner: pdfium.FPDF_PAGEOBJECT) -> None:
-        (begin, line), size = origin(self.textpage, each.at), each.drawn
+        (begin, line), size = origin(self.textpage, each.index), each.drawn
         if abs(begin - each.left) < size:
             each.left = begin
         self.wanting.append((each, self._font(owner), line, size))

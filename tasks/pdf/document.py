@@ -124,8 +124,8 @@ def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) ->
         }
         # a row goes as a whole: words of the text may stand alike by chance
         beyond = [segment for k, segment in enumerate(segments) if k not in running]
-        gone = {k for k in running if not any(other.bottom < segments[k].middle < other.top for other in beyond)}
-        page_segments.append([segment for k, segment in enumerate(segments) if k not in gone])
+        removed = {k for k in running if not any(other.bottom < segments[k].middle < other.top for other in beyond)}
+        page_segments.append([segment for k, segment in enumerate(segments) if k not in removed])
     return page_segments
 
 
@@ -143,10 +143,10 @@ def _texts(text: str, page: int) -> list[str]:
     parts = _NUMBER.split(text.lower())
     numbers = [int(each[:9]) for each in _NUMBER.findall(text)]
     texts = []
-    for counted in product((False, True), repeat=min(len(numbers), _COUNTED)):
-        ways = [*counted, *[False] * (len(numbers) - len(counted))]
-        written = [f"<{n - page}>" if way else str(n) for n, way in zip(numbers, ways, strict=True)]
-        texts.append("".join(a + b for a, b in zip(parts, [*written, ""], strict=True)))
+    for flags in product((False, True), repeat=min(len(numbers), _COUNTED)):
+        ways = [*flags, *[False] * (len(numbers) - len(flags))]
+        numerals = [f"<{n - page}>" if way else str(n) for n, way in zip(numbers, ways, strict=True)]
+        texts.append("".join(a + b for a, b in zip(parts, [*numerals, ""], strict=True)))
     return texts
 
 

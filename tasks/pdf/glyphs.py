@@ -93,7 +93,7 @@ def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
         pieces = _pieces(textpage, page_characters, rulings.down)
         if RTL.search("".join(c.text for c in page_characters.listed if c is not None)):
             # the height of Arabic fonts is twice the size of their letters
-            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces], rulings.down)
+            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].index) for piece in pieces], rulings.down)
             texts = logical(pieces)
             if not page_characters.angle:
                 page_characters.odd += sloping(pieces, lambda index: origin(textpage, index)[1])
@@ -136,7 +136,7 @@ def _pieces(textpage: pdfium.FPDF_TEXTPAGE, characters: Characters, down: Sequen
             elif gap > 0 and down and parted(down, min(right, x1), max(left, x0), (y0 + y1) / 2):
                 piece = []
         if not piece:
-            angle = (pdfium.FPDFText_GetCharAngle(textpage, each.at) - characters.angle) % math.pi
+            angle = (pdfium.FPDFText_GetCharAngle(textpage, each.index) - characters.angle) % math.pi
             if min(angle, math.pi - angle) > ANGLE:
                 continue
             left, bottom, right, top = x0, y0, x1, y1
@@ -194,9 +194,9 @@ def _segment(textpage: pdfium.FPDF_TEXTPAGE, piece: list[Character], text: str, 
     piece = [each for each in piece if each.text != " "]
     tallest = max(piece, key=lambda each: each.top - each.bottom)
     # a word in bold letters at its beginning makes no heading of a line
-    first, last = _style(textpage, piece[0].at), _style(textpage, piece[-1].at)
-    size, font = tallest.top - tallest.bottom, font_size(textpage, tallest.at)
-    owner = pdfium.FPDFText_GetTextObject(textpage, piece[0].at) if marks else None
+    first, last = _style(textpage, piece[0].index), _style(textpage, piece[-1].index)
+    size, font = tallest.top - tallest.bottom, font_size(textpage, tallest.index)
+    owner = pdfium.FPDFText_GetTextObject(textpage, piece[0].index) if marks else None
     return Segment(
         left=min(each.left for each in piece),
         bottom=tallest.bottom,

@@ -53,10 +53,10 @@ def _put(segments: list[Segment], inside: list[Segment], rows: Cells) -> list[Se
     rows = [row[::-1] if leftwards else row for row in rows if any(row)]
     if not _is_table(rows):
         return segments
-    taken = {id(s) for row in rows for cell in row for s in cell}
-    if len(taken) < len(inside):
+    segment_ids = {id(s) for row in rows for cell in row for s in cell}
+    if len(segment_ids) < len(inside):
         return segments
-    first = next(k for k, s in enumerate(segments) if id(s) in taken)
+    first = next(k for k, s in enumerate(segments) if id(s) in segment_ids)
     table = Segment(
         left=min(s.left for s in inside),
         bottom=min(s.bottom for s in inside),
@@ -67,7 +67,7 @@ def _put(segments: list[Segment], inside: list[Segment], rows: Cells) -> list[Se
         font=median(s.font for s in inside),
         rows=rows,
     )
-    return [table if k == first else s for k, s in enumerate(segments) if k == first or id(s) not in taken]
+    return [table if k == first else s for k, s in enumerate(segments) if k == first or id(s) not in segment_ids]
 
 
 def _is_table(rows: Cells) -> bool:
@@ -97,8 +97,8 @@ def _grids(rulings: Rulings) -> list[tuple[_Area, list[float], list[float], list
 
     for i, one in enumerate(across):
         for j, other in enumerate(down):
-            meets = one.begin - _TOUCH <= other.at <= one.end + _TOUCH
-            if meets and other.begin - _TOUCH <= one.at <= other.end + _TOUCH:
+            meets = one.begin - _TOUCH <= other.position <= one.end + _TOUCH
+            if meets and other.begin - _TOUCH <= one.position <= other.end + _TOUCH:
                 owner[root(i)] = root(len(across) + j)
     parts: dict[int, tuple[list[Ruling], list[Ruling]]] = {}
     for k in range(len(owner)):
@@ -117,7 +117,7 @@ def _grids(rulings: Rulings) -> list[tuple[_Area, list[float], list[float], list
 
 def _places(rulings: Sequence[Ruling]) -> list[float]:
     places: list[float] = []
-    for place in sorted(r.at for r in rulings):
+    for place in sorted(r.position for r in rulings):
         if not places or place - places[-1] > _TOUCH:
             places.append(place)
     return places
@@ -146,7 +146,7 @@ def _cells(
 
 
 def _covered(rulings: Sequence[Ruling], place: float, begin: float, end: float) -> bool:
-    length = sum(max(0.0, min(r.end, end) - max(r.begin, begin)) for r in rulings if abs(r.at - place) <= _TOUCH)
+    length = sum(max(0.0, min(r.end, end) - max(r.begin, begin)) for r in rulings if abs(r.position - place) <= _TOUCH)
     return length > _COVERED * (end - begin)
 
 
@@ -154,7 +154,7 @@ def _bands(rulings: Rulings, segments: Sequence[Segment]) -> list[tuple[_Area, l
     """Lines across of one width, one below the other, with no lines down: the area, and the heights of the lines from
     the top. A row above the first line, of several segments, belongs to them."""
     alike: list[list[Ruling]] = []
-    for each in sorted(rulings.across, key=lambda r: -r.at):
+    for each in sorted(rulings.across, key=lambda r: -r.position):
         for group in alike:
             last = group[-1]
             if abs(last.begin - each.begin) <= _TOUCH and abs(last.end - each.end) <= _TOUCH:
@@ -168,7 +168,7 @@ def _bands(rulings: Rulings, segments: Sequence[Segment]) -> list[tuple[_Area, l
             continue
         left, right = group[0].begin - _TOUCH, group[0].end + _TOUCH
         beside = [s for s in segments if left < (s.left + s.right) / 2 < right]
-        for heights in _runs([each.at for each in group], beside, right - left):
+        for heights in _runs([each.position for each in group], beside, right - left):
             heights = _above(heights, beside, left, right) + heights
             if 2 < len(heights) <= _MAX_LINES:
                 bands.append((_Area(left, heights[-1], right, heights[0]), heights))

@@ -27,14 +27,14 @@ _SAME: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 @dataclass(slots=True)
 class Replacement:
-    """The text of a mark, in logical order, and the box of what is drawn in its place. `given`: it was read."""
+    """The text of a mark, in logical order, and the box of what is drawn in its place. `is_read`: it was read."""
 
     text: str
     left: float
     bottom: float
     right: float
     top: float
-    given: bool = False
+    is_read: bool = False
 
 
 @dataclass
@@ -60,7 +60,7 @@ def objects(page: pdfium.FPDF_PAGE) -> Objects:
             add_path(each, matrix, rulings)
         elif kind in (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM):
             image = True
-    return Objects(marks.found, rulings.joined(), image)
+    return Objects(marks.replacements, rulings.joined(), image)
 
 
 def address(pointer: ctypes._Pointer) -> int:
@@ -90,26 +90,26 @@ class _Marks:
     """The marks of text objects, which share them, and what stands for the objects."""
 
     def __init__(self) -> None:
-        self.found: dict[int, Replacement] = {}
-        self.known: dict[int, Replacement | None] = {}
+        self.replacements: dict[int, Replacement] = {}
+        self.by_mark: dict[int, Replacement | None] = {}
         self.last: Replacement | None = None
 
     def look(self, each: pdfium.FPDF_PAGEOBJECT, matrix: Matrix) -> None:
         for k in reversed(range(pdfium.FPDFPageObj_CountMarks(each))):
             mark = pdfium.FPDFPageObj_GetMark(each, k)
             key = address(mark)
-            if key in self.known and self.known[key] is None:
+            if key in self.by_mark and self.by_mark[key] is None:
                 continue
-            text = _actual_text(mark) if key not in self.known else ""
+            text = _actual_text(mark) if key not in self.by_mark else ""
             box = _box(each, matrix)
-            one = self.known.get(key) or (self._new(text, box) if text and box else None)
-            self.known[key] = one
+            one = self.by_mark.get(key) or (self._new(text, box) if text and box else None)
+            self.by_mark[key] = one
             if one is None:
                 continue
             # what goes on in the next line stands at the place of the first
             if box and min(box[3], one.top) - max(box[1], one.bottom) > one.bottom - one.top:
                 one.left, one.right = min(one.left, box[0]), max(one.right, box[2])
-            self.found[address(each)] = self.last = one
+            self.replacements[address(each)] = self.last = one
             return
 
     def _new(self, text: str, box: Box) -> Replacement:

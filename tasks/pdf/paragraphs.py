@@ -304,10 +304,10 @@ def rendered(block: Block, words: Words, markdown: bool) -> str:
             rows = [[words.joined(lines_of(cell)) if cell else "" for cell in row] for row in cells]
         else:
             rows = [[" ".join(cell.text.split()) for cell in line.segments] for line in block.lines if is_row(line)]
-        written = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+        table_lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
         if markdown:
-            written.insert(1, "|" + " --- |" * len(rows[0]))
-        return "\n".join(written)
+            table_lines.insert(1, "|" + " --- |" * len(rows[0]))
+        return "\n".join(table_lines)
     if block.kind == "code":
         return _code(block, markdown)
     text = words.joined(block.lines)
@@ -324,6 +324,6 @@ def _code(block: Block, markdown: bool) -> str:
     widths = [s.right - s.left for line in block.lines for s in line.segments]
     counts = [len(s.text) for line in block.lines for s in line.segments]
     advance = max(sum(widths) / max(1, sum(counts)), 1.0)
-    written = "\n".join(" " * min(round((line.left - left) / advance), 80) + line.text for line in block.lines)
+    text = "\n".join(" " * min(round((line.left - left) / advance), 80) + line.text for line in block.lines)
     inline = len(block.lines) == 1 and median(counts) < 20
-    return f"```\n{written}\n```" if markdown and not inline else written
+    return f"```\n{text}\n```" if markdown and not inline else text

@@ -95,7 +95,7 @@ def sloping(pieces: Sequence[Sequence[Character]], line_of: Callable[[int], floa
     count = 0
     for piece in pieces:
         letters = [each for each in piece if RTL.match(each.text) and not unicodedata.combining(each.text[0])]
-        places = [line_of(each.at) for each in letters]
+        places = [line_of(each.index) for each in letters]
         lines = Counter(round(2 * place) for place in places)
         if lines:
             line = max(lines, key=lambda y: (lines[y], y)) / 2

@@ -20,7 +20,7 @@ Matrix = tuple[float, float, float, float, float, float]
 class Ruling:
     """A line at one place of an axis (y if it runs across, x if it runs down), from `begin` to `end` of the other."""
 
-    at: float
+    position: float
     begin: float
     end: float
 
@@ -34,10 +34,10 @@ class Rulings:
         """The lines of the page that is turned by a right angle, as `gristmill.tasks.pdf.characters.turned` has it."""
         width, height = sides
         if angle < math.pi:
-            across = [Ruling(r.at, height - r.end, height - r.begin) for r in self.down]
-            return Rulings(across, [Ruling(height - r.at, r.begin, r.end) for r in self.across])
-        down = [Ruling(r.at, width - r.end, width - r.begin) for r in self.across]
-        return Rulings([Ruling(width - r.at, r.begin, r.end) for r in self.down], down)
+            across = [Ruling(r.position, height - r.end, height - r.begin) for r in self.down]
+            return Rulings(across, [Ruling(height - r.position, r.begin, r.end) for r in self.across])
+        down = [Ruling(r.position, width - r.end, width - r.begin) for r in self.across]
+        return Rulings([Ruling(width - r.position, r.begin, r.end) for r in self.down], down)
 
     def joined(self) -> "Rulings":
         return Rulings(_joined(self.across), _joined(self.down))
@@ -45,7 +45,7 @@ class Rulings:
 
 def parted(down: Iterable[Ruling], begin: float, end: float, height: float) -> bool:
     """Whether one of the lines that run down is between two places at a height of the page."""
-    return any(begin - 1 < r.at < end + 1 and r.begin < height < r.end for r in down)
+    return any(begin - 1 < r.position < end + 1 and r.begin < height < r.end for r in down)
 
 
 def add_path(path: pdfium.FPDF_PAGEOBJECT, matrix: Matrix, rulings: Rulings) -> None:
@@ -95,14 +95,18 @@ def _add(points: list[tuple[float, float]], stroke: int, fill: int, rulings: Rul
 def _joined(rulings: Iterable[Ruling]) -> list[Ruling]:
     """Lines at nearly one place that touch each other as one."""
     places: list[list[Ruling]] = []
-    for each in sorted(rulings, key=lambda r: r.at):
-        if places and each.at - places[-1][-1].at <= _NEAR and each.at - places[-1][0].at <= 2 * _NEAR:
+    for each in sorted(rulings, key=lambda r: r.position):
+        if (
+            places
+            and each.position - places[-1][-1].position <= _NEAR
+            and each.position - places[-1][0].position <= 2 * _NEAR
+        ):
             places[-1].append(each)
         else:
             places.append([each])
     joined_rulings = []
     for place in places:
-        position = sum(each.at for each in place) / len(place)
+        position = sum(each.position for each in place) / len(place)
         last: Ruling | None = None
         for each in sorted(place, key=lambda r: r.begin):
             if last and each.begin - last.end <= _NEAR:

@@ -48,8 +48,8 @@ def table_end(lines: Sequence[Line], begin: int) -> int:
     rows = lines[begin:end]
     firsts = [min(row.segments, key=lambda segment: segment.left).text for row in rows]
     lasts = [max(row.segments, key=lambda segment: segment.right).text for row in rows]
-    listed = len(rows[0].segments) == 2 and is_listing(firsts)
-    return end if len(rows) >= _ROWS and not listed and not is_contents(firsts, lasts) else begin
+    is_list = len(rows[0].segments) == 2 and is_listing(firsts)
+    return end if len(rows) >= _ROWS and not is_list and not is_contents(firsts, lasts) else begin
 
 
 def is_contents(firsts: Sequence[str], lasts: Sequence[str]) -> bool:

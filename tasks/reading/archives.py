@@ -62,7 +62,7 @@ def records(
     if part is None:
         with open_content(path, remote_io) as content:
             for record in _walk(RecordBuffer(content), max_bytes, verify_digests):
-                reading.bytes = content.stored.at
+                reading.bytes = content.stored.position
                 yield record
         return
     with open_range(path, remote_io, part) as begun:
@@ -75,7 +75,7 @@ def records(
             complete = record.length is not None or knows_content(part)
             if not complete:
                 break
-            reading.bytes = buffer.content.stored.at - first.at
+            reading.bytes = buffer.content.stored.position - first.at
             yield record
         reading.range = ended(buffer, part, first, complete)
 
@@ -145,7 +145,7 @@ class _Damaged(Exception):
 
     def __init__(self, reason: str, sound: int, columns: dict[str, Any] | None = None) -> None:
         super().__init__(reason)
-        self.sound, self.known = sound, columns or {"kind": "unknown"}
+        self.sound, self.columns = sound, columns or {"kind": "unknown"}
 
 
 def _walk(buffer: RecordBuffer, max_bytes: int, verify: bool, end: int | None = None) -> Iterator[Record]:
@@ -208,7 +208,7 @@ def _damaged(buffer: RecordBuffer, place: _Place, damage: _Damaged) -> Record:
     if length is None and not same:
         skipped += f", and the file up to byte {buffer.end}"
     detail = f"{str(damage)[:_REASON]}; passed over: {skipped}"
-    return Record(**damage.known, offset=offset, length=length, problem=("damaged_record", detail))
+    return Record(**damage.columns, offset=offset, length=length, problem=("damaged_record", detail))
 
 
 def _record(buffer: RecordBuffer, place: _Place, max_bytes: int, verify: bool) -> Record:

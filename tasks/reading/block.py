@@ -20,13 +20,13 @@ from gristmill.tasks.reading.headers import HEAD, fields, head_end, media_type
 _LENGTHS = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
 
-def differs(written: bytes, contents: Iterable[bytes]) -> str | None:
+def differs(header_value: bytes, contents: Iterable[bytes]) -> str | None:
     """What the digest is and should be, if it is that of none of `contents`; None for one that cannot be read.
 
-    `written` is an algorithm, a colon, and the value in base 32 as the WARC standard shows it, or in hexadecimal, or
-    in base 64.
+    `header_value` is an algorithm, a colon, and the value in base 32 as the WARC standard shows it, or in hexadecimal,
+    or in base 64.
     """
-    name, _, value = written.decode("latin-1").partition(":")
+    name, _, value = header_value.decode("latin-1").partition(":")
     algorithm, value = name.strip().lower().replace("-", ""), value.strip()
     expected = _bytes(value, _LENGTHS.get(algorithm, 0))
     if expected is None:

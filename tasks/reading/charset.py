@@ -72,10 +72,10 @@ def detect(payload: bytes, header_charset: str | None, is_html: bool) -> str:
     for mark, name in _MARKS:
         if payload.startswith(mark):
             return name
-    if header_charset and (named := _named(header_charset)):
-        return named
-    if is_html and (named := prescan(payload)):
-        return named
+    if header_charset and (encoding := _named(header_charset)):
+        return encoding
+    if is_html and (encoding := prescan(payload)):
+        return encoding
     return guess(payload)
 
 
@@ -114,8 +114,8 @@ def prescan(payload: bytes) -> str | None:
         position = token.end()
         if token["meta"] or token["tag"]:
             attributes, position = _attributes(head, position)
-            if token["meta"] and (named := _of_meta(attributes)):
-                return named
+            if token["meta"] and (encoding := _of_meta(attributes)):
+                return encoding
     declared = _XML.match(head)
     return _in_page(declared[1] or declared[2] or b"") if declared else None
 
@@ -140,8 +140,8 @@ def _of_meta(attributes: dict[bytes, bytes]) -> str | None:
 
 def _in_page(label: bytes) -> str | None:
     """As a page names its own encoding: one that could be read so far is not UTF-16."""
-    named = _named(label.decode("latin-1"))
-    return "utf-8" if named and named.startswith("utf-16") else named
+    encoding = _named(label.decode("latin-1"))
+    return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
 
 
 def _named(label: str) -> str | None:

@@ -137,5 +137,5 @@ def media_type(value: bytes) -> tuple[str, str | None]:
     if "," in text:
         text = ([part for part in text.split(",") if "/" in part.split(";")[0]] or [text])[-1]
     essence, _, parameters = text.partition(";")
-    named = _CHARSET.search(parameters) if parameters else None
-    return essence.strip().lower(), named[1] if named else None
+    match = _CHARSET.search(parameters) if parameters else None
+    return essence.strip().lower(), match[1] if match else None

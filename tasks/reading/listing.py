@@ -48,11 +48,11 @@ _SHARDS = 16
 MAX_NAMED_FILES = 16
 
 
-def shards(format: str, named: Mapping[str, str], columns: Columns = NO_COLUMNS) -> list[Shard]:
+def shards(format: str, names: Mapping[str, str], columns: Columns = NO_COLUMNS) -> list[Shard]:
     """The files of a source, given with their names. Raises ValueError for two files of one name, and for a name that
     is not in UTF-8."""
     paths_by_name: dict[str, str] = {}
-    for path, name in named.items():
+    for path, name in names.items():
         if not path.isprintable() and (shown := path.encode("utf-8", "backslashreplace").decode()) != path:
             raise ValueError(f"the name of {redact_url(shown)} is not in UTF-8, in which ledgers are: rename the file")
         if paths_by_name.setdefault(name, path) != path:
@@ -60,7 +60,7 @@ def shards(format: str, named: Mapping[str, str], columns: Columns = NO_COLUMNS)
                 f"{redact_url(paths_by_name[name])} and {redact_url(path)} are both called {name}, and ids are made of "
                 "names: give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
             )
-    return [Shard(format, path, name, columns) for path, name in named.items()]
+    return [Shard(format, path, name, columns) for path, name in names.items()]
 
 
 def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: int) -> list[range]:
@@ -136,13 +136,13 @@ def given_files(shard_files: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ..
     )
 
 
-def recorded(opened: Sequence[Shard]) -> list[Shard]:
+def recorded(read_files: Sequence[Shard]) -> list[Shard]:
     """Files that were read, for a record from which `recorded_file` finds each: many of one folder by the folder, which
     is a Shard without a name."""
-    folders = {_folder(file) for file in opened}
-    if len(opened) <= MAX_NAMED_FILES or len(folders) > 1 or None in folders:
-        return [replace(file, path=redact_url(file.path), base=redact_url(file.base)) for file in opened]
-    return [replace(opened[0], path=str(*folders), name="")]
+    folders = {_folder(file) for file in read_files}
+    if len(read_files) <= MAX_NAMED_FILES or len(folders) > 1 or None in folders:
+        return [replace(file, path=redact_url(file.path), base=redact_url(file.base)) for file in read_files]
+    return [replace(read_files[0], path=str(*folders), name="")]
 
 
 def recorded_file(files_of_shard: Sequence[Shard], name: str) -> Shard:
@@ -171,7 +171,7 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
         if files.is_local(pattern):
             _check_files([inner])
         if redact_url(pattern).endswith((".paths", ".paths.gz")):
-            named = files_of_list(pattern if "://" in pattern else inner)
+            pattern_names = files_of_list(pattern if "://" in pattern else inner)
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
             matches = files.glob(pattern)
             if not matches:
@@ -180,9 +180,9 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
                 for match in matches:
                     check_no_name(match, pattern)
             fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
-            named = {_as_named(fs, pattern, inner, m): _name(m[fixed:].lstrip("/")) for m in matches}
+            pattern_names = {_as_named(fs, pattern, inner, m): _name(m[fixed:].lstrip("/")) for m in matches}
         elif folders and files.is_local(pattern) and os.path.isdir(inner):
-            named = {inner.rstrip("/"): _name(inner.rstrip("/").rsplit("/", 1)[-1])}
+            pattern_names = {inner.rstrip("/"): _name(inner.rstrip("/").rsplit("/", 1)[-1])}
         else:
             try:
                 files.info(pattern)
@@ -192,10 +192,10 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
                 raise IsADirectoryError(
                     f"the source's file {pattern} is a folder: name the files in it, as {files.join(pattern, '*')}"
                 ) from error
-            named = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
+            pattern_names = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
         if files.is_local(pattern):
-            _check_files(named)
-        for path, name in named.items():
+            _check_files(pattern_names)
+        for path, name in pattern_names.items():
             names[path] = min(names.get(path, name), name, key=lambda n: (len(n), n))
     return dict(sorted(names.items()))
 
@@ -214,9 +214,9 @@ def _as_named(fs: Any, pattern: str, inner: str, match: str) -> str:
     """The address of a glob's match, its secrets by their names as in the pattern."""
     if "://" not in pattern:
         return match
-    opened, named = (re.match(r"[^/]*//[^/]*", one) for one in (inner, pattern))
-    if opened and named and match.startswith(opened[0]):
-        return named[0] + match[len(opened[0]) :]
+    inner_match, pattern_match = (re.match(r"[^/]*//[^/]*", one) for one in (inner, pattern))
+    if inner_match and pattern_match and match.startswith(inner_match[0]):
+        return pattern_match[0] + match[len(inner_match[0]) :]
     return fs.unstrip_protocol(match)
 
 

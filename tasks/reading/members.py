@@ -41,23 +41,23 @@ class Stored:
     """A file's bytes as they are stored, read forwards in blocks, with a way back.
 
     A block ends where one ends that is read from the file's beginning: what decoders are given at a time does not
-    depend on `start`. `at`: where in the file the next block begins. The last 8 MiB are kept; from further back the
-    file is opened again by `open_at(offset)`.
+    depend on `start`. `position`: where in the file the next block begins. The last 8 MiB are kept; from further back
+    the file is opened again by `open_at(offset)`.
     """
 
     def __init__(self, open_at: Callable[[int], IO[bytes]], start: int = 0, block: int = BLOCK) -> None:
         self.open_at, self.block = open_at, block
         self.stream = open_at(start)
-        self.at = start
+        self.position = start
         self.kept: deque[bytes] = deque()
         self.kept_bytes = 0
         self.again: deque[bytes] = deque()
 
     def read(self) -> bytes:
         """The next block, b"" at the file's end."""
-        block = self.again.popleft() if self.again else self.stream.read(self.block - self.at % self.block)
+        block = self.again.popleft() if self.again else self.stream.read(self.block - self.position % self.block)
         if block:
-            self.at += len(block)
+            self.position += len(block)
             self._keep(block)
         return block
 
@@ -69,22 +69,22 @@ class Stored:
 
     def back(self, offset: int) -> None:
         """The next block begins at `offset`, which was read before."""
-        if offset < self.at - self.kept_bytes:
+        if offset < self.position - self.kept_bytes:
             self.close()
             self.stream = self.open_at(offset)
             self.kept.clear()
             self.again.clear()
-            self.at, self.kept_bytes = offset, 0
-        while self.at > offset:
+            self.position, self.kept_bytes = offset, 0
+        while self.position > offset:
             block = self.kept.pop()
             self.again.appendleft(block)
-            self.at -= len(block)
+            self.position -= len(block)
             self.kept_bytes -= len(block)
-        if over := offset - self.at:
+        if over := offset - self.position:
             block = self.again.popleft()
             self.again.appendleft(block[over:])
             self._keep(block[:over])
-            self.at = offset
+            self.position = offset
 
     def close(self) -> None:
         self.stream.close()
@@ -116,7 +116,7 @@ class Content:
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
         self.data = b""
-        self.member = stored.at
+        self.member = stored.position
         self.kind = ""
         self.decoder: Decoder = decoder("plain", None)
         self.ended, self.cut, self.compressed = True, False, False
@@ -129,7 +129,7 @@ class Content:
     @property
     def stored_offset(self) -> int:
         """Of the next byte of the file that no decoder has taken."""
-        return self.stored.at - len(self.data)
+        return self.stored.position - len(self.data)
 
     def back(self, offset: int) -> None:
         """The next byte is that at `offset` of the file, which was read before."""
@@ -202,9 +202,9 @@ class Content:
         size = 0
         while True:
             while piece := self.pull():
-                waiting.append((self.stored.at, piece))
+                waiting.append((self.stored.position, piece))
                 size += len(piece)
-                while waiting and (waiting[0][0] <= self.stored.at - _DOUBTFUL or size > MAX_HELD_BYTES):
+                while waiting and (waiting[0][0] <= self.stored.position - _DOUBTFUL or size > MAX_HELD_BYTES):
                     size -= len(waiting[0][1])
                     yield waiting.popleft()[1]
             if not self.fault or self.cut:
@@ -250,7 +250,7 @@ class Content:
 
         The member is decoded a second time, the last `failing` bytes one by one.
         """
-        failed, end = self.stored.at - failing, self.stored.at
+        failed, end = self.stored.position - failing, self.stored.position
         self.data = b""
         if end - self.member > self.salvage:
             return b""

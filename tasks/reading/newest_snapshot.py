@@ -22,10 +22,10 @@ def newest_snapshot(listing: str = LISTING) -> str:
     with files.open_file(listing) as f:
         data = f.read()
     try:
-        listed = orjson.loads(data)
+        listing_json = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"{redact_url(listing)} is no JSON ({error}); name a copy of {LISTING}") from error
-    entries = listed if isinstance(listed, list) else []
+    entries = listing_json if isinstance(listing_json, list) else []
     names = [str(entry.get("id")) for entry in entries if isinstance(entry, Mapping)]
     snapshots = [name for name in names if re.fullmatch(SNAPSHOT, name)]
     if not snapshots:

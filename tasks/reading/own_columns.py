@@ -68,10 +68,10 @@ def check_every(source: str, names: Iterable[str]) -> None:
         renamed = {
             f"their_{re.sub(r'[^a-z0-9_]+', '_', name.lower())}" if name in wrong else name: name for name in names
         }
-        written = ", ".join(f"{ours}: {json.dumps(theirs)}" for ours, theirs in renamed.items())
+        columns_value = ", ".join(f"{ours}: {json.dumps(theirs)}" for ours, theirs in renamed.items())
         raise ColumnError(
             f'the source {source} has `columns: "*"`, and of its columns documents cannot have {", ".join(wrong)} by '
-            f"that name; write `columns: {{{written}}}`, without those that you do not want"
+            f"that name; write `columns: {{{columns_value}}}`, without those that you do not want"
         )
 
 
@@ -208,10 +208,10 @@ _JSON = {bool: "a bool", int: "an integer", float: "a float", str: "a string", l
 
 
 def _clash(source: str, name: str, one: tuple[str, str], other: tuple[str, str]) -> ColumnError:
-    of = f" of the source {source}" if source else ""
+    source_phrase = f" of the source {source}" if source else ""
     return ColumnError(
-        f"the column {name}{of} has two types: {one[0]} in {one[1]}, {other[0]} in {other[1]}; leave it out of "
-        "`columns`, give it another name there, or make the files agree"
+        f"the column {name}{source_phrase} has two types: {one[0]} in {one[1]}, {other[0]} in {other[1]}; leave it out "
+        "of `columns`, give it another name there, or make the files agree"
     )
 
 

@@ -100,8 +100,8 @@ class RecordBuffer:
     def __init__(self, content: Content) -> None:
         self.content = content
         self.data, self.position, self.base = b"", 0, 0
-        self.start, self.start_base = content.stored.at, 0
-        self.end = content.stored.at
+        self.start, self.start_base = content.stored.position, 0
+        self.end = content.stored.position
         self.garbage: int | None = None
         self.members, self.plain = 0, False
         self.ahead: bytes | None = None

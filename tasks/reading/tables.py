@@ -70,7 +70,7 @@ def _lines(
     number, begin = start.number, start.base
     with open_lines(path, remote_io, part) as (stored, pieces):
         try:
-            content, first = io.BufferedReader(_Pieces(pieces), PIECE), stored.at
+            content, first = io.BufferedReader(_Pieces(pieces), PIECE), stored.position
             while start.within and (rest := content.readline(PIECE)):
                 begin += len(rest)
                 if rest.endswith(b"\n"):
@@ -82,7 +82,7 @@ def _lines(
             while (start.stop is None or begin < start.stop) and (line := content.readline(max_bytes + 2)):
                 where = f"line {number + 1}, at byte {begin}"
                 begin += len(line)
-                reading.bytes = stored.at - first
+                reading.bytes = stored.position - first
                 if not line.endswith(b"\n") and len(line) > max_bytes:
                     while (rest := content.readline(1 << 20)) and not rest.endswith(b"\n"):
                         begin += len(rest)
@@ -234,7 +234,7 @@ def _text(
     with open_lines(path, remote_io, None) as (stored, pieces):
         try:
             text = io.BufferedReader(_Pieces(pieces), PIECE).read(max_bytes + 1)
-            reading.bytes = stored.at
+            reading.bytes = stored.position
         except _DAMAGE as error:
             yield lost(0, "damaged_record", str(error))
             return

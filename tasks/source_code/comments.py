@@ -158,19 +158,19 @@ def license_header(text: str, language: str) -> Span | None:
         return None
     first_lines = _FIRST_LINES.match(head)
     begin = first_lines.end() if first_lines else 0
-    told = stop = None
+    has_license = stop = None
     start = begin
     for match in islice(pattern.finditer(head, begin), 1000):
         between = head[begin : match.start()]
         if between.strip() or match.lastgroup is None:
             break
-        if between.count("\n") > 1 and told:  # a blank line
+        if between.count("\n") > 1 and has_license:  # a blank line
             break
-        if stop is None or (between.count("\n") > 1 and not told):
+        if stop is None or (between.count("\n") > 1 and not has_license):
             start = match.start()
         begin = stop = match.end()
-        told = told or bool(_OF_LICENSE.search(match[0]))
-    if not told or stop is None:
+        has_license = has_license or bool(_OF_LICENSE.search(match[0]))
+    if not has_license or stop is None:
         return None
     if stop == _MAX_HEADER:
         return None

@@ -174,11 +174,11 @@ def paths(documents: Batch) -> list[str | None]:
 
 
 def _language(path: str, text: str, content: bool) -> tuple[str, str]:
-    named = by_name(path)
-    if named and named[1]:
-        return named[0], "name"
-    if told := by_shebang(text):
-        return told, "shebang"
+    name_language = by_name(path)
+    if name_language and name_language[1]:
+        return name_language[0], "name"
+    if shebang_language := by_shebang(text):
+        return shebang_language, "shebang"
     if shown := by_pattern(path, text):
         return shown, "pattern"
     if content and (seen := by_content(text)):
@@ -186,7 +186,7 @@ def _language(path: str, text: str, content: bool) -> tuple[str, str]:
         # a text of few lines looks like many languages: what shares an extension is one of these
         if shared is None or seen in shared:
             return seen, "content"
-    return (named[0], "name") if named else (UNKNOWN, "none")
+    return (name_language[0], "name") if name_language else (UNKNOWN, "none")
 
 
 def by_content(text: str) -> str | None:

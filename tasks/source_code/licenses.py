@@ -332,12 +332,14 @@ def stated_in(path: str, text: str) -> list[str]:
 
 def of_metadata(path: str, text: str) -> str | None:
     """The licence that a package's metadata state; classifiers all hold."""
-    stated = stated_in(path, text)
-    for one in stated:
+    statements = stated_in(path, text)
+    for one in statements:
         if " :: " not in one and (spdx_expression := named(one)) and not is_family(one):
             return spdx_expression
-    classified = [spdx_expression for one in stated if " :: " in one and (spdx_expression := named(one))]
-    return together(classified) or next((spdx_expression for one in stated if (spdx_expression := named(one))), None)
+    classified = [spdx_expression for one in statements if " :: " in one and (spdx_expression := named(one))]
+    return together(classified) or next(
+        (spdx_expression for one in statements if (spdx_expression := named(one))), None
+    )
 
 
 def _of_headers(text: str) -> Sequence[Any]:

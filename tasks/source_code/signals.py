@@ -166,10 +166,10 @@ def _counts(text: str) -> tuple[int, int, int, int]:
     """How many characters are letters, numbers that are no letters, white space, and ASCII's digits. ASCII is
     counted by bytes, the rest one by one."""
     if text.isascii():
-        of = np.bincount(np.frombuffer(text.encode(), np.uint8), minlength=128)
-        letters = int(of[65:91].sum() + of[97:123].sum())
-        digits = int(of[48:58].sum())
-        return letters, digits, int(of[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]].sum()), digits
+        counts = np.bincount(np.frombuffer(text.encode(), np.uint8), minlength=128)
+        letters = int(counts[65:91].sum() + counts[97:123].sum())
+        digits = int(counts[48:58].sum())
+        return letters, digits, int(counts[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]].sum()), digits
     letters = sum(map(str.isalpha, text))
     return (
         letters,

@@ -93,8 +93,8 @@ class Keeper:
                 if self.copying is None:
                     self.copying = path
                     self.copied = self.thread.submit(self._copy)
-            needed = {step_of(each.name) for each in (self.next, self.copying) if each}
-            prune(path.parent, self.kept(committed(path.parent)) | needed)
+            steps_in_use = {step_of(each.name) for each in (self.next, self.copying) if each}
+            prune(path.parent, self.kept(committed(path.parent)) | steps_in_use)
 
     def remove_after(self, root: Path, step: int) -> None:
         """Remove the committed checkpoints of later steps, here and in the store, when what is copied now is there."""

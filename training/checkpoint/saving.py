@@ -76,14 +76,16 @@ class Saver:
             pinned = self.world.device.type == "cuda" and fits_page_locked(state)
             self.writer = dcp.FileSystemWriter(self.root, sync_files=True, cache_staged_state_dict=pinned)
         # No rank writes before rank 0 has the plans of all, which they send after this removal.
-        written = dcp.async_save(state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group)
-        assert isinstance(written, Future), "the writer copies before it returns"
+        pending_write = dcp.async_save(
+            state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group
+        )
+        assert isinstance(pending_write, Future), "the writer copies before it returns"
         copy = progress.model_copy(deep=True)
-        self.saving = self.thread.submit(self._commit, written, temporary, self.path, copy)
+        self.saving = self.thread.submit(self._commit, pending_write, temporary, self.path, copy)
         return self.path
 
-    def _commit(self, written: Future[Any], temporary: Path, final: Path, progress: Progress) -> None:
-        written.result()
+    def _commit(self, pending_write: Future[Any], temporary: Path, final: Path, progress: Progress) -> None:
+        pending_write.result()
         mine = [path for path in sorted(temporary.iterdir()) if path.name.startswith(f"__{self.world.rank}_")]
         if self.world.leads:
             mine.append(temporary / METADATA)

@@ -97,7 +97,7 @@ class CheckpointStore:
         self._fetch(path, commit, [METADATA] if self.world.leads_node else [])
         check_metadata(path, commit)
         of_nodes = all_gather((self.world.node, _read_files(path, state)))
-        mine = sorted({name for node, needed in of_nodes if node == self.world.node for name in needed})
+        mine = sorted({name for node, required in of_nodes if node == self.world.node for name in required})
         ranks = sum(node == self.world.node for node, _ in of_nodes)
         self._fetch(path, commit, mine[self.world.node_rank :: ranks])
         dcp.load(state, storage_reader=dcp.FileSystemReader(path))

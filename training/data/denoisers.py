@@ -94,12 +94,12 @@ def own_tokens(training: TrainingConfig, seq_len: int) -> tuple[str, ...]:
 
 def missing_tokens(training: TrainingConfig, seq_len: int, symbols: tuple[str, ...]) -> str:
     """A sentence where own tokens of the objective are not among the symbols of a tokenizer, else empty."""
-    needed = own_tokens(training, seq_len)
-    absent = [name for name in needed if name not in symbols]
+    token_names = own_tokens(training, seq_len)
+    absent = [name for name in token_names if name not in symbols]
     if not absent:
         return ""
     return (
-        f"training.objective {training.objective} needs {len(needed)} tokens of its own, of which the tokenizer lacks "
-        f"{len(absent)}, as {absent[0]}; take out tokenizer.path, so that one is trained with them, or give one that "
-        "has them"
+        f"training.objective {training.objective} needs {len(token_names)} tokens of its own, of which the tokenizer "
+        f"lacks {len(absent)}, as {absent[0]}; take out tokenizer.path, so that one is trained with them, or give one "
+        "that has them"
     )

@@ -93,11 +93,11 @@ class Objective:
         read: list[np.ndarray | list[int]] = [mode]
         targets: list[np.ndarray | list[int]] = []
         position = 0
-        for number, (kept, gone) in enumerate(zip(stays, goes, strict=True)):
+        for number, (kept_length, masked_length) in enumerate(zip(stays, goes, strict=True)):
             mark = self.ids[sentinel(number)]
-            read += [~text[position : position + kept], [~mark]]
-            targets += [[mark], text[position + kept : position + kept + gone]]
-            position += kept + gone
+            read += [~text[position : position + kept_length], [~mark]]
+            targets += [[mark], text[position + kept_length : position + kept_length + masked_length]]
+            position += kept_length + masked_length
         return np.concatenate([*read, *targets, [self.ids[sentinel(spans)]]]).astype(np.int64)
 
     def _rearranged(self, text: np.ndarray, drawn: Drawn) -> np.ndarray:

@@ -36,7 +36,7 @@ class _Piece(NamedTuple):
     """Targets [start, stop) of a held-out set, all of one document, which is the `document`-th of all sets."""
 
     document: int
-    held: int
+    heldout: int
     start: int
     stop: int
     first: bool
@@ -92,7 +92,7 @@ def document_losses(
         inputs = np.full((one.rows, one.length), manifest.end_of_text)
         targets = np.full_like(inputs, IGNORE)
         for row, number in enumerate(one.pieces):
-            ids = _read(pieces[number], tokens[pieces[number].held], manifest.end_of_text)
+            ids = _read(pieces[number], tokens[pieces[number].heldout], manifest.end_of_text)
             inputs[row, : len(ids) - 1], targets[row, : len(ids) - 1] = ids[:-1], ids[1:]
         nats = _nats(model, inputs, targets, world)
         if mine < len(each):
@@ -101,12 +101,12 @@ def document_losses(
             sums[:, one.pieces] = np.stack([nats, sizes])[:, : len(one.pieces)]
     model.train(was_training)
     nats, sizes = world.sum(torch.from_numpy(sums).to(world.device)).cpu().numpy()
-    of = [piece.document for piece in pieces]
+    document_numbers = [piece.document for piece in pieces]
     return DocumentLosses(
         sets=[heldout.name for heldout, ends in zip(manifest.heldout, bounds, strict=True) for _ in ends],
         index=np.concatenate([np.arange(len(ends)) for ends in bounds]),
-        bits=np.bincount(of, nats) / math.log(2),
-        sizes=np.bincount(of, sizes).astype(np.int64),
+        bits=np.bincount(document_numbers, nats) / math.log(2),
+        sizes=np.bincount(document_numbers, sizes).astype(np.int64),
     )
 
 

@@ -31,8 +31,8 @@ def verbatim(model: Decoder, texts: np.ndarray, prompt: int) -> np.ndarray:
     rows = max(1, TOKENS // texts.shape[1])
     for begin in range(0, len(texts), rows):
         ids = torch.from_numpy(texts[begin : begin + rows]).to(device)
-        written = model(ids[:, :-1])[:, prompt - 1 :].argmax(-1)
-        same = written == ids[:, prompt:]
+        likeliest = model(ids[:, :-1])[:, prompt - 1 :].argmax(-1)
+        same = likeliest == ids[:, prompt:]
         lengths[begin : begin + rows] = same.int().cumprod(1).sum(1).cpu().numpy()
     return lengths
 

@@ -44,9 +44,9 @@ def write_lm_eval_tasks(names: Sequence[str], folder: Path) -> Path:
             raise ValueError(f"lm-eval has no task {name}; `lm_eval ls tasks` lists them, groups are not read")
         folder.mkdir(parents=True, exist_ok=True)
         lines = b"".join(orjson.dumps(row) + b"\n" for row in _rows(name, _load(manager, name)))
-        written = folder / f".{name}.tmp"
-        written.write_bytes(lines)
-        written.replace(folder / f"{name}.jsonl")
+        temporary = folder / f".{name}.tmp"
+        temporary.write_bytes(lines)
+        temporary.replace(folder / f"{name}.jsonl")
     return folder
 
 
@@ -124,8 +124,10 @@ def lettered(task: Task) -> Task | None:
             return None
         question = contexts.pop().removesuffix("Answer:").rstrip()
         letters = ascii_uppercase[: len(example.pairs)]
-        listed = [f" {letter}. {choice.strip()}" for letter, (_, choice) in zip(letters, example.pairs, strict=True)]
-        context = "\n".join([*([question] if question else []), *listed, "Answer:"])
+        choice_lines = [
+            f" {letter}. {choice.strip()}" for letter, (_, choice) in zip(letters, example.pairs, strict=True)
+        ]
+        context = "\n".join([*([question] if question else []), *choice_lines, "Answer:"])
         examples.append(Example(tuple((context, letter) for letter in letters), example.answer))
     return Task(f"{task.name}{LETTERS}", "choice", tuple(examples))
 

@@ -58,8 +58,8 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     weights were trained on the tokens of the tokenizer beside them.
     """
     files = weight_files(folder, key)
-    described = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
-    for name, ours, theirs in _settings(config, described, key):
+    hub_config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+    for name, ours, theirs in _settings(config, hub_config, key):
         if ours != theirs:
             raise ValueError(
                 f"{key} is {folder}, whose {CONFIG} gives {theirs} for {name}, and the recipe has {ours}; "
@@ -71,13 +71,13 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
         ("mlp_bias", False),
         ("rope_scaling", None),
     ):
-        if described.get(name, expected_value) != expected_value:
+        if hub_config.get(name, expected_value) != expected_value:
             raise ValueError(
-                f"{key} is {folder}, whose {CONFIG} has {name} {described[name]}, which the decoder here "
+                f"{key} is {folder}, whose {CONFIG} has {name} {hub_config[name]}, which the decoder here "
                 "does not compute; name other weights"
             )
     file_shapes = _shapes(files)
-    vocab_size = vocab_size or described["vocab_size"]
+    vocab_size = vocab_size or hub_config["vocab_size"]
     expected = dict(shapes(config, vocab_size))
     if config.tie_embeddings:
         file_shapes.pop("lm_head.weight", None)
@@ -95,28 +95,28 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
             )
 
 
-def _settings(config: ModelConfig, described: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
+def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
     """Keys of the recipe with its value and that of config.json, whose defaults are those of LlamaConfig."""
-    kind = described.get("model_type")
+    kind = hub_config.get("model_type")
     if kind not in ("llama", "qwen3", "gristmill"):
         raise ValueError(f"{key} has weights of a model of the type {kind}; give ones of llama or qwen3")
-    heads = described["num_attention_heads"]
-    rope = described.get("rope_parameters") or {}
+    heads = hub_config["num_attention_heads"]
+    rope = hub_config.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default":
         raise ValueError(
             f"{key} has weights with rope_type {rope['rope_type']}, which the decoder here does not "
             "compute; name other weights"
         )
-    yield "model.dim", config.dim, described["hidden_size"]
-    yield "model.layers", config.layers, described["num_hidden_layers"]
+    yield "model.dim", config.dim, hub_config["hidden_size"]
+    yield "model.layers", config.layers, hub_config["num_hidden_layers"]
     yield "model.heads", config.heads, heads
-    yield "model.kv_heads", config.kv_head_count, described.get("num_key_value_heads", heads)
-    yield "model.ffn", config.ffn_dim, described["intermediate_size"]
-    yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", described.get("rope_theta", 10_000.0))
-    yield "model.norm_eps", config.norm_eps, described.get("rms_norm_eps", 1e-6)
-    yield "model.tie_embeddings", config.tie_embeddings, described.get("tie_word_embeddings", False)
-    yield "model.qk_norm", config.qk_norm, described.get("qk_norm", kind == "qwen3")
-    yield "model.logit_softcap", config.logit_softcap, described.get("logit_softcap")
+    yield "model.kv_heads", config.kv_head_count, hub_config.get("num_key_value_heads", heads)
+    yield "model.ffn", config.ffn_dim, hub_config["intermediate_size"]
+    yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0))
+    yield "model.norm_eps", config.norm_eps, hub_config.get("rms_norm_eps", 1e-6)
+    yield "model.tie_embeddings", config.tie_embeddings, hub_config.get("tie_word_embeddings", False)
+    yield "model.qk_norm", config.qk_norm, hub_config.get("qk_norm", kind == "qwen3")
+    yield "model.logit_softcap", config.logit_softcap, hub_config.get("logit_softcap")
 
 
 def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:

@@ -62,18 +62,18 @@ def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -
     emulate = emulates_fp8(min_dim, device)
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
-    chosen = []
+    layer_names = []
 
     def large(module: nn.Module, name: str) -> bool:
         if not isinstance(module, nn.Linear):
             return False
         sides = (module.in_features, module.out_features)
         if fits := min(sides) >= min_dim and not any(side % FP8_MULTIPLE for side in sides):
-            chosen.append(name)
+            layer_names.append(name)
         return fits
 
     convert_to_float8_training(layers, config=Float8LinearConfig(emulate=emulate), module_filter_fn=large)
-    if not chosen:
+    if not layer_names:
         raise ValueError(
             f"training.fp8_min_dim is {min_dim}, but no matrix of the blocks is that large with sides that are "
             f"multiples of {FP8_MULTIPLE}: lower it, or set it to null"

@@ -68,12 +68,12 @@ class TrackedNames:
     def __call__(self, metric: str) -> str:
         kind, _, rest = metric.partition("/")
         source, _, figure = rest.rpartition("/")
-        of = "heldout" if kind == "unigram" else kind
-        digest = self.sets.get(f"{of}/{source}", "") if source else self.digest(of)
+        set_kind = "heldout" if kind == "unigram" else kind
+        digest = self.sets.get(f"{set_kind}/{source}", "") if source else self.digest(set_kind)
         if figure == "loss" and any(self.sets.values()):
             figure = f"loss-by-tokenizer-{self.tokenizer[:SHORT]}"
-        named = f"{kind}-{digest[:SHORT]}" if digest else kind
-        return "/".join(filter(None, (named, source, figure)))
+        set_name = f"{kind}-{digest[:SHORT]}" if digest else kind
+        return "/".join(filter(None, (set_name, source, figure)))
 
     def digest(self, kind: str) -> str:
         """xxh3-128 of all sets of a kind; empty if there is none with fixed documents."""

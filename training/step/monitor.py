@@ -31,16 +31,16 @@ class Power:
         self.device = device
         self.packages = [path for path in sorted(powercap.glob("*")) if _name(path).startswith("package-")]
         self.last = self._read()
-        self.at = time.perf_counter()
+        self.read_time = time.perf_counter()
 
     def __call__(self) -> dict[str, float]:
         now, counters = time.perf_counter(), self._read()
-        seconds, joules = now - self.at, 0.0
+        seconds, joules = now - self.read_time, 0.0
         for path, value in counters.items():
             before = self.last.get(path, value)
             wrapped = value < before  # at its range, which it begins again from
             joules += (value - before + (_number(path / "max_energy_range_uj") or 0) * wrapped) / 1e6
-        self.at, self.last = now, counters
+        self.read_time, self.last = now, counters
         watts_by_name = {"system/package_watts": joules / seconds} if counters and seconds else {}
         if (watts := gpu_watts(self.device)) is not None:
             watts_by_name["system/gpu_watts"] = watts

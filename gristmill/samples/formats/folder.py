@@ -128,26 +128,26 @@ def write_export(export: TokenExport, trainer: str, to: str, progress: Progress 
     Raises FileExistsError where the folder holds anything else; ValueError for what the trainer does not read. Holds
     a few hundred samples.
     """
-    chosen = TRAINERS[trainer]
-    trainer_files = chosen.files(export)
+    trainer_format = TRAINERS[trainer]
+    trainer_files = trainer_format.files(export)
     first = next(trainer_files)  # so that what a trainer cannot read is refused before anything is written
     identity = _identity(export, trainer)
     sums = _begin(to, identity)
-    described = content(CARD, card(export, trainer, chosen.start(export)).encode())
+    card_file = content(CARD, card(export, trainer, trainer_format.start(export)).encode())
     digests: dict[str, str] = {}
-    written = False
-    for out in chain([first], trainer_files, [described]):
+    has_written = False
+    for out in chain([first], trainer_files, [card_file]):
         path = files.join(to, out.name)
         digest = _digest_of(path, out, sums, progress)
         if digest is None:
-            digest, written = _write(path, out, progress), True
+            digest, has_written = _write(path, out, progress), True
         digests[out.name] = digest
     digests[IDENTITY] = hashlib.sha256(files.read_bytes(files.join(to, IDENTITY))).hexdigest()
     if sums != digests:
         lines = (f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
         files.write_bytes(files.join(to, SUMS), "".join(lines).encode())
-        written = True
-    return written
+        has_written = True
+    return has_written
 
 
 def _identity(export: TokenExport, trainer: str) -> dict[str, Any]:

@@ -102,8 +102,8 @@ def blend(export: TokenExport, phase: int) -> list[str]:
 
 
 def _table(export: TokenExport) -> str:
-    named = (f"`source-{i:03d}` is {one.name}" for i, one in enumerate(export.data.sources) if one.share)
-    return ", ".join(named)
+    names = (f"`source-{i:03d}` is {one.name}" for i, one in enumerate(export.data.sources) if one.share)
+    return ", ".join(names)
 
 
 def _tokenizer(export: TokenExport) -> list[str]:

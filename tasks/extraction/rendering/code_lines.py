@@ -30,7 +30,7 @@ def code(source: Source, first: int, last: int) -> str:
     """The lines of code between two tags, indented as they are; without their numbers."""
     element, end, ends = source.element, source.end, source.ends(first, last)
     numbers = _numbers(source, first, last, ends)
-    written = _Lines(element[first] == _CODE)
+    lines = _Lines(element[first] == _CODE)
     pos, k = end[first], first + 1
     last_tag = first  # the tag that the text stands behind
     number, start = False, -1  # that was the number of a line; its tag
@@ -48,15 +48,15 @@ def code(source: Source, first: int, last: int) -> str:
             if element[last_tag] == ENDS - _A and (anchor := _ANCHOR.search(source.tag(last_tag - 1))):
                 text = text.removeprefix(anchor[1].decode()).removeprefix(" ")  # Doxygen up to 1.7
             if not (element[last_tag] in _OUTSIDE_CELLS and last_tag != first and not text.strip()):
-                written.text(text)
+                lines.text(text)
         if k >= last:
             break
         pos, last_tag, tag = end[k], k, element[k]
         number = False
-        written.close(k)
+        lines.close(k)
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
-                written.line_break()
+                lines.line_break()
             elif k in ends and (k in numbers or _is_number(source, k, ends[k])):
                 start, k, number = k, ends[k], True
                 pos, last_tag = end[k], k
@@ -69,11 +69,11 @@ def code(source: Source, first: int, last: int) -> str:
                 k = ends[k]
                 pos, last_tag = end[k], k
             elif tag in _CELLS:
-                written.cell()
+                lines.cell()
             elif tag not in _TABLE_PARTS and k in ends and _is_line(source, k, tag):
-                written.open(ends[k], bool(PROPERTIES[tag] & BLOCK))
+                lines.open(ends[k], bool(PROPERTIES[tag] & BLOCK))
         k += 1
-    return re.sub(r"\A(?:[ \t]*\n)+", "", "".join(written.out)).rstrip()
+    return re.sub(r"\A(?:[ \t]*\n)+", "", "".join(lines.out)).rstrip()
 
 
 class _Lines:

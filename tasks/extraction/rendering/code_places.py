@@ -53,7 +53,7 @@ _AS_PRE = re.compile(r"white-space\s*:\s*pre(?:-wrap)?\s*(?:;|$)")
 def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
     """Whether a table shows code: a row a line, or all lines in one cell beside their numbers; `within`: of a `pre`."""
     marked = False
-    named = b"class" in source.tag(first) and bool(_LINES.search(source.classes(first)))
+    has_line_class = b"class" in source.tag(first) and bool(_LINES.search(source.classes(first)))
     for k in range(first, last):
         tag = source.element[k]
         if tag not in _CELLS and k != first:
@@ -66,10 +66,10 @@ def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
         if k > first + 40:
             break
     lines = source.element[first:last].count(_PRE)  # in ViewVC's tables each is a line
-    if not (marked and named) and lines < 2:
+    if not (marked and has_line_class) and lines < 2:
         return False
     numbers = number_cells(source, first, last, source.ends(first, last))
-    return bool(numbers) and ((marked and named) or len(numbers) == lines)
+    return bool(numbers) and ((marked and has_line_class) or len(numbers) == lines)
 
 
 def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) -> set[int]:

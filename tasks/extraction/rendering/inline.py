@@ -58,7 +58,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     ends = source.ends(first, last)
     hides = source.hides(first, last)
     out: list[str] = []
-    opened: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
+    open_elements: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
     pos, k = end[first], first + 1
     searched = first  # up to this tag elements that show formulas have none
     while True:
@@ -69,8 +69,8 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             break
         pos = end[k]
         tag = element[k]
-        while opened and opened[-1][0] <= k:
-            _close(opened.pop(), out, source, k, last, markdown)
+        while open_elements and open_elements[-1][0] <= k:
+            _close(open_elements.pop(), out, source, k, last, markdown)
         formula, last_tag = _formula(source, k, ends, k < searched)
         if formula is not None:
             out.append(formula)
@@ -95,16 +95,18 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
                 k = ends.get(k, last - 1)  # one that is not closed goes on as far as its block
             elif PROPERTIES[tag] & BLOCK:
                 out.append(" ")
-            elif k in ends and len(opened) < _NESTED:
+            elif k in ends and len(open_elements) < _NESTED:
                 if tag in (_SUP, _SUB, _RT, _RTC, _RP):
-                    opened.append((ends[k], len(out), _NOTE if tag == _SUP and _is_note(source, k, ends[k]) else tag))
-                elif _marks(tag, markdown, opened):
-                    opened.append((ends[k], len(out), tag))
+                    open_elements.append(
+                        (ends[k], len(out), _NOTE if tag == _SUP and _is_note(source, k, ends[k]) else tag)
+                    )
+                elif _marks(tag, markdown, open_elements):
+                    open_elements.append((ends[k], len(out), tag))
         elif tag < 0 and PROPERTIES[ENDS - tag] & BLOCK:
             out.append(" ")
         k += 1
-    while opened:
-        _close(opened.pop(), out, source, last, last, markdown)
+    while open_elements:
+        _close(open_elements.pop(), out, source, last, last, markdown)
     text = _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
     return _BOLD_APART.sub(" ", text) if markdown else text
 
@@ -144,9 +146,9 @@ def _apart(outside: str, inside: str) -> bool:
     return outside != "*" and (inside.isalnum() or not outside.isalnum())
 
 
-def _marks(tag: int, markdown: bool, opened: list[tuple[int, int, int]]) -> bool:
+def _marks(tag: int, markdown: bool, open_elements: list[tuple[int, int, int]]) -> bool:
     """Whether an element is marked: not in another of its mark, and not in code."""
-    return markdown and tag in _MARKS and all(_MARKS.get(kind) not in ("`", _MARKS[tag]) for *_, kind in opened)
+    return markdown and tag in _MARKS and all(_MARKS.get(kind) not in ("`", _MARKS[tag]) for *_, kind in open_elements)
 
 
 def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tuple[str | None, int]:

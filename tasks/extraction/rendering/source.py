@@ -100,12 +100,12 @@ class Source:
     def ends(self, first: int, last: int) -> dict[int, int]:
         """Of each start tag between two tags its end tag, if there is one, by number."""
         end_tags: dict[int, int] = {}
-        opened: defaultdict[int | str, list[int]] = defaultdict(list)
+        open_tags: defaultdict[int | str, list[int]] = defaultdict(list)
         for k, element in enumerate(self.element[first + 1 : last], first + 1):
             if element == COMMENT:
                 continue
             own = element if element >= 0 else ENDS - element
-            starts = opened[self.name(k) if own == OTHER or own == CUSTOM else own]
+            starts = open_tags[self.name(k) if own == OTHER or own == CUSTOM else own]
             if element >= 0:
                 starts.append(k)
             elif starts:

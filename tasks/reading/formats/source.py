@@ -210,8 +210,8 @@ class Files(SourceSettings):
         if sizes and not problems:
             problems += self.column_problems(next(iter(sizes)))
         if sizes and all(size == 0 for size in sizes.values()):
-            listed = ", ".join(self.paths)
-            problems.append(((key,), f"is {listed}, of which every file is empty; give files with documents"))
+            patterns = ", ".join(self.paths)
+            problems.append(((key,), f"is {patterns}, of which every file is empty; give files with documents"))
         known_sizes = [size for size in sizes.values() if size is not None]
         is_packed = any(not path.endswith((".jsonl", ".json", ".txt")) for path in sizes)
         return Inspection(

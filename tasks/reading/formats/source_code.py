@@ -97,8 +97,8 @@ class Code(Files):
         return False
 
     def shards(self) -> list[Shard]:
-        named = shards(self.file_format, files_of(self.paths, folders=True), self.read_columns)
-        return [replace(shard, repositories=self.repositories) for shard in named]
+        plain_shards = shards(self.file_format, files_of(self.paths, folders=True), self.read_columns)
+        return [replace(shard, repositories=self.repositories) for shard in plain_shards]
 
     def size_of(self, path: str) -> int | None:
         return fingerprint.stated(path).size  # of a folder that of its files

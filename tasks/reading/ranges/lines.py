@@ -65,13 +65,13 @@ def count(path: str, part: Range, remote_io: RemoteIOConfig) -> LineCount:
     return LineCount()
 
 
-def divide(counted: Sequence[tuple[Range, LineCount]]) -> list[Range]:
+def divide(line_counts: Sequence[tuple[Range, LineCount]]) -> list[Range]:
     """What is read in the place of each range of a file, in order: ranges whose first line is known. Where they do not
     fit, all that is left of the file by one, and nothing by those behind it."""
     ranges: list[Range] = []
     offset: int | None = 0
     start = LineStart()
-    for part, count in counted:
+    for part, count in line_counts:
         if offset is None or (part.end is not None and offset >= part.end):
             ranges.append(EMPTY)
             continue

@@ -194,7 +194,7 @@ class _Forward(io.RawIOBase):
 
     def __init__(self, pieces: Iterator[bytes], most: int) -> None:
         self.pieces, self.most = pieces, most
-        self.at, self.piece, self.last = 0, b"", b""
+        self.position, self.piece, self.last = 0, b"", b""
         self.back = False
 
     def readable(self) -> bool:
@@ -204,13 +204,13 @@ class _Forward(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self.at - self.back
+        return self.position - self.back
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence != os.SEEK_SET or offset < self.at - 1:
+        if whence != os.SEEK_SET or offset < self.position - 1:
             raise OSError("it is read forwards")
-        self.back = offset == self.at - 1
-        while self.at < offset and self._take(offset - self.at):
+        self.back = offset == self.position - 1
+        while self.position < offset and self._take(offset - self.position):
             pass
         return self.tell()
 
@@ -220,20 +220,20 @@ class _Forward(io.RawIOBase):
         pieces = []
         if self.back and size:
             pieces, size, self.back = [self.last], size - 1, False
-        while size and (taken := self._take(size)):
-            pieces.append(taken)
-            size -= len(taken)
+        while size and (piece := self._take(size)):
+            pieces.append(piece)
+            size -= len(piece)
         return b"".join(pieces)
 
     def _take(self, size: int) -> bytes:
         if not self.piece:
             self.piece = next(self.pieces, b"")
-        taken, self.piece = self.piece[:size], self.piece[size:]
-        self.at += len(taken)
-        if self.at > self.most:
+        piece, self.piece = self.piece[:size], self.piece[size:]
+        self.position += len(piece)
+        if self.position > self.most:
             raise TooMuchError(f"it unfolds to more than {self.most:,} bytes")
-        self.last = taken[-1:] or self.last
-        return taken
+        self.last = piece[-1:] or self.last
+        return piece
 
 
 def _of_stream(stored: Stored, head: bytes, name: str, most_unpacked: int, reading: Reading) -> Iterator[Member]:
@@ -328,7 +328,7 @@ def _pieces(stored: Stored, head: bytes, reading: Reading) -> Iterator[bytes]:
     else:
         unpacked = Content(stored).pieces()
     for piece in unpacked:
-        reading.bytes = stored.at
+        reading.bytes = stored.position
         yield piece
 
 

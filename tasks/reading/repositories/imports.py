@@ -89,7 +89,7 @@ class Imports:
     def __init__(self, paths: Sequence[str]) -> None:
         self.places: dict[str, int] = {}
         self.modules: dict[str, int] = {}
-        self.left = _MAX_LINES
+        self.remaining_lines = _MAX_LINES
         for index, path in enumerate(paths):
             self.places.setdefault(path, index)
             if path.endswith(".py"):
@@ -111,8 +111,8 @@ class Imports:
         return places
 
     def _matches(self, pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-        matches = list(islice(pattern.finditer(text), self.left))
-        self.left -= len(matches)
+        matches = list(islice(pattern.finditer(text), self.remaining_lines))
+        self.remaining_lines -= len(matches)
         return matches
 
 

@@ -136,8 +136,8 @@ def _left_out(path: str, text: str, kinds: tuple[Kept, ...]) -> Kept | None:
 
 
 def _license_header(path: str, text: str) -> Span | None:
-    named = by_name(path)
-    language = named[0] if named else by_shebang(text)
+    name_language = by_name(path)
+    language = name_language[0] if name_language else by_shebang(text)
     return license_header(text, language) if language else None
 
 
