@@ -27,8 +27,8 @@ def dumps(value: Mapping[str, Any], path: str) -> bytes:
 
     Raises ValueError for a mapping that has a key `checksum` or `file`.
     """
-    if taken := value.keys() & {"checksum", "file"}:
-        raise ValueError(f"a file with a checksum has keys of its own, and so has the value: {sorted(taken)}")
+    if reserved_keys := value.keys() & {"checksum", "file"}:
+        raise ValueError(f"a file with a checksum has keys of its own, and so has the value: {sorted(reserved_keys)}")
     whole = {**value, "file": name_of(path)}
     rest = orjson.dumps(whole, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)[1:]
     return b'%s%s",%s' % (_BEGIN, files.digest(rest).encode(), rest)

@@ -51,12 +51,12 @@ class Writing:
 @contextmanager
 def create(path: str, schema: pa.Schema, **options: Any) -> Iterator[Writing]:
     """A file that is written table by table; `options` are those of `pq.ParquetWriter`."""
-    written: list[pq.FileMetaData] = []
+    footers: list[pq.FileMetaData] = []
     with files.create(path) as f:
-        with pq.ParquetWriter(f, schema, metadata_collector=written, **options) as out:
+        with pq.ParquetWriter(f, schema, metadata_collector=footers, **options) as out:
             writing = Writing(out)
             yield writing
-        _add_trailer(f, written[0], name_of(path).encode())
+        _add_trailer(f, footers[0], name_of(path).encode())
         files.record_values(path, writing.rows.hexdigest())
 
 
@@ -74,9 +74,9 @@ def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData, name: bytes) -> None:
         begin = size - 8 - int.from_bytes(read(size - 8, 4), "little")
         footer = read(begin, size - begin)
     assert begin == len(_PARQUET) + chunks["length"].sum(), "column chunks are all that stands before the footer"
-    listed = chunks.tobytes() + name + len(chunks).to_bytes(8, "little") + len(name).to_bytes(8, "little")
+    chunk_list = chunks.tobytes() + name + len(chunks).to_bytes(8, "little") + len(name).to_bytes(8, "little")
     f.seek(begin)
-    f.write(listed + xxhash.xxh3_128_digest(listed + footer) + _MARK + footer)
+    f.write(chunk_list + xxhash.xxh3_128_digest(chunk_list + footer) + _MARK + footer)
 
 
 def _columns(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
@@ -168,15 +168,15 @@ class CheckedFile:
         In the calling thread alone: shards are read side by side, one a core, where more threads cost half as much
         again. Raises DamagedFileError where what is asked for is not what was written.
         """
-        wanted = range(self.metadata.num_row_groups) if groups is None else groups
-        chosen = np.flatnonzero(np.isin(self._columns, columns)) if columns is not None else slice(None)
-        chunks = self._chunks[list(wanted)][:, chosen].reshape(-1)
+        group_numbers = range(self.metadata.num_row_groups) if groups is None else groups
+        column_indexes = np.flatnonzero(np.isin(self._columns, columns)) if columns is not None else slice(None)
+        chunks = self._chunks[list(group_numbers)][:, column_indexes].reshape(-1)
         data = self._data.having(zip(chunks["offset"].tolist(), chunks["length"].tolist(), strict=True))
         for offset, length, digest in chunks.tolist():
             if _digest(data, offset, length) != digest:
                 raise damaged(self._path, f"is damaged between bytes {offset} and {offset + length}")
         file = pq.ParquetFile(pa.BufferReader(data), metadata=self.metadata)
-        return file.read_row_groups(list(wanted), columns=columns, use_threads=False)
+        return file.read_row_groups(list(group_numbers), columns=columns, use_threads=False)
 
     def _end(self) -> tuple[pa.Buffer, np.ndarray]:
         """The footer with its length and mark, and the list of column chunks."""
@@ -191,18 +191,18 @@ class CheckedFile:
         if not end.endswith(_MARK):
             raise damaged(self._path, "is damaged at its end, or was not written by this version")
         chunks = int.from_bytes(end[:8], "little") * _CHUNK.itemsize
-        listed = chunks + int.from_bytes(end[8:16], "little") + _END
-        if listed + footer > self._data.size:
+        list_length = chunks + int.from_bytes(end[8:16], "little") + _END
+        if list_length + footer > self._data.size:
             raise damaged(self._path, "is damaged at its end")
-        if listed + footer > len(tail):
-            tail = self._data.tail(listed + footer)
+        if list_length + footer > len(tail):
+            tail = self._data.tail(list_length + footer)
             stop = len(tail) - footer
-        found = xxhash.xxh3_128()
-        found.update(tail[stop - listed : stop - _END + 16])
-        found.update(tail[stop:])
-        if found.digest() != end[16:32]:
+        digest = xxhash.xxh3_128()
+        digest.update(tail[stop - list_length : stop - _END + 16])
+        digest.update(tail[stop:])
+        if digest.digest() != end[16:32]:
             raise damaged(self._path, "is damaged at its end")
-        begin = stop - listed
+        begin = stop - list_length
         check_name(self._path, tail[begin + chunks : stop - _END].to_pybytes().decode())
         return tail[stop:], np.frombuffer(tail[begin : begin + chunks], _CHUNK)
 
@@ -214,15 +214,15 @@ def open_checked(path: str) -> Iterator[CheckedFile]:
     files.count_opened()
     try:
         if files.is_local(path):
-            opened: Any = _Mapped(files.local_copy(path))
+            source: Any = _Mapped(files.local_copy(path))
         else:
             from gristmill.storage.remote import streams  # its libraries take long to import
 
-            opened = streams.open_ranges(path)
+            source = streams.open_ranges(path)
     except FileNotFoundError:
         raise missing(path) from None
-    if isinstance(opened, _Mapped):
-        yield CheckedFile(path, opened)
+    if isinstance(source, _Mapped):
+        yield CheckedFile(path, source)
         return
-    with opened as f:
+    with source as f:
         yield CheckedFile(path, _Fetched(f))

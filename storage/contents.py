@@ -36,10 +36,10 @@ class PartsDigest:
 
     def add(self, number: int, record: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]) -> None:
         """Add a job: its number, its record, and what is known of its files, as `gristmill.storage.files.facts`."""
-        known = {name: of_file(facts) for name, facts in files.items()}
+        digests = {name: of_file(facts) for name, facts in files.items()}
         own = {name: value for name, value in record.items() if name != ADDRESSES}
-        given = [number, own, {name: digest for name, digest in known.items() if digest}]
-        self._digest.update(_plain(given) + b"\n")
+        job = [number, own, {name: digest for name, digest in digests.items() if digest}]
+        self._digest.update(_plain(job) + b"\n")
 
     def hexdigest(self, result: Any) -> str:
         """The digest of all jobs and of the stage's result."""
@@ -95,9 +95,9 @@ class RowDigest:
     def update(self, table: pa.Table) -> None:
         """Add the rows of a table that has the columns of the schema, in its order."""
         self._rows += len(table)
-        for at, column in enumerate(table.columns):
+        for index, column in enumerate(table.columns):
             for chunk in column.chunks:
-                self._add(f"{at}", chunk)
+                self._add(f"{index}", chunk)
 
     def hexdigest(self) -> str:
         columns = [[field.name, str(_plain_type(field.type))] for field in self._schema]
@@ -128,8 +128,8 @@ class RowDigest:
         if pa.types.is_null(kind) or not len(array):
             return
         if pa.types.is_struct(kind):
-            for at, child in enumerate(array.flatten()):
-                self._add(f"{name}.{at}", child)
+            for index, child in enumerate(array.flatten()):
+                self._add(f"{name}.{index}", child)
         elif _is_list(kind):
             if not pa.types.is_fixed_size_list(kind):
                 self._feed(f"{name}#", np.diff(array.offsets.to_numpy()).astype("<i8"))

@@ -38,8 +38,8 @@ _IN_STAGE = re.compile(r".*/stages/([^/]+-[0-9a-f]{16}/.+)", re.DOTALL)
 def name_of(path: str) -> str:
     """What a file notes as its own name when it is written: `<stage>-<key>/<file>` in a stage, wherever the home is;
     elsewhere the last part of its path."""
-    found = _IN_STAGE.fullmatch(path)
-    return found[1] if found else path.rstrip("/").rpartition("/")[2]
+    match = _IN_STAGE.fullmatch(path)
+    return match[1] if match else path.rstrip("/").rpartition("/")[2]
 
 
 def check_name(path: str, name: str) -> None:

@@ -96,10 +96,10 @@ def names(folder: str) -> list[str]:
     try:
         if isinstance(fs, LocalFileSystem):
             return sorted(os.listdir(inner))
-        listed = _retrying(lambda: fs.ls(inner, detail=False, refresh=True), f"listing {redact_url(folder)}")
+        entries = _retrying(lambda: fs.ls(inner, detail=False, refresh=True), f"listing {redact_url(folder)}")
     except FileNotFoundError:
         return []
-    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in listed)
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
 def remove(path: str) -> None:

@@ -86,16 +86,16 @@ def glob(pattern: str) -> list[str]:
 
 
 def exists(path: str) -> bool:
-    return _said(path) is not None
+    return _info_or_none(path) is not None
 
 
 def is_folder(path: str) -> bool:
     """Whether there is such a folder. An address of HTTP is a file: its servers know no folders."""
-    said = _said(path)
-    return said is not None and said["type"] == "directory"
+    entry = _info_or_none(path)
+    return entry is not None and entry["type"] == "directory"
 
 
-def _said(path: str) -> dict[str, Any] | None:
+def _info_or_none(path: str) -> dict[str, Any] | None:
     """What the file system says of a path, None if there is nothing. A store that refuses is asked again."""
     fs, inner = file_system(path)
     try:
@@ -116,8 +116,8 @@ def names(folder: str) -> list[str]:
     fs, inner = file_system(folder)
     if not exists(folder):
         return []
-    listed = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {redact_url(folder)}")
-    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in listed)
+    entries = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {redact_url(folder)}")
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
 def modified(path: str) -> float:
@@ -130,14 +130,14 @@ def size_of(folder: str) -> tuple[int, float]:
     """The bytes of all files below a folder, and when the last of them was written, in seconds since 1970."""
     fs, inner = file_system(folder)
     fs.invalidate_cache()
-    found = _call(fs, lambda: fs.find(inner, detail=True), f"listing {redact_url(folder)}")
+    entries = _call(fs, lambda: fs.find(inner, detail=True), f"listing {redact_url(folder)}")
     times = []
-    for path, entry in found.items():
-        if isinstance(written := entry.get("LastModified"), datetime):  # of S3; to ask would be a request for each
-            times.append(written.timestamp())
+    for path, entry in entries.items():
+        if isinstance(modified_at := entry.get("LastModified"), datetime):  # of S3; to ask would be a request for each
+            times.append(modified_at.timestamp())
         else:
             times.append(modified(path if "://" in path else fs.unstrip_protocol(path)))
-    return sum(entry["size"] for entry in found.values()), max(times, default=0.0)
+    return sum(entry["size"] for entry in entries.values()), max(times, default=0.0)
 
 
 def remove(folder: str) -> None:
@@ -208,15 +208,15 @@ def facts(f: IO[bytes]) -> dict[str, Any]:
     digest = xxhash.xxh3_128()
     while piece := f.read(CHUNK):
         digest.update(piece)
-    known = {"bytes": size, "content": digest.hexdigest()}
+    file_facts = {"bytes": size, "content": digest.hexdigest()}
     if size >= 12:
         f.seek(size - 8)
         tail = f.read(8)
         length = int.from_bytes(tail[:4], "little") + 8
         if tail[4:] == _PARQUET and length <= size - 4:
             f.seek(size - length)
-            known["footer"] = xxhash.xxh3_128_hexdigest(f.read(length))
-    return known
+            file_facts["footer"] = xxhash.xxh3_128_hexdigest(f.read(length))
+    return file_facts
 
 
 def record(path: str, values: str | None = None) -> None:

@@ -54,45 +54,47 @@ def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
     status = os.stat(inner)
     if os.path.isdir(inner):
         inside = [os.path.join(inner, name) for name in folder_files(inner)]
-        found = [(path, os.lstat(path)) for path in inside]
-        lines = [f"{path}\n{each.st_size}\n{each.st_mtime_ns}" for path, each in found]
-        return Stated(inner, sum(each.st_size for _, each in found), "\n".join([inner, *lines]), True)
+        statuses = [(path, os.lstat(path)) for path in inside]
+        lines = [f"{path}\n{each.st_size}\n{each.st_mtime_ns}" for path, each in statuses]
+        return Stated(inner, sum(each.st_size for _, each in statuses), "\n".join([inner, *lines]), True)
     marks = f"{status.st_ctime_ns} {status.st_ino}"
     return Stated(inner, status.st_size, f"{inner}\n{status.st_size}\n{status.st_mtime_ns}", True, marks)
 
 
 def states_of(paths: Sequence[str]) -> str:
     """A digest of the states of the local files among some, "" if there are none: it changes when one is written."""
-    found = [f"{known.state}\n{known.marks}" for path in paths if files.is_local(path) and (known := stated(path))]
-    return _digest(found) if found else ""
+    states = [
+        f"{current.state}\n{current.marks}" for path in paths if files.is_local(path) and (current := stated(path))
+    ]
+    return _digest(states) if states else ""
 
 
-def of_files(given: Sequence[Stated], notes: str) -> str:
+def of_files(stated_files: Sequence[Stated], notes: str) -> str:
     """One fingerprint of files that are read together. Local ones are read again where the state of one has changed:
     there is one note for all of them."""
-    found = [file.state for file in given if not file.local]
-    if local := [file for file in given if file.local]:
+    states = [file.state for file in stated_files if not file.local]
+    if local := [file for file in stated_files if file.local]:
         note = files.join(notes, _digest([f"{file.state}\n{file.marks}" for file in local]))
         try:
-            found.append(checked_json.read(note)["fingerprint"])
+            states.append(checked_json.read(note)["fingerprint"])
         except (FileNotFoundError, DamagedFileError):
             # a note only spares the reading
             read = [f"{file.path.rsplit('/', 1)[-1]} {_content(file.path)}" for file in local]
-            found.append(read[0] if len(read) == 1 else _digest(read))
+            states.append(read[0] if len(read) == 1 else _digest(read))
             with space.said_of(notes):
-                checked_json.write(note, {"fingerprint": found[-1]})
-    return found[0] if len(found) == 1 else _digest(found)
+                checked_json.write(note, {"fingerprint": states[-1]})
+    return states[0] if len(states) == 1 else _digest(states)
 
 
 def folder_files(folder: str) -> list[str]:
     """The paths of what is below a folder but folders, sorted; links are not followed, and `.git` is passed over."""
-    found = []
+    paths = []
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != ".git")
         inside = os.path.relpath(here, folder)
         links = [name for name in folders if os.path.islink(os.path.join(here, name))]
-        found += [os.path.normpath(os.path.join(inside, name)) for name in (*names, *links)]
-    return sorted(found)
+        paths += [os.path.normpath(os.path.join(inside, name)) for name in (*names, *links)]
+    return sorted(paths)
 
 
 def _content(path: str) -> str:

@@ -127,8 +127,8 @@ class FinishedStage(StageFolder):
     @cached_property
     def part_records(self) -> list[dict[str, Any]]:
         """What was recorded of each shard of documents, in order. Reads the list of parts."""
-        found = [part for part in layout.parts(self.folder, self._manifest) if part.counts_documents]
-        return [part.record for part in sorted(found, key=lambda part: part.number)]
+        document_parts = [part for part in layout.parts(self.folder, self._manifest) if part.counts_documents]
+        return [part.record for part in sorted(document_parts, key=lambda part: part.number)]
 
     @property
     def edits_texts(self) -> bool:
@@ -159,8 +159,8 @@ class FinishedStage(StageFolder):
     def measured(self) -> "tuple[FinishedStage, ...]":
         """The stages of the home whose signals it read, in the order in which they were measured."""
         names = [name for name in self.inputs if name.startswith("measured ")]
-        found = (self.input(name) for name in sorted(names, key=lambda name: int(name.removeprefix("measured "))))
-        return tuple(stage for stage in found if stage is not None)
+        stages = (self.input(name) for name in sorted(names, key=lambda name: int(name.removeprefix("measured "))))
+        return tuple(stage for stage in stages if stage is not None)
 
 
 class Home:
@@ -174,10 +174,10 @@ class Home:
 
         Those that cannot be read are left out. Raises ManifestError where only such stages have the name.
         """
-        found = [stage for stage in self._finished if name is None or name in (stage.name, stage.label)]
-        if name is not None and not found and (unreadable := self.unreadable(name)):
+        matches = [stage for stage in self._finished if name is None or name in (stage.name, stage.label)]
+        if name is not None and not matches and (unreadable := self.unreadable(name)):
             raise layout.ManifestError(unreadable[0].trouble)
-        return found
+        return matches
 
     def unfinished(self, name: str | None = None) -> list[UnfinishedStage]:
         """The stages without a manifest; `name` as for `stages`."""
@@ -195,10 +195,10 @@ class Home:
         """Say in a warning that some stages cannot be read, and why. Raises ManifestError where there are no others."""
         if not (unreadable := self.unreadable()):
             return
-        said = f"{len(unreadable)} stages of {self.address} cannot be read, as {unreadable[0].label}: "
+        message = f"{len(unreadable)} stages of {self.address} cannot be read, as {unreadable[0].label}: "
         if not self._finished:
-            raise layout.ManifestError(said + unreadable[0].trouble)
-        log.warning("%s%s", said, unreadable[0].trouble)
+            raise layout.ManifestError(message + unreadable[0].trouble)
+        log.warning("%s%s", message, unreadable[0].trouble)
 
     def find(self, key: str) -> FinishedStage | None:
         """The finished stage with a key, if the home has it."""
@@ -210,9 +210,9 @@ class Home:
 
     def stage(self, key: str) -> FinishedStage:
         """The finished stage with a key. Raises LookupError if the home has none."""
-        if (found := self.find(key)) is None:
+        if (match := self.find(key)) is None:
             raise LookupError(f"{self.address} has no finished stage with the key {key}")
-        return found
+        return match
 
     def behind(self, stage: FinishedStage) -> Iterator[FinishedStage]:
         """The finished stages that were made from a stage's texts, or from these as a later stage has cut them."""

@@ -64,13 +64,13 @@ class Parts(Sequence[Part]):
         return (Part(**orjson.loads(line)) for line in self.lines)
 
     @overload
-    def __getitem__(self, at: int) -> Part: ...
+    def __getitem__(self, index: int) -> Part: ...
 
     @overload
-    def __getitem__(self, at: slice) -> "Parts": ...
+    def __getitem__(self, index: slice) -> "Parts": ...
 
-    def __getitem__(self, at: int | slice) -> "Part | Parts":
-        return Parts(self.lines[at]) if isinstance(at, slice) else Part(**orjson.loads(self.lines[at]))
+    def __getitem__(self, index: int | slice) -> "Part | Parts":
+        return Parts(self.lines[index]) if isinstance(index, slice) else Part(**orjson.loads(self.lines[index]))
 
 
 def counts_documents(record: Mapping[str, Any]) -> bool:
@@ -121,11 +121,11 @@ def done_part(folder: str, phase: str, number: int) -> Part:
 
 def done_numbers(folder: str) -> dict[str, set[int]]:
     """The jobs that are marked done, by phase: one listing, however many there are."""
-    found: dict[str, set[int]] = defaultdict(set)
+    numbers: dict[str, set[int]] = defaultdict(set)
     for name in files.names(files.join(folder, "done")):
         if match := _DONE.fullmatch(name):
-            found[match[1]].add(int(match[2]))
-    return found
+            numbers[match[1]].add(int(match[2]))
+    return numbers
 
 
 def _done(folder: str, phase: str, number: int) -> str:
@@ -142,15 +142,15 @@ def manifest(folder: str) -> dict | None:
         return None
     try:
         value = checked_json.content(data, path)
-        if (found := value.get("format")) in (*_READ, None):
+        if (format_version := value.get("format")) in (*_READ, None):
             check_name(path, value.pop("file", "a file of another version"))
             return value
     except DamagedFileError as error:
-        if (found := _older_format(data)) is None:
+        if (format_version := _older_format(data)) is None:
             raise ManifestError(str(error)) from None
     raise ManifestError(
-        f"{path} is of format {found}, this version reads {FORMAT}: another version of gristmill made the stage; run "
-        "its recipe again, or install that version"
+        f"{path} is of format {format_version}, this version reads {FORMAT}: another version of gristmill made the "
+        "stage; run its recipe again, or install that version"
     )
 
 
@@ -160,8 +160,8 @@ def _older_format(data: bytes) -> int | None:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
-    found = value.get("format", 1) if isinstance(value, dict) and "checksum" not in value else None
-    return found if found in (1, 2) else None
+    version = value.get("format", 1) if isinstance(value, dict) and "checksum" not in value else None
+    return version if version in (1, 2) else None
 
 
 def contents(value: Mapping[str, Any]) -> str:

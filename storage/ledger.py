@@ -22,9 +22,9 @@ def from_rows(rows: list[dict]) -> pa.Table:
 def from_columns(columns: dict[str, Any]) -> pa.Table:
     """Ledger rows, given as columns of one length; those that are not given are null."""
     rows = len(columns["id"])
-    given = {field.name: columns.get(field.name) for field in LEDGER}
-    absent = {field.name: pa.nulls(rows, field.type) for field in LEDGER if given[field.name] is None}
-    return pa.table(given | absent).cast(LEDGER)
+    ledger_columns = {field.name: columns.get(field.name) for field in LEDGER}
+    absent = {field.name: pa.nulls(rows, field.type) for field in LEDGER if ledger_columns[field.name] is None}
+    return pa.table(ledger_columns | absent).cast(LEDGER)
 
 
 def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table, characters: int | None) -> dict:
@@ -51,13 +51,13 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
 
     Raises LedgerError, which names the shard, the step and the numbers.
     """
-    at = rows_in
-    written = tally(ledger, "step", "rule")
-    known = {s["step"] for s in steps}
+    documents = rows_in
+    ledger_counts = tally(ledger, "step", "rule")
+    step_names = {s["step"] for s in steps}
     for s in steps:
-        if s["rows_in"] != at:
-            raise LedgerError(f"{where}: {at} documents reach step {s['step']}, which counts {s['rows_in']}")
-        by_rule = {rule: n for (step, rule), n in written.items() if step == s["step"]}
+        if s["rows_in"] != documents:
+            raise LedgerError(f"{where}: {documents} documents reach step {s['step']}, which counts {s['rows_in']}")
+        by_rule = {rule: n for (step, rule), n in ledger_counts.items() if step == s["step"]}
         dropped = sum(by_rule.values())
         if s["rows_in"] != s["rows_out"] + dropped or by_rule != s["drops"]:
             raise LedgerError(
@@ -65,19 +65,19 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
                 f"but {dropped} rows in the ledger, by rule {by_rule}, where its record has {s['drops']}; "
                 "remove the stage's folder to compute it again"
             )
-        at = s["rows_out"]
-    if at != rows_out:
-        raise LedgerError(f"{where}: the steps let {at} documents through, the shard holds {rows_out}")
-    if strange := sorted({step for step, _ in written} - known):
+        documents = s["rows_out"]
+    if documents != rows_out:
+        raise LedgerError(f"{where}: the steps let {documents} documents through, the shard holds {rows_out}")
+    if strange := sorted({step for step, _ in ledger_counts} - step_names):
         raise LedgerError(f"{where}: the ledger speaks of steps that did not run: {strange}")
 
 
 def balance_edits(where: str, steps: list[dict], edits: pa.Table) -> None:
     """Check that the edits of one shard are those that its steps have counted. Raises LedgerError."""
-    counted = {(s["step"], rule): n for s in steps for rule, n in s.get("edits", {}).items()}
-    written = tally(edits, "step", "rule")
-    if counted != written:
-        raise LedgerError(f"{where}: {written} edits in the file, {counted} in its record")
+    recorded_counts = {(s["step"], rule): n for s in steps for rule, n in s.get("edits", {}).items()}
+    file_counts = tally(edits, "step", "rule")
+    if recorded_counts != file_counts:
+        raise LedgerError(f"{where}: {file_counts} edits in the file, {recorded_counts} in its record")
 
 
 def tally(table: pa.Table, *columns: str) -> dict[tuple[str, ...], int]:

@@ -34,12 +34,12 @@ def has_ended(owner: str) -> bool:
 @cache
 def _host() -> str:
     """The installed system, and the process namespace in it, so that containers on one machine differ."""
-    known = [socket.gethostname()]
+    identifiers = [socket.gethostname()]
     if sys.platform.startswith("linux"):
-        known.append(os.readlink("/proc/self/ns/pid"))
+        identifiers.append(os.readlink("/proc/self/ns/pid"))
         if (machine := Path("/etc/machine-id")).is_file():
-            known.append(machine.read_text())
-    return xxhash.xxh3_64_hexdigest("\n".join(known).encode())
+            identifiers.append(machine.read_text())
+    return xxhash.xxh3_64_hexdigest("\n".join(identifiers).encode())
 
 
 def _started(process: int) -> str:

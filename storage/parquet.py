@@ -55,23 +55,23 @@ class Writer:
     def __init__(self, out: Writing, row_group: int) -> None:
         self._out = out
         self._row_group = row_group
-        self._held: list[pa.Table] = []
+        self._tables: list[pa.Table] = []
 
     def write_table(self, table: pa.Table) -> None:
-        self._held.append(table)
-        rows = sum(map(len, self._held))
-        if sum(held.nbytes for held in self._held) >= _HELD_BYTES:
+        self._tables.append(table)
+        rows = sum(map(len, self._tables))
+        if sum(table_part.nbytes for table_part in self._tables) >= _HELD_BYTES:
             self.flush()
         elif rows >= self._row_group:
-            held = pa.concat_tables(self._held)
+            table_part = pa.concat_tables(self._tables)
             whole = rows - rows % self._row_group
-            self._out.write_table(held[:whole], row_group_size=self._row_group)
-            self._held = [held[whole:]]
+            self._out.write_table(table_part[:whole], row_group_size=self._row_group)
+            self._tables = [table_part[whole:]]
 
     def flush(self) -> None:
-        if any(map(len, self._held)):
-            self._out.write_table(pa.concat_tables(self._held), row_group_size=self._row_group)
-        self._held = []
+        if any(map(len, self._tables)):
+            self._out.write_table(pa.concat_tables(self._tables), row_group_size=self._row_group)
+        self._tables = []
 
 
 @contextmanager

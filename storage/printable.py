@@ -10,13 +10,13 @@ _BREAKS = re.compile("[\t\n\u2028\u2029]")
 
 def printable(text: str) -> str:
     r"""The text with control characters as `\x1b`; its line ends and tabs stay, CR LF becomes LF."""
-    return _COMMANDS.sub(_written_out, text.replace("\r\n", "\n"))
+    return _COMMANDS.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
     r"""The same in one line: line ends and tabs as `\n` and `\t`, too."""
-    return _BREAKS.sub(_written_out, printable(text))
+    return _BREAKS.sub(_escape, printable(text))
 
 
-def _written_out(found: re.Match) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _escape(match: re.Match) -> str:
+    return match[0].encode("unicode_escape").decode()

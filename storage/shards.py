@@ -14,10 +14,10 @@ from gristmill.storage.schema import LEDGER, SELECTION
 _AT_ONCE = 1024  # shards that wait for a thread, with their records
 
 
-def check_balance(folder: str, found: Iterable[layout.Part]) -> None:
+def check_balance(folder: str, parts: Iterable[layout.Part]) -> None:
     """`check_shard` of every part that counts documents. Holds the ledgers of sixteen shards, since reading is mostly
     waiting. Raises LedgerError."""
-    counting = (each for each in found if each.counts_documents)
+    counting = (each for each in parts if each.counts_documents)
     with ThreadPoolExecutor(16) as pool:
         while some := list(islice(counting, _AT_ONCE)):
             list(pool.map(lambda each: check_shard(folder, each.number, each.record), some))
@@ -53,14 +53,14 @@ def write_selection(folder: str, shard: int, arriving: pa.Table, drops: list[tup
     steps = []
     alive = arriving
     for step, dropped in drops:
-        gone = pc.is_in(alive["id"], dropped["id"].combine_chunks())
-        lost = alive.filter(gone)
+        is_dropped = pc.is_in(alive["id"], dropped["id"].combine_chunks())
+        lost = alive.filter(is_dropped)
         if len(lost) != len(dropped):
             raise ledger.LedgerError(
                 f"{folder}, shard {shard}: step {step} drops {len(dropped)} documents, has {len(lost)}"
             )
         steps.append(ledger.count(step, len(alive), _characters(alive), dropped, _characters(lost)))
-        alive = alive.filter(pc.invert(gone))
+        alive = alive.filter(pc.invert(is_dropped))
     further = [field for field in alive.schema if field.name not in SELECTION.names]
     parquet.write_table(layout.part(folder, shard), alive.cast(pa.schema([*SELECTION, *further])))
     write_ledger(folder, shard, pa.concat_tables([LEDGER.empty_table(), *(dropped for _, dropped in drops)]))

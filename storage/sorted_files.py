@@ -80,8 +80,8 @@ def create(
             begun = slice(*np.searchsorted(inner, [keys[0], keys[-1]], side="right")) if len(keys) else slice(0)
             places = [0, *np.searchsorted(keys, inner[begun]).tolist(), len(keys)]
             for first, last in pairwise(places):
-                for at in range(first, last, most):
-                    out.write_table(table[at : min(at + most, last)], row_group_size=most)
+                for begin in range(first, last, most):
+                    out.write_table(table[begin : min(begin + most, last)], row_group_size=most)
 
         yield append
 
@@ -114,12 +114,12 @@ def read_each(paths: Sequence[str], low: int, high: int, columns: list[str] | No
         yield from (read(path, low, high, columns) for path in paths)
         return
     with ThreadPoolExecutor(min(AT_ONCE, len(paths))) as pool:
-        left = iter(paths)
-        begun = deque(pool.submit(read, path, low, high, columns) for path in islice(left, AT_ONCE))
+        remaining_paths = iter(paths)
+        begun = deque(pool.submit(read, path, low, high, columns) for path in islice(remaining_paths, AT_ONCE))
         try:
             while begun:
                 yield begun.popleft().result()
-                begun.extend(pool.submit(read, path, low, high, columns) for path in islice(left, 1))
+                begun.extend(pool.submit(read, path, low, high, columns) for path in islice(remaining_paths, 1))
         finally:
             for waiting in begun:
                 waiting.cancel()
@@ -129,9 +129,9 @@ def _within(file: CheckedFile, key: str, low: int, high: int) -> list[int]:
     """The row groups that can have keys of a range: bisected, since reading all statistics takes longer than reading a
     small range."""
     groups = range(file.metadata.num_row_groups)
-    at = file.schema.names.index(key)
-    begin = bisect_left(groups, low, key=lambda group: _ends(file, at, group)[1])
-    end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(file, at, group)[0])
+    column = file.schema.names.index(key)
+    begin = bisect_left(groups, low, key=lambda group: _ends(file, column, group)[1])
+    end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(file, column, group)[0])
     return list(groups[begin:end])
 
 
@@ -150,25 +150,25 @@ def find(path: str, keys: np.ndarray) -> pa.Table:
     with open_checked(path) as file:
         key = key_of(file, path)
         having, begins, stops = _having(file, key, keys)
-        found = [_groups(file, [], None)]
+        tables = [_groups(file, [], None)]
         for groups in (having[i : i + _FOUND] for i in range(0, len(having), _FOUND)):
             table = _groups(file, groups, None)
-            there, wanted = table[key].to_numpy(), keys[begins[groups[0]] : stops[groups[-1]]]
-            first = np.searchsorted(there, wanted)
-            met = there[first.clip(max=len(there) - 1)] == wanted
-            first, wanted = first[met], wanted[met]
-            count = np.searchsorted(there, wanted, side="right") - first
+            there, group_keys = table[key].to_numpy(), keys[begins[groups[0]] : stops[groups[-1]]]
+            first = np.searchsorted(there, group_keys)
+            is_match = there[first.clip(max=len(there) - 1)] == group_keys
+            first, group_keys = first[is_match], group_keys[is_match]
+            count = np.searchsorted(there, group_keys, side="right") - first
             begin = np.repeat(first - np.cumsum(count) + count, count)
-            found.append(table.take(pa.array(begin + np.arange(len(begin)))))
-    return pa.concat_tables(found)
+            tables.append(table.take(pa.array(begin + np.arange(len(begin)))))
+    return pa.concat_tables(tables)
 
 
-def _having(file: CheckedFile, key: str, wanted: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
+def _having(file: CheckedFile, key: str, keys: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
     """The row groups that can have one of the keys; from and up to which key each row group has them."""
-    at = file.schema.names.index(key)
-    found = [_ends(file, at, group) for group in range(file.metadata.num_row_groups)]
-    ends = np.array(found, wanted.dtype).reshape(-1, 2)
-    begins, stops = np.searchsorted(wanted, ends[:, 0]), np.searchsorted(wanted, ends[:, 1], side="right")
+    column = file.schema.names.index(key)
+    group_ends = [_ends(file, column, group) for group in range(file.metadata.num_row_groups)]
+    ends = np.array(group_ends, keys.dtype).reshape(-1, 2)
+    begins, stops = np.searchsorted(keys, ends[:, 0]), np.searchsorted(keys, ends[:, 1], side="right")
     return np.flatnonzero(stops > begins).tolist(), begins, stops
 
 
@@ -182,14 +182,14 @@ def key_of(file: CheckedFile, path: str) -> str:
 
 def ends_of_groups(file: CheckedFile, path: str) -> Iterator[tuple[int, int, int]]:
     """Of each row group the smallest key, the largest, and its bytes when it is read; from the footer."""
-    at = file.schema.names.index(key_of(file, path))
+    column = file.schema.names.index(key_of(file, path))
     for group in range(file.metadata.num_row_groups):
-        yield *_ends(file, at, group), file.metadata.row_group(group).total_byte_size
+        yield *_ends(file, column, group), file.metadata.row_group(group).total_byte_size
 
 
-def _ends(file: CheckedFile, at: int, group: int) -> tuple[int, int]:
+def _ends(file: CheckedFile, column: int, group: int) -> tuple[int, int]:
     """The smallest and the largest value of a column in a row group, from the footer."""
-    statistics = file.metadata.row_group(group).column(at).statistics
+    statistics = file.metadata.row_group(group).column(column).statistics
     return statistics.min, statistics.max
 
 
@@ -229,11 +229,11 @@ def order(keys: np.ndarray) -> np.ndarray:
     numbered |= np.arange(len(keys), dtype=np.uint64)
     numbered.sort()
     numbered &= last
-    found = numbered.view(np.int64)
-    almost = keys[found]
+    positions = numbered.view(np.int64)
+    almost = keys[positions]
     if (almost[1:] < almost[:-1]).any():
-        found = found[np.argsort(almost, kind="stable")]
-    return found
+        positions = positions[np.argsort(almost, kind="stable")]
+    return positions
 
 
 def read_all(paths: Sequence[str], low: int, high: int, columns: list[str] | None = None) -> pa.Table:

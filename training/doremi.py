@@ -70,7 +70,7 @@ class DoReMiRun(Settings):
     timeout_seconds: float = Field(600, gt=0, description="longest wait for another rank")
 
     @model_validator(mode="after")
-    def _known(self) -> DoReMiRun:
+    def _check_settings(self) -> DoReMiRun:
         if self.training.precision == "fp16" or self.training.z_loss:
             raise ValueError(
                 f"training.precision is {self.training.precision} and z_loss {self.training.z_loss:g}; DoReMi has "
@@ -184,10 +184,10 @@ def excess_sums(model: Decoder, reference: Decoder, pieces: list[Piece], domains
     """Of each domain, over all ranks: clipped excess losses of its tokens summed, and their number; float64
     (domains, 2)."""
     sums = torch.zeros((domains, 2), dtype=torch.float64, device=world.device)
-    for x, y, of in pieces:
+    for x, y, sources in pieces:
         above = (model.losses(x, y) - reference.losses(x, y)).clamp(min=0)
         rows = torch.stack([above.double().sum(1), (y != IGNORE).double().sum(1)], 1)
-        sums.index_add_(0, of, rows)
+        sums.index_add_(0, sources, rows)
     return world.sum(sums)
 
 
@@ -203,9 +203,9 @@ def learn(
 ) -> None:
     """One update. `tokens`: of each domain in the whole batch, over all ranks."""
     of_token = weights / (weights * tokens).sum()
-    for index, (x, y, of) in enumerate(pieces):
+    for index, (x, y, sources) in enumerate(pieces):
         begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
-        (model.losses(x, y).sum(1) * of_token[of].float()).sum().backward()
+        (model.losses(x, y).sum(1) * of_token[sources].float()).sum().backward()
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
     norm = world.sum(torch.stack(norms).double().square().sum() / world.replicas).sqrt()
     divisor = (norm / training.clip_norm).clamp(min=1).float()

@@ -64,8 +64,8 @@ MFU = 0.4
 
 def data_sheet(device_name: str) -> DataSheet | None:
     """That of a device; None for one not listed. The case of letters does not count."""
-    given = device_name.lower()
-    return next((sheet for name, sheet in DATA_SHEETS.items() if name.lower() in given), None)
+    lowercase_name = device_name.lower()
+    return next((sheet for name, sheet in DATA_SHEETS.items() if name.lower() in lowercase_name), None)
 
 
 def data_sheet_flops(device_name: str) -> float | None:
@@ -81,8 +81,8 @@ def asked_sheet(name: str, mfu: float) -> DataSheet:
     """
     sheet = data_sheet(name)
     if sheet is None:
-        known = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
-        raise ValueError(f"--device {name}: no data sheet is known of it; give one of {known}")
+        names = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
+        raise ValueError(f"--device {name}: no data sheet is known of it; give one of {names}")
     if not 0 < mfu <= 1:
         raise ValueError(f"--mfu {mfu:g} is no share of the data sheet's rate; give one above 0 and at most 1, as 0.4")
     return sheet

@@ -31,13 +31,13 @@ class Parallel(BaseModel, extra="forbid", frozen=True):
     def shards(self, processes: int) -> int:
         """Processes that a copy's weights are sharded over, of so many in all. Raises ValueError where the settings do
         not divide these."""
-        given = {name: value for name, value in self.model_dump().items() if value not in (None, 1)}
+        degrees = {name: value for name, value in self.model_dump().items() if value not in (None, 1)}
         product = self.replicas * self.model_ranks * (self.shard or 1)
         if processes % product or (self.shard and processes != product):
-            said = ", ".join(f"training.parallel.{name} is {value}" for name, value in given.items())
+            settings = ", ".join(f"training.parallel.{name} is {value}" for name, value in degrees.items())
             fits = "make" if self.shard else "divide"
             raise ValueError(
-                f"{said}: together {product}, which do not {fits} {processes} processes; give others, or "
+                f"{settings}: together {product}, which do not {fits} {processes} processes; give others, or "
                 "GRISTMILL_TRAINING_PROCESSES"
             )
         return self.shard or processes // product

@@ -74,7 +74,7 @@ def load_manifest(path: Path) -> Manifest:
     check_name(str(path), value.get("file", "a file of another version"))
     base = path.resolve().parent
 
-    def placed(entry: dict[str, Any]) -> dict[str, Any]:
+    def with_full_path(entry: dict[str, Any]) -> dict[str, Any]:
         return entry | {"path": Path(os.path.normpath(base / entry["path"]))}
 
     sources = tuple(
@@ -83,8 +83,8 @@ def load_manifest(path: Path) -> Manifest:
             source["share"],
             source["tokens"],
             source["epochs"],
-            tuple(Shard(**placed(shard)) for shard in source["shards"]),
-            tuple(Rows(**placed(rows)) for rows in source.get("rows", ())),
+            tuple(Shard(**with_full_path(shard)) for shard in source["shards"]),
+            tuple(Rows(**with_full_path(rows)) for rows in source.get("rows", ())),
         )
         for source in value["sources"]
     )

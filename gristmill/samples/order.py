@@ -54,15 +54,15 @@ class Schedule:
             raise ValueError(f"shares {shares}: at least one must be above 0")
         heapq.heapify(heap)
         while len(heap) > 1:
-            right_weight, tie_right, right = heapq.heappop(heap)
-            left_weight, tie_left, left = heapq.heappop(heap)
+            right_weight, tie_right, right_node = heapq.heappop(heap)
+            left_weight, tie_left, left_node = heapq.heappop(heap)
             weight = left_weight + right_weight
-            heapq.heappush(heap, (weight, min(tie_left, tie_right), (left_weight, weight, left, right)))
+            heapq.heappush(heap, (weight, min(tie_left, tie_right), (left_weight, weight, left_node, right_node)))
         self.root = heap[0][2]
         self.sources = len(shares)
 
     @staticmethod
-    def _left(node: tuple, n: int) -> int:
+    def _left_count(node: tuple, n: int) -> int:
         left_weight, weight = node[:2]
         return (2 * n * left_weight + weight) // (2 * weight)
 
@@ -70,8 +70,8 @@ class Schedule:
         """The source of a sample, and how many earlier samples came from the same source."""
         node = self.root
         while isinstance(node, tuple):
-            before = self._left(node, sample)
-            if self._left(node, sample + 1) > before:
+            before = self._left_count(node, sample)
+            if self._left_count(node, sample + 1) > before:
                 node, sample = node[2], before
             else:
                 node, sample = node[3], sample - before
@@ -84,8 +84,8 @@ class Schedule:
         while todo:
             node, n = todo.pop()
             if isinstance(node, tuple):
-                left = self._left(node, n)
-                todo += [(node[2], left), (node[3], n - left)]
+                left_count = self._left_count(node, n)
+                todo += [(node[2], left_count), (node[3], n - left_count)]
             else:
                 counts[node] = n
         return counts
@@ -110,7 +110,7 @@ class _Permutation:
 
     def __init__(self, size: int, key: bytes) -> None:
         digest = hashlib.blake2b(key, digest_size=8 * ROUNDS).digest()
-        self.keys = [int.from_bytes(digest[at : at + 8], "little") for at in range(0, len(digest), 8)]
+        self.keys = [int.from_bytes(digest[offset : offset + 8], "little") for offset in range(0, len(digest), 8)]
         self.size, self.half = size, max(1, ((size - 1).bit_length() + 1) // 2)
 
     def step(self, x: _Numbers) -> _Numbers:

@@ -37,31 +37,32 @@ class Tokens:
         for shard in shards:
             if not shard.path.exists():
                 raise missing(str(shard.path))
-            size, said = shard.path.stat().st_size, shard.offset + shard.tokens * token.itemsize
-            if size != said:
-                raise damaged(str(shard.path), f"has {size} bytes, and {said} where it was written")
+            size, expected_size = shard.path.stat().st_size, shard.offset + shard.tokens * token.itemsize
+            if size != expected_size:
+                raise damaged(str(shard.path), f"has {size} bytes, and {expected_size} where it was written")
             self.maps.append(np.memmap(shard.path, dtype=token, mode="r", offset=shard.offset))
         self.starts = np.cumsum([0] + [shard.tokens for shard in shards]).tolist()
 
     def __len__(self) -> int:
         return self.starts[-1]
 
-    def spans(self, start: int, stop: int, at: int = 0) -> Iterator[Span]:
-        """Where the tokens [start, stop) are, as those of a sample from its token `at` on; a range may span shards."""
+    def spans(self, start: int, stop: int, position: int = 0) -> Iterator[Span]:
+        """Where the tokens [start, stop) are, as those of a sample from its token `position` on; a range may span
+        shards."""
         if not 0 <= start < stop <= len(self):
             raise IndexError(f"tokens {start}:{stop} of {len(self)}")
         shard = bisect_right(self.starts, start) - 1
         while start < stop:
             length = min(stop, self.starts[shard + 1]) - start
-            yield Span(at, shard, start - self.starts[shard], length)
-            at, start, shard = at + length, start + length, shard + 1
+            yield Span(position, shard, start - self.starts[shard], length)
+            position, start, shard = position + length, start + length, shard + 1
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Token ids [start, stop) as int64. Raises ValueError on an id off the vocabulary."""
         ids = np.empty(stop - start, np.int64)
-        for at, shard, offset, length in self.spans(start, stop):
+        for position, shard, offset, length in self.spans(start, stop):
             piece = self.maps[shard][offset : offset + length]
-            ids[at : at + length] = piece
+            ids[position : position + length] = piece
             if (largest := piece.max()) >= self.vocab_size:
                 raise ValueError(
                     f"{self.shards[shard].path}: token id {largest}, the vocabulary has {self.vocab_size}; the shard "
@@ -122,34 +123,34 @@ class PackedRows:
         return int(self.firsts[-1])
 
     def pieces(self, row: int) -> Iterator[tuple[int, int, int, int]]:
-        """(at, start, stop, before) of each piece of a row: where it stands in the row, its tokens, and the id of the
-        token before them."""
+        """(position, start, stop, before) of each piece of a row: where it stands in the row, its tokens, and the id of
+        the token before them."""
         file = int(np.searchsorted(self.firsts, row, side="right")) - 1
         first, starts, lengths = self.maps[file]
         begin, end = (int(piece) for piece in first[row - self.firsts[file] :][:2])
-        at = 1
+        position = 1
         for start, length in zip(starts[begin:end].tolist(), lengths[begin:end].tolist(), strict=True):
             before = int(self.tokens.read(start - 1, start)[0]) if start else self.end_of_text
-            yield at, start, start + length, before
-            at += length
+            yield position, start, start + length, before
+            position += length
 
     def __call__(self, row: int) -> np.ndarray:
         """Token ids, int64 (seq_len + 1,); ~id where one is no target."""
         ids = np.full(self.seq_len + 1, ~self.end_of_text, np.int64)
         ids[0] = self.end_of_text
-        for at, start, stop, before in self.pieces(row):
-            ids[at : at + stop - start] = self.tokens.read(start, stop)
+        for position, start, stop, before in self.pieces(row):
+            ids[position : position + stop - start] = self.tokens.read(start, stop)
             if before != self.end_of_text:
-                if at == 1:
+                if position == 1:
                     ids[0] = before
                 else:
-                    ids[at] = ~ids[at]
+                    ids[position] = ~ids[position]
         return ids
 
     def spans(self, row: int) -> list[Span]:
         """Where the tokens of a row are; those that are filled in are nowhere."""
-        found: list[Span] = []
-        for at, start, stop, before in self.pieces(row):
-            behind = at == 1 and before != self.end_of_text
-            found += self.tokens.spans(start - behind, stop, at - behind)
-        return found
+        row_spans: list[Span] = []
+        for position, start, stop, before in self.pieces(row):
+            has_token_before = position == 1 and before != self.end_of_text
+            row_spans += self.tokens.spans(start - has_token_before, stop, position - has_token_before)
+        return row_spans

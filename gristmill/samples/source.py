@@ -78,9 +78,9 @@ class Sample:
         number of the token in the shard; -1 for what packing fills in."""
         shards = np.full(len(self.input_ids) + 1, -1, np.int64)
         offsets = shards.copy()
-        for at, shard, offset, length in self.spans:
-            shards[at : at + length] = shard
-            offsets[at : at + length] = np.arange(offset, offset + length)
+        for position, shard, offset, length in self.spans:
+            shards[position : position + length] = shard
+            offsets[position : position + length] = np.arange(offset, offset + length)
         return shards[:-1], offsets[:-1]
 
 
@@ -196,10 +196,12 @@ class SampleSource:
         """
         source, _, window = self.order.window_of(self._valid(index))
         token = range(self.seq_len)[token]
-        for at, shard, offset, length in self.order.read[source].spans(window):
-            if at <= token < at + length:
+        for position, shard, offset, length in self.order.read[source].spans(window):
+            if position <= token < position + length:
                 entry = self.manifest.sources[source].shards[shard]
-                return TokenPlace(entry.path, offset + token - at, *find_document(entry, offset + token - at))
+                return TokenPlace(
+                    entry.path, offset + token - position, *find_document(entry, offset + token - position)
+                )
         return None
 
     def __getstate__(self) -> dict[str, Any]:

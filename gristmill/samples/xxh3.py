@@ -33,11 +33,11 @@ M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 def file_digest(path: str | Path) -> str:
     """Of a file's content, hexadecimal, big-endian."""
     if xxhash is not None:
-        found = xxhash.xxh3_128()
+        hasher = xxhash.xxh3_128()
         with open(path, "rb") as f:
             while piece := f.read(PIECE):
-                found.update(piece)
-        return found.hexdigest()
+                hasher.update(piece)
+        return hasher.hexdigest()
     with open(path, "rb") as f:
         size = f.seek(0, 2)
 
@@ -60,8 +60,8 @@ def _digest(read: Callable[[int, int], bytes], size: int) -> str:
     return f"{high:016x}{low:016x}"
 
 
-def _secret(at: int) -> int:
-    return int.from_bytes(SECRET[at : at + 8], "little")
+def _secret(offset: int) -> int:
+    return int.from_bytes(SECRET[offset : offset + 8], "little")
 
 
 def _lanes(data: bytes) -> np.ndarray:
@@ -102,8 +102,8 @@ def _pieces(size: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + PIECE, size)
 
 
-def _merged(lanes: list[int], at: int, start: int) -> int:
-    pairs = ((lanes[i] ^ _secret(at + 8 * i), lanes[i + 1] ^ _secret(at + 8 * i + 8)) for i in range(0, 8, 2))
+def _merged(lanes: list[int], offset: int, start: int) -> int:
+    pairs = ((lanes[i] ^ _secret(offset + 8 * i), lanes[i + 1] ^ _secret(offset + 8 * i + 8)) for i in range(0, 8, 2))
     return _avalanche((start + sum(_folded(a, b) for a, b in pairs)) & M64)
 
 
@@ -160,24 +160,24 @@ def _middle(data: bytes) -> tuple[int, int]:
     size = len(data)
     low, high = size * P64[0] & M64, 0
 
-    def pair(at: int) -> tuple[int, int]:
-        return struct.unpack_from("<2Q", data, at)
+    def pair(offset: int) -> tuple[int, int]:
+        return struct.unpack_from("<2Q", data, offset)
 
-    def mix(first: int, second: int, at: int) -> None:
+    def mix(first: int, second: int, offset: int) -> None:
         nonlocal low, high
         (a, b), (c, d) = pair(first), pair(second)
-        low = ((low + _folded(a ^ _secret(at), b ^ _secret(at + 8))) & M64) ^ ((c + d) & M64)
-        high = ((high + _folded(c ^ _secret(at + 16), d ^ _secret(at + 24))) & M64) ^ ((a + b) & M64)
+        low = ((low + _folded(a ^ _secret(offset), b ^ _secret(offset + 8))) & M64) ^ ((c + d) & M64)
+        high = ((high + _folded(c ^ _secret(offset + 16), d ^ _secret(offset + 24))) & M64) ^ ((a + b) & M64)
 
     if size <= 128:
-        for at in range((size - 1) // 32 * 16, -1, -16):
-            mix(at, size - 16 - at, 2 * at)
+        for offset in range((size - 1) // 32 * 16, -1, -16):
+            mix(offset, size - 16 - offset, 2 * offset)
     else:
-        for at in range(0, 128, 32):
-            mix(at, at + 16, at)
+        for offset in range(0, 128, 32):
+            mix(offset, offset + 16, offset)
         low, high = _avalanche(low), _avalanche(high)
-        for at in range(128, size // 32 * 32, 32):
-            mix(at, at + 16, at - 125)
+        for offset in range(128, size // 32 * 32, 32):
+            mix(offset, offset + 16, offset - 125)
         mix(size - 16, size - 32, 103)
     total = (low * P64[0] + high * P64[3] + size * P64[1]) & M64
     return _avalanche((low + high) & M64), -_avalanche(total) & M64

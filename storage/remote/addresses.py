@@ -37,18 +37,18 @@ class SecretError(RuntimeError):
 
 def with_secrets(address: str) -> str:
     """The address as it is opened. Raises SecretError for a secret that the environment does not have."""
-    if "{secret:" not in address or not (found := _SECRET_ADDRESS.fullmatch(address)):
+    if "{secret:" not in address or not (match := _SECRET_ADDRESS.fullmatch(address)):
         return address
-    scheme, user, place, query = found.groups()
+    scheme, user, place, query = match.groups()
 
     def value(name: re.Match) -> str:
         variable = f"GRISTMILL_SECRET_{name[1].upper()}"
-        if not (given := os.environ.get(variable)):
+        if not (secret := os.environ.get(variable)):
             raise SecretError(
                 f"{redact_url(address)} needs the environment variable {variable}, which is not set: set it, on every "
                 "machine that reads the file"
             )
-        return given
+        return secret
 
     # a password may have an @; a query is given as a server signed it
     user = "" if user is None else _SECRET.sub(lambda name: quote(value(name), safe=""), user) + "@"
@@ -77,8 +77,8 @@ def check_no_secrets(value: Any, where: str = "") -> None:
     elif isinstance(value, list | tuple):
         for number, each in enumerate(value):
             check_no_secrets(each, f"{where}[{number}]")
-    elif isinstance(value, str) and (found := _SECRET_ADDRESS.fullmatch(value)):
-        scheme, user, _, query = found.groups()
+    elif isinstance(value, str) and (match := _SECRET_ADDRESS.fullmatch(value)):
+        scheme, user, _, query = match.groups()
         if user is not None and not _NO_PASSWORD.fullmatch(user):
             part = "a user or a password"
         elif query and "http" in scheme.lower() and not _NO_VALUE.fullmatch(query):

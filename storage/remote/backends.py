@@ -82,7 +82,7 @@ class Http:
         self.size: int | None = None
         self.tags: dict[str, str] | None = None
         self.response: aiohttp.ClientResponse | None = None
-        self.at = 0
+        self.position = 0
 
     def read(self, start: int, end: int) -> bytearray:
         return fsspec.asyn.sync(self.fs.loop, self._read, start, end)
@@ -98,7 +98,7 @@ class Http:
     async def _read(self, start: int, end: int) -> bytearray:
         data = bytearray()
         try:
-            if self.response is None or self.at != start:
+            if self.response is None or self.position != start:
                 self._drop()
                 if not await self._request(start, end):
                     return data
@@ -107,11 +107,11 @@ class Http:
                 content = self.response.content
                 while len(data) < end - start and (chunk := await content.read(min(_CHUNK, end - start - len(data)))):
                     data += chunk
-            if self.size is not None and len(data) < (wanted := min(end, self.size) - start):
-                raise BadResponse(f"the answer ends after {len(data)} of {wanted} bytes", transient=True)
-            self.at += len(data)
+            if self.size is not None and len(data) < (expected := min(end, self.size) - start):
+                raise BadResponse(f"the answer ends after {len(data)} of {expected} bytes", transient=True)
+            self.position += len(data)
             if len(data) < end - start:
-                self.size = self.at
+                self.size = self.position
             if self.response and self.response.status == 206:
                 self._drop()
             return data
@@ -136,15 +136,15 @@ class Http:
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=stall, sock_read=stall),
         }
         response = await session.get(self.fs.encode_url(self.url), auto_decompress=False, **options)
-        self.response, self.at = response, start
-        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        size = int(found[3]) if found and found[3] != "*" else None
+        self.response, self.position = response, start
+        content_range = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        size = int(content_range[3]) if content_range and content_range[3] != "*" else None
         if response.status == 206:
-            if not found or not found[1] or size is None:
+            if not content_range or not content_range[1] or size is None:
                 raise BadResponse(f"the server sends the range {response.headers.get('Content-Range')!r}", 206)
             self._compare(size, response)
-            if int(found[1]) != start or int(found[2]) + 1 != min(end, size):
-                raise BadResponse(f"the server sends the range {found[0]!r}", 206, transient=True)
+            if int(content_range[1]) != start or int(content_range[2]) + 1 != min(end, size):
+                raise BadResponse(f"the server sends the range {content_range[0]!r}", 206, transient=True)
         elif response.status == 200:
             self._compare(response.content_length, response)
             if response.content_length is None and response.headers.get("Transfer-Encoding", "").lower() != "chunked":

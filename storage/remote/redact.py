@@ -14,15 +14,15 @@ def redact_url(address: str) -> str:
     In other addresses `?` is a wildcard. A path is given as it is.
     """
     http = _HTTP.search(address)
-    if not (found := http or _ADDRESS.search(address)):
+    if not (match := http or _ADDRESS.search(address)):
         return address
-    before, rest = address[: found.start()], address[found.start() :]
+    before, rest = address[: match.start()], address[match.start() :]
     return before + _USER.sub("", rest.partition("?")[0] if http else rest, count=1)
 
 
 def redact_urls(text: str) -> str:
     """A text, a library's error for one, with each address in it as `redact_url` gives it."""
-    return _WORD.sub(lambda found: redact_url(found[0]), text)
+    return _WORD.sub(lambda match: redact_url(match[0]), text)
 
 
 # Secrets of addresses: a recipe names them, the environment holds them.

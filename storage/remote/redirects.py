@@ -32,11 +32,11 @@ class _Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self.resolver.resolve(host, port, family)
+        hosts = await self.resolver.resolve(host, port, family)
         bounded = host in self.redirected and not configured().private_redirects
-        if bounded and not (found := [one for one in found if _is_public(one["host"])]):
+        if bounded and not (hosts := [one for one in hosts if _is_public(one["host"])]):
             raise _refused(host)
-        return found
+        return hosts
 
     async def close(self) -> None:
         await self.resolver.close()
@@ -81,10 +81,10 @@ def check_public(host: str, what: str) -> None:
     if configured().private_redirects:
         return
     try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return
-    if found and not any(map(_is_public, found)):
+    if addresses and not any(map(_is_public, addresses)):
         raise ValueError(f"{what} {host}, {_NOT_PUBLIC}")
 
 

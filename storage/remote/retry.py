@@ -76,11 +76,11 @@ def _private(folder: Path) -> None:
     """Make a folder that only this user can write to: the temporary folder is everybody's."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise RemoteIOError(
             f"{folder}, for the locks of this user's connections, is not a folder of this user alone (owner "
-            f"{found.st_uid}, mode {stat.filemode(found.st_mode)}): remove it, or set TMPDIR to a folder of this user"
+            f"{status.st_uid}, mode {stat.filemode(status.st_mode)}): remove it, or set TMPDIR to a folder of this user"
         )
 
 

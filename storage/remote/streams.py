@@ -173,7 +173,7 @@ class _Forward(io.RawIOBase):
     """A file from a place to its end; the first block is there when it opens."""
 
     def __init__(self, file: _File, start: int) -> None:
-        self.file, self.start, self.at = file, start, start
+        self.file, self.start, self.position = file, start, start
         self.blocks = ahead(self._calls())
         self.block = memoryview(next(self.blocks))
 
@@ -187,7 +187,7 @@ class _Forward(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self.at
+        return self.position
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         if not self.block:
@@ -195,15 +195,15 @@ class _Forward(io.RawIOBase):
         target = memoryview(buffer)
         size = min(len(target), len(self.block))
         target[:size], self.block = self.block[:size], self.block[size:]
-        self.at += size
+        self.position += size
         return size
 
     def close(self) -> None:
         if not self.closed:
             self.blocks.close()
             self.file.backend.close()
-            if self.at > self.start:  # else most often a file that was looked for and is not there
-                log.info("%s: %d bytes read", self.file.label, self.at - self.start)
+            if self.position > self.start:  # else most often a file that was looked for and is not there
+                log.info("%s: %d bytes read", self.file.label, self.position - self.start)
         super().close()
 
 
@@ -211,7 +211,7 @@ class _Ranges(io.RawIOBase):
     """A file at any place, one request for each read."""
 
     def __init__(self, file: _File) -> None:
-        self.file, self.at = file, 0
+        self.file, self.position = file, 0
         file.info()
         if file.backend.size is None:
             raise RemoteIOError(
@@ -231,21 +231,21 @@ class _Ranges(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self.at
+        return self.position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.size}[whence]
-        return self.at
+        self.position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.position, os.SEEK_END: self.size}[whence]
+        return self.position
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         target = memoryview(buffer)
-        data = self.file.read(self.at, self.at + len(target))
+        data = self.file.read(self.position, self.position + len(target))
         target[: len(data)] = data
-        self.at += len(data)
+        self.position += len(data)
         return len(data)
 
     def readall(self) -> bytes:
-        return self.read(max(0, self.size - self.at)) or b""
+        return self.read(max(0, self.size - self.position)) or b""
 
     def close(self) -> None:
         if not self.closed:

@@ -19,19 +19,21 @@ class SentencePieceTokenizer:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=data)
         except RuntimeError as error:
             raise ValueError(f"{path} is no SentencePiece model: {' '.join(str(error).split())}") from error
-        of = self.processor
-        if not of.is_byte(of.piece_to_id("<0x00>")):
+        processor = self.processor
+        if not processor.is_byte(processor.piece_to_id("<0x00>")):
             raise ValueError(f"{path} has no bytes for what it does not know; give a model with byte fallback")
-        if of.eos_id() < 0:
+        if processor.eos_id() < 0:
             raise ValueError(f"{path} has no token that ends a text; give a model with an end of sentence")
-        self.vocab_size = of.vocab_size()
-        self.end_of_text = of.eos_id()
-        self.names = [of.id_to_piece(i) for i in range(self.vocab_size)]
-        self.special = frozenset(i for i in range(self.vocab_size) if of.is_control(i) or of.is_unknown(i))
-        ordinary = (i for i in range(self.vocab_size) if i not in self.special and not of.is_byte(i))
+        self.vocab_size = processor.vocab_size()
+        self.end_of_text = processor.eos_id()
+        self.names = [processor.id_to_piece(i) for i in range(self.vocab_size)]
+        self.special = frozenset(
+            i for i in range(self.vocab_size) if processor.is_control(i) or processor.is_unknown(i)
+        )
+        ordinary = (i for i in range(self.vocab_size) if i not in self.special and not processor.is_byte(i))
         # the library has no question for user-defined pieces; they have the score 0, the first learned one has -0
-        self.symbols = tuple(self.names[i] for i in ordinary if str(of.get_score(i)) == "0.0")
-        self.begins_with_a_space = of.id_to_piece(of.encode("a")[0]).startswith(SPACE)
+        self.symbols = tuple(self.names[i] for i in ordinary if str(processor.get_score(i)) == "0.0")
+        self.begins_with_a_space = processor.id_to_piece(processor.encode("a")[0]).startswith(SPACE)
 
     def encode(self, text: str) -> list[int]:
         if self.begins_with_a_space:  # each part of a text would begin with one

@@ -97,8 +97,8 @@ def index_path(folder: str, shard: int) -> str:
 
 def recorded(folder: str, shard: int) -> dict[str, RecordedFile]:
     """The files of a shard, by name. One request, however many shards there are. Raises DamagedFileError."""
-    found = layout.done_part(folder, PHASE, shard).files
-    return {name: RecordedFile(files.join(folder, name), facts["content"]) for name, facts in found.items()}
+    file_facts = layout.done_part(folder, PHASE, shard).files
+    return {name: RecordedFile(files.join(folder, name), facts["content"]) for name, facts in file_facts.items()}
 
 
 def tokens_of(folder: str, shard: int) -> RecordedFile:

@@ -20,7 +20,7 @@ BYTES = 256
 # numbered from 256 on. Of GPT-2 (https://github.com/openai/gpt-2/blob/master/src/encoder.py).
 _PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _OTHERS = [byte for byte in range(BYTES) if byte not in _PRINTED]
-_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {chr(BYTES + at): byte for at, byte in enumerate(_OTHERS)}
+_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {chr(BYTES + index): byte for index, byte in enumerate(_OTHERS)}
 
 
 class JsonTokenizer:
@@ -31,19 +31,19 @@ class JsonTokenizer:
 
     def __init__(self, data: bytes, path: str) -> None:
         """Raises ValueError, which names the path, for anything else."""
-        described = _read(data, path)
-        end = _first(described)
-        added = described.get("added_tokens") or []
+        config = _read(data, path)
+        end = _first(config)
+        added = config.get("added_tokens") or []
         self.special = frozenset(token["id"] for token in added if token["special"])
-        self.names = _names(described)
+        self.names = _names(config)
         self.vocab_size = len(self.names)
         if end not in self.names:
             raise ValueError(f"{path} does not say which token ends a text; give it as tokenizer.path of a recipe")
         self.end_of_text = self.names.index(end)
-        self.plain = json.dumps(_without_special(described, self.special), ensure_ascii=False)
+        self.plain = json.dumps(_without_special(config, self.special), ensure_ascii=False)
         self._tokenizer = tokenizers.Tokenizer.from_str(self.plain)
         self._added = {token["id"] for token in added} - self.special
-        self._of_bytes = _is_of_bytes(described)
+        self._of_bytes = _is_of_bytes(config)
 
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
@@ -74,21 +74,21 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
     Raises ValueError, which names the path, for a file that is no tokenizer.json, for one that does not know all bytes
     and for one without the end-of-text token.
     """
-    described = _read(data, path)
-    names = _names(described)
-    if not _knows_bytes(described):
+    config = _read(data, path)
+    names = _names(config)
+    if not _knows_bytes(config):
         raise ValueError(
             f"{path} does not know all bytes, so it would lose characters; give a byte-level BPE, or a model with byte "
             "fallback"
         )
-    special = [token["content"] for token in described.get("added_tokens") or [] if token["special"]]
-    known = [name for name in ENDS if name in special]
-    if end is None and len(known) != 1:
+    special = [token["content"] for token in config.get("added_tokens") or [] if token["special"]]
+    end_tokens = [name for name in ENDS if name in special]
+    if end is None and len(end_tokens) != 1:
         raise ValueError(
             f"{path} has the special tokens {', '.join(special) or 'none'}; set tokenizer.end_of_text to the one that "
             "ends a text"
         )
-    end = known[0] if end is None else end
+    end = end_tokens[0] if end is None else end
     if end not in special:
         raise ValueError(
             f"tokenizer.end_of_text is {end}, which is no special token of {path}; give one of "
@@ -106,70 +106,70 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
         ],
         "special_tokens": {end: {"id": end, "ids": [names.index(end)], "tokens": [end]}},
     }
-    kept = described | {"truncation": None, "padding": None, "post_processor": template}
-    return data if kept == described else json.dumps(kept, ensure_ascii=False).encode()
+    kept = config | {"truncation": None, "padding": None, "post_processor": template}
+    return data if kept == config else json.dumps(kept, ensure_ascii=False).encode()
 
 
 def _read(data: bytes, path: str) -> dict[str, Any]:
     try:
         tokenizers.Tokenizer.from_buffer(data)
-        described = json.loads(data)
-        kind = described["model"]["type"]
+        config = json.loads(data)
+        kind = config["model"]["type"]
     except Exception as error:  # the library raises Exception itself
         raise ValueError(f"{path} is no tokenizer.json of Hugging Face: {' '.join(str(error).split())}") from error
     if kind not in ("BPE", "Unigram"):
         raise ValueError(f"{path} is a {kind} tokenizer, which loses characters; give a BPE or a unigram one")
-    if described["model"].get("dropout"):
+    if config["model"].get("dropout"):
         raise ValueError(f"{path} drops merges at random; set dropout in its model to null")
-    return described
+    return config
 
 
-def _vocabulary(described: dict[str, Any]) -> dict[str, int]:
-    vocab = described["model"]["vocab"]
+def _vocabulary(config: dict[str, Any]) -> dict[str, int]:
+    vocab = config["model"]["vocab"]
     return vocab if isinstance(vocab, dict) else {name: i for i, (name, _) in enumerate(vocab)}
 
 
-def _names(described: dict[str, Any]) -> list[str]:
+def _names(config: dict[str, Any]) -> list[str]:
     """By id; an id that is not taken has an empty name."""
-    known = {i: name for name, i in _vocabulary(described).items()}
-    known |= {token["id"]: token["content"] for token in described.get("added_tokens") or []}
-    return [known.get(i, "") for i in range(max(known) + 1)]
+    names_by_id = {i: name for name, i in _vocabulary(config).items()}
+    names_by_id |= {token["id"]: token["content"] for token in config.get("added_tokens") or []}
+    return [names_by_id.get(i, "") for i in range(max(names_by_id) + 1)]
 
 
-def _first(described: dict[str, Any]) -> str | None:
+def _first(config: dict[str, Any]) -> str | None:
     """The special token that a text begins with."""
-    first = ((described.get("post_processor") or {}).get("single") or [{}])[0]
+    first = ((config.get("post_processor") or {}).get("single") or [{}])[0]
     return first.get("SpecialToken", {}).get("id")
 
 
-def _parts(described: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    if described is None:
+def _parts(part_config: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    if part_config is None:
         return
-    yield described
+    yield part_config
     for key in ("pretokenizers", "decoders", "normalizers"):
-        for part in described.get(key, ()):
+        for part in part_config.get(key, ()):
             yield from _parts(part)
 
 
-def _is_of_bytes(described: dict[str, Any]) -> bool:
-    return any(part["type"] == "ByteLevel" for part in _parts(described.get("pre_tokenizer")))
+def _is_of_bytes(config: dict[str, Any]) -> bool:
+    return any(part["type"] == "ByteLevel" for part in _parts(config.get("pre_tokenizer")))
 
 
 def _is_byte(name: str) -> bool:
     return len(name) == 6 and name.startswith("<0x") and name.endswith(">")
 
 
-def _knows_bytes(described: dict[str, Any]) -> bool:
-    names = _vocabulary(described)
-    if _is_of_bytes(described):
+def _knows_bytes(config: dict[str, Any]) -> bool:
+    names = _vocabulary(config)
+    if _is_of_bytes(config):
         return set(tokenizers.pre_tokenizers.ByteLevel.alphabet()) <= names.keys()
-    return bool(described["model"].get("byte_fallback")) and sum(map(_is_byte, names)) == BYTES
+    return bool(config["model"].get("byte_fallback")) and sum(map(_is_byte, names)) == BYTES
 
 
-def _without_special(described: dict[str, Any], special: frozenset[int]) -> dict[str, Any]:
+def _without_special(config: dict[str, Any], special: frozenset[int]) -> dict[str, Any]:
     """The same tokenizer that finds no special token in a text. Those that the model's vocabulary lists as well get
     names that stand in no text."""
-    model = described["model"]
+    model = config["model"]
 
     def named(name: str, i: int) -> str:
         return f"\ufdd0{i}" if i in special else name  # a noncharacter of Unicode
@@ -181,6 +181,6 @@ def _without_special(described: dict[str, Any], special: frozenset[int]) -> dict
     unknown = model.get("unk_token")
     if unknown is not None and unknown in model["vocab"]:
         unknown = named(unknown, model["vocab"][unknown])
-    ordinary = [token for token in described.get("added_tokens") or [] if not token["special"]]
+    ordinary = [token for token in config.get("added_tokens") or [] if not token["special"]]
     changed = {"vocab": vocab} | ({"unk_token": unknown} if "unk_token" in model else {})
-    return described | {"added_tokens": ordinary, "post_processor": None, "model": model | changed}
+    return config | {"added_tokens": ordinary, "post_processor": None, "model": model | changed}

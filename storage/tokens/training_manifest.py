@@ -169,16 +169,16 @@ def load_training_manifest(path: Path) -> TrainingManifest:
         raise ValueError(f"{path}: not a mixture: {error}; run the mixture stage again") from error
     base = path.resolve().parent
 
-    def placed(entry: Entry) -> Entry:
+    def with_full_path(entry: Entry) -> Entry:
         return entry.model_copy(update={"path": Path(os.path.normpath(base / entry.path))})
 
     def absolute(part: SourceShards) -> SourceShards:
-        rows = {"rows": tuple(map(placed, part.rows))} if isinstance(part, SourceShare) else {}
-        return part.model_copy(update={"shards": tuple(map(placed, part.shards)), **rows})
+        rows = {"rows": tuple(map(with_full_path, part.rows))} if isinstance(part, SourceShare) else {}
+        return part.model_copy(update={"shards": tuple(map(with_full_path, part.shards)), **rows})
 
     return manifest.model_copy(
         update={
-            "tokenizer": placed(manifest.tokenizer),
+            "tokenizer": with_full_path(manifest.tokenizer),
             "sources": tuple(map(absolute, manifest.sources)),
             "heldout": tuple(map(absolute, manifest.heldout)),
         }

@@ -45,7 +45,7 @@ MODEL = Path(__file__).with_name("blocks.safetensors")
 # xxh3-128 of the model: so a stage's key, which is made of this code, names the model too.
 MODEL_CHECKSUM = "a079b3a5a973c679856a2b31fe3ad284"
 # libxml2 stops at 256 open elements and drops what is deeper; 40,000 of them end the process.
-DEEPEST = 250
+MAX_DEPTH = 250
 
 
 class Refused(Exception):
@@ -54,10 +54,10 @@ class Refused(Exception):
 
 @cache
 def _forests() -> tuple[second_stage.Masks, second_stage.Masks]:
-    found = files.checksum(str(MODEL))
-    if found != MODEL_CHECKSUM:
+    checksum = files.checksum(str(MODEL))
+    if checksum != MODEL_CHECKSUM:
         raise ValueError(
-            f"{MODEL} has the checksum {found}, not {MODEL_CHECKSUM}: install gristmill again; "
+            f"{MODEL} has the checksum {checksum}, not {MODEL_CHECKSUM}: install gristmill again; "
             "if you have trained it anew, set MODEL_CHECKSUM"
         )
     return second_stage.masks(second_stage.load(MODEL, "first")), second_stage.masks(second_stage.load(MODEL, "second"))
@@ -122,15 +122,15 @@ def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 def blocks(page: str, markdown: bool = False) -> str:
     """Our scan and classifier alone, the text plain or as Markdown."""
-    chosen = choose(page)
-    source = Source(chosen.data, chosen.page)
+    choice = choose(page)
+    source = Source(choice.data, choice.page)
     together = units(source)
-    kept = chosen.kept
+    kept = choice.kept
     if together.wholes:
-        kept = best_f1(shared(chosen.page, chosen.likely, chosen.words, together.unit), chosen.words)
+        kept = best_f1(shared(choice.page, choice.likely, choice.words, together.unit), choice.words)
     kept = completed(source, together, kept)
-    kept &= ~beside(chosen.page, kept, chosen.words)
-    kept &= ~repeats(chosen.page, kept, together.unit > 0)
+    kept &= ~beside(choice.page, kept, choice.words)
+    kept &= ~repeats(choice.page, kept, together.unit > 0)
     return render(source, together, kept, markdown)
 
 
@@ -153,10 +153,10 @@ def by_stop_words(page: str) -> str:
     """jusText with its English stop words, as is its habit; it takes pages of other languages for boilerplate."""
     _refuse_deep(page)
     try:
-        found = justext.justext(page.encode("utf-8", "replace"), _stop_words(), encoding="utf-8")
+        paragraphs = justext.justext(page.encode("utf-8", "replace"), _stop_words(), encoding="utf-8")
     except ParserError:  # a page without any element
         return ""
-    return "\n".join(paragraph.text for paragraph in found if not paragraph.is_boilerplate)
+    return "\n".join(paragraph.text for paragraph in paragraphs if not paragraph.is_boilerplate)
 
 
 @cache
@@ -166,8 +166,8 @@ def _stop_words() -> frozenset[str]:
 
 def _refuse_deep(page: str) -> None:
     depth = scan(np.frombuffer(page.encode("utf-8", "replace"), np.uint8)).depth
-    if depth > DEEPEST:
-        raise Refused(f"{depth} elements open at once, more than {DEEPEST}")
+    if depth > MAX_DEPTH:
+        raise Refused(f"{depth} elements open at once, more than {MAX_DEPTH}")
 
 
 ENGINES: dict[str, Callable[[str], str]] = {
@@ -183,7 +183,7 @@ ENGINES: dict[str, Callable[[str], str]] = {
 def engine(name: str) -> Callable[[str], str]:
     """The engine of a name, or a user's own at `module:function`, which takes and returns the same. Raises what its
     import raises."""
-    if found := ENGINES.get(name):
-        return found
+    if known_engine := ENGINES.get(name):
+        return known_engine
     module, _, function = name.partition(":")
     return getattr(import_module(module), function)

@@ -86,9 +86,9 @@ class Extract(Step):
     @field_validator("engines")
     @classmethod
     def _are_engines(cls, engines: tuple[str, ...]) -> tuple[str, ...]:
-        for at, engine in enumerate(engines):
+        for index, engine in enumerate(engines):
             _check_engine(engine, ENGINE_NAMES)
-            if engine in engines[:at]:
+            if engine in engines[:index]:
                 raise ValueError(f"names {engine} twice; name each engine once")
         return engines
 
@@ -110,10 +110,10 @@ class Extract(Step):
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
         own = [getattr(import_module(module), "LIBRARIES", ()) for module in self.modules]
-        known: list[tuple[str, ...]] = [_LIBRARIES.get(engine, ()) for engine in self.asked]
+        engine_libraries: list[tuple[str, ...]] = [_LIBRARIES.get(engine, ()) for engine in self.asked]
         if "pdf" in self.types:
-            known.append(("pypdfium2",))
-        return ("resiliparse", *dict.fromkeys(name for names in (*known, *own) for name in names))
+            engine_libraries.append(("pypdfium2",))
+        return ("resiliparse", *dict.fromkeys(name for names in (*engine_libraries, *own) for name in names))
 
     @property
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -127,6 +127,6 @@ class Extract(Step):
                 yield ("engine",), str(error)
 
 
-def _check_engine(engine: str, known: tuple[str, ...]) -> None:
-    if engine not in known and not _OF_USERS.fullmatch(engine):
-        raise ValueError(f"is {engine!r}; give one of {', '.join(known)}, or one of your own as module:function")
+def _check_engine(engine: str, choices: tuple[str, ...]) -> None:
+    if engine not in choices and not _OF_USERS.fullmatch(engine):
+        raise ValueError(f"is {engine!r}; give one of {', '.join(choices)}, or one of your own as module:function")

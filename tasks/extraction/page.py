@@ -73,14 +73,14 @@ def metadata(page: str, url: str) -> Metadata:
     for match in _TAG.finditer(head):
         if not _WANTED.search(match[2]):
             continue
-        given = _attributes(match[2])
+        attributes = _attributes(match[2])
         if match[1].lower() == "link":
-            if "canonical" in given.get("rel", "").lower().split() and not canonical:
-                canonical = given.get("href")
+            if "canonical" in attributes.get("rel", "").lower().split() and not canonical:
+                canonical = attributes.get("href")
         else:
-            name = given.get("property") or given.get("name") or given.get("itemprop") or ""
-            if given.get("content", "").strip():
-                metas.setdefault(name.lower(), given["content"])
+            name = attributes.get("property") or attributes.get("name") or attributes.get("itemprop") or ""
+            if attributes.get("content", "").strip():
+                metas.setdefault(name.lower(), attributes["content"])
     title = metas.get("og:title") or _inner(head, _TITLE, "title") or _title_of_body(page) or _inner(page, _H1, "h1")
     return {
         "title": _plain(title),
@@ -90,19 +90,19 @@ def metadata(page: str, url: str) -> Metadata:
 
 
 def _without_comments(head: str) -> str:
-    parts, at = [], 0
-    while (begin := head.find("<!--", at)) >= 0 and (end := head.find("-->", begin + 2)) >= 0:
-        parts.append(head[at:begin])
-        at = end + 3
-    return "".join([*parts, head[at:]])
+    parts, position = [], 0
+    while (begin := head.find("<!--", position)) >= 0 and (end := head.find("-->", begin + 2)) >= 0:
+        parts.append(head[position:begin])
+        position = end + 3
+    return "".join([*parts, head[position:]])
 
 
 def _attributes(text: str) -> dict[str, str]:
     """Attributes of a tag by their names in lower case; of two of one name the first counts."""
-    given: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for name, double, single, bare in _ATTRIBUTE.findall(text):
-        given.setdefault(name.lower(), html.unescape(double or single or bare))
-    return given
+        attributes.setdefault(name.lower(), html.unescape(double or single or bare))
+    return attributes
 
 
 def _inner(page: str, begins: re.Pattern, name: str) -> str | None:
@@ -123,11 +123,11 @@ def _plain(title: str | None) -> str | None:
     return title.encode("utf-8", "replace").decode() or None
 
 
-def _address(given: str | None, url: str) -> str | None:
-    if not given:
+def _address(link: str | None, url: str) -> str | None:
+    if not link:
         return None
     try:
-        address = urldefrag(urljoin(url, given.strip())).url
+        address = urldefrag(urljoin(url, link.strip())).url
         parts = urlsplit(address)
     except ValueError:
         return None
@@ -139,19 +139,19 @@ def _published(page: str, metas: dict[str, str]) -> str | None:
     for name in _DATE_NAMES:
         if day := _day(metas.get(name)):
             return day
-    at = -1
-    while (at := page.find("application/ld+json", at + 1)) >= 0:
-        end = page.find("</script", at)
-        found = _SCRIPT_DATE.search(page, at, end if end >= 0 else len(page))
-        if found and (day := _day(found[1])):
+    position = -1
+    while (position := page.find("application/ld+json", position + 1)) >= 0:
+        end = page.find("</script", position)
+        match = _SCRIPT_DATE.search(page, position, end if end >= 0 else len(page))
+        if match and (day := _day(match[1])):
             return day
         if end < 0:
             break
-        at = end
+        position = end
     for attribute, word in _SAID:
-        for given in _tags_with(page, word):
-            if word in given.get(attribute, "").split():
-                days = (_day(given.get(name)) for name in ("content", "datetime", "title"))
+        for attributes in _tags_with(page, word):
+            if word in attributes.get(attribute, "").split():
+                days = (_day(attributes.get(name)) for name in ("content", "datetime", "title"))
                 if day := next(filter(None, days), None):
                     return day
     first = _TIME.search(page)  # of later ones most are those of other articles
@@ -160,24 +160,24 @@ def _published(page: str, metas: dict[str, str]) -> str | None:
 
 def _tags_with(page: str, word: str) -> Iterator[dict[str, str]]:
     """The attributes of the tags in which a word stands."""
-    at = page.find(word)
-    while at >= 0:
-        begin, end = page.rfind("<", max(0, at - 1000), at), page.find(">", at, at + 1000)
-        if 0 <= begin < end and ">" not in page[begin:at]:
+    position = page.find(word)
+    while position >= 0:
+        begin, end = page.rfind("<", max(0, position - 1000), position), page.find(">", position, position + 1000)
+        if 0 <= begin < end and ">" not in page[begin:position]:
             yield _attributes(page[begin + 1 : end])
-        at = page.find(word, at + len(word))
+        position = page.find(word, position + len(word))
 
 
-def _day(given: str | None) -> str | None:
+def _day(text: str | None) -> str | None:
     """The day of an ISO 8601 or RFC 5322 date, else None."""
-    if not given:
+    if not text:
         return None
     try:
-        if match := _DAY.match(given):
+        if match := _DAY.match(text):
             return date(*map(int, match.groups())).isoformat()
-        if given.strip()[:1].isalpha():
-            return parsedate_to_datetime(given).date().isoformat()
-        return datetime.fromisoformat(given.strip()).date().isoformat()
+        if text.strip()[:1].isalpha():
+            return parsedate_to_datetime(text).date().isoformat()
+        return datetime.fromisoformat(text.strip()).date().isoformat()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
@@ -219,9 +219,9 @@ class _Writer:
         self.parts: list[str] = ["<!DOCTYPE html>"]
         self.raw = 0
 
-    def start(self, name: str, given: dict[str, str]) -> None:
+    def start(self, name: str, values: dict[str, str]) -> None:
         tag = _name(name)
-        attributes = [f' {key}="{html.escape(value)}"' for key, value in given.items() if " " not in key]
+        attributes = [f' {key}="{html.escape(value)}"' for key, value in values.items() if " " not in key]
         self.parts.append(f"<{tag}{''.join(attributes)}>")
         self.raw += tag in _RAW
 
@@ -294,7 +294,7 @@ def extract_page(
     page = encodings.decode(payload, charset)
     if kind == XHTML:
         page = to_html(page) or page
-    found = Metadata(title=None, canonical_url=None, published=None)
+    page_metadata = Metadata(title=None, canonical_url=None, published=None)
     if kind in PLAIN:
         text, engine = page, "text"
     else:
@@ -302,12 +302,12 @@ def extract_page(
             text = blocks(page, markdown=True) if format == "markdown" else engine_of(engine)(page)
         except Refused as error:
             return _drop("too_deep", str(error))
-        found = metadata(page, url)
+        page_metadata = metadata(page, url)
     text = text.encode("utf-8", "replace").decode().rstrip()
     text = _BLANK_LINES.sub("", text) if engine in ("blocks", "text") else text.lstrip()
     if not text:
         return _drop("empty_text", url)
-    return {"text": text, "charset": charset, "content_type": kind, **found, "engine": engine}
+    return {"text": text, "charset": charset, "content_type": kind, **page_metadata, "engine": engine}
 
 
 def _drop(rule: str, detail: str) -> dict:
@@ -317,5 +317,5 @@ def _drop(rule: str, detail: str) -> dict:
 def _sniff(payload: bytes) -> str:
     if is_html(payload):
         return "text/html"
-    found = detect_mime(payload)
-    return "text/plain" if found == "application/octet-stream" and not is_binary(payload) else found
+    mime_type = detect_mime(payload)
+    return "text/plain" if mime_type == "application/octet-stream" and not is_binary(payload) else mime_type

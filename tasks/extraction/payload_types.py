@@ -151,8 +151,8 @@ def _is_wide(payload: bytes, header_charset: str | None) -> bool:
 
 
 def _of_zip(head: bytes) -> str:
-    if found := _ZIP_TYPE.match(head, 30):  # the first file of EPUB and OpenDocument, behind its header
-        return found[1].decode("ascii")
+    if match := _ZIP_TYPE.match(head, 30):  # the first file of EPUB and OpenDocument, behind its header
+        return match[1].decode("ascii")
     if b"[Content_Types].xml" in head or b"_rels/" in head:
         return next((name for folder, name in _IN_ZIP if folder in head), "application/zip")
     return "application/zip"

@@ -99,8 +99,8 @@ def extract_shard(
     characters = {"extract": 0, "normalize": 0}
     engines: Counter[str] = Counter()
     passed = _Passed()
-    given = given_files(source_files)
-    records = _records(given, limit, extract, passed)
+    shard_files = given_files(source_files)
+    records = _records(shard_files, limit, extract, passed)
     with (
         page_guard(extract) as guard,
         parquet.create(layout.part(folder, number), columns) as out,
@@ -120,10 +120,10 @@ def extract_shard(
             if normalize:
                 table = _normalized(table, normalize, lost["normalize"])
             characters["normalize"] += _characters(table)
-            found = measured(table, judging)
-            edits.add(found)
-            out.write_table(found.table)
-            cuts.write_table(found.edits)
+            measurement = measured(table, judging)
+            edits.add(measurement)
+            out.write_table(measurement.table)
+            cuts.write_table(measurement.edits)
     rows_in = sum(kinds[kind] for kind in PAGES)
     counts = _counts(rows_in, before, normalize, lost, characters)
     rows_out = counts[-1]["rows_out"]
@@ -139,10 +139,10 @@ def extract_shard(
         rows_out,
         characters["normalize"],
     )
-    if state and states_of([file.path for file in given]) != state:
+    if state and states_of([file.path for file in shard_files]) != state:
         raise RuntimeError(
-            f"a file of the source {source} was written while it was read, among them {redact_url(given[0].path)}: run "
-            "the same command again"
+            f"a file of the source {source} was written while it was read, among them "
+            f"{redact_url(shard_files[0].path)}: run the same command again"
         )
     return {
         "rows_in": rows_in,
@@ -158,22 +158,22 @@ def extract_shard(
 
 # A type by RFC 6838, 4.2; a server may send anything.
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9!#$&^_.+]{0,100}")
-_MOST_TYPES = 30  # of a shard that are told apart
+_MAX_TYPES = 30  # of a shard that are told apart
 
 
 def _types(lost: list[dict]) -> dict[str, int]:
     """How many records of each type have no text of theirs read, the most frequent types first."""
-    named = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
-    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in named)
-    most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MOST_TYPES])
+    type_names = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
+    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in type_names)
+    most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_TYPES])
     if rest := counts.total() - sum(most.values()):
         most["other"] = most.get("other", 0) + rest
     return most
 
 
-def _named(opened: list[Shard]) -> str:
-    names = [one_line(file.name) for file in opened[:_NAMED]]
-    more = len(opened) - len(names)
+def _named(files: list[Shard]) -> str:
+    names = [one_line(file.name) for file in files[:_NAMED]]
+    more = len(files) - len(names)
     return ", ".join([*names, *([f"and {more:,} more files"] if more else [])])
 
 
@@ -226,9 +226,9 @@ def _counts(
         rows_in = counts[-1]["rows_out"]
     counts.append(ledger.count("extract", rows_in, None, ledger.from_rows(lost["extract"]), characters["extract"]))
     if normalize:
-        given, gone = characters["extract"], characters["extract"] - characters["normalize"]
+        characters_in, removed_characters = characters["extract"], characters["extract"] - characters["normalize"]
         emptied = ledger.from_rows(lost["normalize"])
-        counts.append(ledger.count("normalize", counts[-1]["rows_out"], given, emptied, gone))
+        counts.append(ledger.count("normalize", counts[-1]["rows_out"], characters_in, emptied, removed_characters))
     return counts
 
 
@@ -328,16 +328,16 @@ def _documents(
                     *(engine, extract.format, extract.types, plain and record.kind == "row"),
                 )
 
-    made = guard.map(calls())
-    for first in made:
-        row, asked = waiting.popleft()
-        found = united([first, *islice(made, asked - 1)]) if asked > 1 else first
-        if "rule" in found:
-            lost.append(_drop(row, found["rule"], detail=found["detail"]))
+    results = guard.map(calls())
+    for first in results:
+        row, engine_count = waiting.popleft()
+        result = united([first, *islice(results, engine_count - 1)]) if engine_count > 1 else first
+        if "rule" in result:
+            lost.append(_drop(row, result["rule"], detail=result["detail"]))
         else:
             # a text says nothing of itself: its table may
-            said = {name: value for name, value in found.items() if value is not None}
-            yield dict.fromkeys(found) | row | said | {"characters": len(found["text"])}
+            values = {name: value for name, value in result.items() if value is not None}
+            yield dict.fromkeys(result) | row | values | {"characters": len(result["text"])}
 
 
 def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:
@@ -348,9 +348,11 @@ def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:
     if record.status is not None and record.status != 200:
         return _drop(row, "http_status", value=float(record.status))
     if not is_read(record.payload, record.content_type, types):
-        said = record.content_type
+        content_type = record.content_type
         return _drop(
-            row, "content_type", detail=(payload_type(record.payload, said) if said in OCTETS else None) or said
+            row,
+            "content_type",
+            detail=(payload_type(record.payload, content_type) if content_type in OCTETS else None) or content_type,
         )
     return None
 

@@ -19,15 +19,15 @@ from gristmill.tasks.documents.step import DocumentStep
 OTHERS = "others"  # the key of a row that has the further texts of its page
 
 
-def united(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def united(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the engines made of one page, in their order, as what the first made of it that found a text; `others` are
     the further texts, each once, as (engine, text). Of a page without any text it is the first engine's drop."""
     by_text: dict[str, Mapping[str, Any]] = {}
-    for each in found:
+    for each in results:
         if "rule" not in each:
             by_text.setdefault(each["text"], each)
     if not by_text:
-        return dict(found[0])
+        return dict(results[0])
     first, *others = by_text.values()
     return {**first, OTHERS: [(each["engine"], each["text"]) for each in others]}
 
@@ -43,18 +43,18 @@ def chosen(
     """
     further = [row.pop(OTHERS, []) for row in rows]
     answer = list(rows)
-    asked = [(at, row) for at, row in enumerate(rows) if further[at]]
+    pending = [(index, row) for index, row in enumerate(rows) if further[index]]
     turn = 0
-    while asked:
-        kept = _kept(pa.Table.from_pylist([row for _, row in asked], schema=columns), normalized, steps)
-        for at, row in asked:
+    while pending:
+        kept = _kept(pa.Table.from_pylist([row for _, row in pending], schema=columns), normalized, steps)
+        for index, row in pending:
             if row["id"] in kept:
-                answer[at] = row
-        asked = [
-            (at, row | {"engine": engine, "text": text, "characters": len(text)})
-            for at, row in asked
-            if row["id"] not in kept and turn < len(further[at])
-            for engine, text in [further[at][turn]]
+                answer[index] = row
+        pending = [
+            (index, row | {"engine": engine, "text": text, "characters": len(text)})
+            for index, row in pending
+            if row["id"] not in kept and turn < len(further[index])
+            for engine, text in [further[index][turn]]
         ]
         turn += 1
     return answer

@@ -185,11 +185,11 @@ SYMBOLS = _symbols()
 def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.ndarray, np.ndarray]:
     """The automaton that finds all words of the groups in one pass (Aho and Corasick 1975).
 
-    next state: int16, shape (states, 27), a letter a to z or EDGE each; found: uint64 of each state, bit i for group i.
-    With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space is an edge.
+    next state: int16, shape (states, 27), a letter a to z or EDGE each; groups: uint64 of each state, bit i for group
+    i. With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space is an edge.
     """
     steps: list[dict[int, int]] = [{}]
-    found = [0]
+    group_bits = [0]
     for bit, (_, words) in enumerate(groups):
         for word in words.replace(" ^", "\n^").split("\n") if spaced else words.split():
             state = 0
@@ -198,9 +198,9 @@ def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.nda
                 if symbol not in steps[state]:
                     steps[state][symbol] = len(steps)
                     steps.append({})
-                    found.append(0)
+                    group_bits.append(0)
                 state = steps[state][symbol]
-            found[state] |= 1 << bit
+            group_bits[state] |= 1 << bit
     table = np.zeros((len(steps), 27), np.int16)
     back = [0] * len(steps)
     queue = []
@@ -208,10 +208,10 @@ def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.nda
         table[0, symbol] = state
         queue.append(state)
     for state in queue:
-        found[state] |= found[back[state]]
+        group_bits[state] |= group_bits[back[state]]
         table[state] = table[back[state]]
         for symbol, following in steps[state].items():
             back[following] = int(table[back[state], symbol])
             table[state, symbol] = following
             queue.append(following)
-    return table, np.array(found, np.uint64)
+    return table, np.array(group_bits, np.uint64)

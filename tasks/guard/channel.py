@@ -51,8 +51,8 @@ class Ring:
 
     def put(self, data: bytes | memoryview) -> tuple[int, int] | None:
         """Where the data is, and a mark for `let_go`; None if there is no room for it in one piece."""
-        at = self._next % self.size
-        begin = self._next + (self.size - at if at + len(data) > self.size else 0)
+        position = self._next % self.size
+        begin = self._next + (self.size - position if position + len(data) > self.size else 0)
         if begin + len(data) - self._first > self.size:
             return None
         place = begin % self.size

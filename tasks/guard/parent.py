@@ -112,24 +112,24 @@ class Guard:
         self._ring.clear()
         source = iter(calls)
         waiting: deque[_Call] = deque()
-        held = unforked = 0
+        bytes_waiting = unforked = 0
         try:
             while True:
-                if held < WINDOW // 2:
-                    taken = []
-                    while held < WINDOW and (call := next(source, None)) is not None:
-                        taken.append(self._put(pack(call)))
-                        held += taken[-1].length
-                    waiting += taken
+                if bytes_waiting < WINDOW // 2:
+                    new_calls = []
+                    while bytes_waiting < WINDOW and (call := next(source, None)) is not None:
+                        new_calls.append(self._put(pack(call)))
+                        bytes_waiting += new_calls[-1].length
+                    waiting += new_calls
                     if self._worker:
-                        self._worker.send(taken)
+                        self._worker.send(new_calls)
                 if not waiting:
                     return
                 if self._worker is None:
                     self._worker = _worker(self.work, self.rehearsals, self.limits, self._ring)
-                    left = [call for call in waiting if call.result is None]
+                    unanswered = [call for call in waiting if call.result is None]
                     # one that crashed goes first: nothing that others do to a worker must touch it again
-                    self._worker.send(sorted(left, key=lambda call: not call.crashed))
+                    self._worker.send(sorted(unanswered, key=lambda call: not call.crashed))
                 if self._worker.receive():
                     unforked = 0
                 else:
@@ -144,7 +144,7 @@ class Guard:
                         self._blame(worker.sent[end.done], end)
                 while waiting and (result := waiting[0].result) is not None:
                     answered = waiting.popleft()
-                    held -= answered.length
+                    bytes_waiting -= answered.length
                     if answered.packed is None:
                         self._ring.let_go(answered.mark)
                     yield result
@@ -154,8 +154,8 @@ class Guard:
                 self._end_worker()
 
     def _put(self, packed: bytes) -> "_Call":
-        placed = self._ring.put(packed) if len(packed) <= WINDOW else None
-        return _Call(len(packed), *placed) if placed else _Call(len(packed), packed=packed)
+        place = self._ring.put(packed) if len(packed) <= WINDOW else None
+        return _Call(len(packed), *place) if place else _Call(len(packed), packed=packed)
 
     def _blame(self, call: "_Call", end: "_End") -> None:
         lost = self._lost(end)
@@ -254,20 +254,20 @@ class _Worker:
                 break
         data = os.read(self.results, _READ)
         self._arrived += data
-        at = 0
-        while len(self._arrived) >= (begin := at + RESULT.size):
-            (length,) = RESULT.unpack_from(self._arrived, at)
-            if len(self._arrived) < (at := begin + length):
-                at = begin - RESULT.size
+        position = 0
+        while len(self._arrived) >= (begin := position + RESULT.size):
+            (length,) = RESULT.unpack_from(self._arrived, position)
+            if len(self._arrived) < (position := begin + length):
+                position = begin - RESULT.size
                 break
-            with memoryview(self._arrived) as view, view[begin:at] as packed:
+            with memoryview(self._arrived) as view, view[begin:position] as packed:
                 result = unpack(packed)
             if result is None:
                 self.retired = True
             else:
                 self.sent.popleft().result = result
                 self.answered += 1
-        del self._arrived[:at]
+        del self._arrived[:position]
         return bool(data)
 
     def _write(self) -> None:
@@ -319,10 +319,10 @@ class _Zygote:
             self.control.sendall(framed(rehearsals))
         with self.control.makefile("rb", buffering=0) as stream:
             head = stream.read(RESULT.size)
-            said = unpack(stream.read(RESULT.unpack(head)[0])) if head else {"error": "it ended while it started"}
-        if said["error"] is not None:
+            answer = unpack(stream.read(RESULT.unpack(head)[0])) if head else {"error": "it ended while it started"}
+        if answer["error"] is not None:
             self.close()
-            raise RuntimeError(f"the guarded process cannot import {work}: {said['error']}")
+            raise RuntimeError(f"the guarded process cannot import {work}: {answer['error']}")
         process_start.count_child(self.process.pid)
 
     def fork(self, limits: Limits, ring: Ring) -> _Worker:

@@ -12,7 +12,7 @@ import pypdfium2.raw as pdfium
 from gristmill.tasks.pdf.objects import Box, Replacement, address
 
 # Characters of a page that are read; a page of a book has 3,000, of a newspaper 30,000.
-MOST = 400_000
+MAX_CHARACTERS = 400_000
 # Of the size of the font: a gap beside drawn glyphs that is a space between words. They end where their ink ends.
 DRAWN_GAP = 0.14
 ANGLE = 0.3  # radians between what has one direction
@@ -24,7 +24,7 @@ RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 @dataclass(slots=True)
 class Character:
     """A character, or the text of several glyphs; none for a glyph of which no meaning is known, which takes room.
-    `at`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is that of ink, not of the
+    `index`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is that of ink, not of the
     font's advance."""
 
     text: str
@@ -32,7 +32,7 @@ class Character:
     bottom: float
     right: float
     top: float
-    at: int
+    index: int
     space: bool = False
     drawn: float = 0.0
 
@@ -53,33 +53,39 @@ def characters(
     textpage: pdfium.FPDF_TEXTPAGE, sides: tuple[float, float], replacements: dict[int, Replacement]
 ) -> Characters:
     """The characters inside of a page of some width and height, in points."""
-    listed: list[Character | None] = []
+    characters_of_page: list[Character | None] = []
     count = odd = 0
     width, height = sides
     box, space, high = pdfium.FS_RECTF(), False, 0  # `high`: the first half of a surrogate pair
     holder = ctypes.byref(box)
     heights = _Heights(textpage)
-    for at in range(min(pdfium.FPDFText_CountChars(textpage), MOST)):
-        code = pdfium.FPDFText_GetUnicode(textpage, at)
+    for index in range(min(pdfium.FPDFText_CountChars(textpage), MAX_CHARACTERS)):
+        code = pdfium.FPDFText_GetUnicode(textpage, index)
         if code in (10, 13):
-            listed.append(None)
+            characters_of_page.append(None)
             continue
         if replacements:
-            owner = pdfium.FPDFText_GetTextObject(textpage, at)
+            owner = pdfium.FPDFText_GetTextObject(textpage, index)
             if one := replacements.get(address(owner)):
-                if not one.given:
-                    one.given = True
+                if not one.is_read:
+                    one.is_read = True
                     count += len(one.text)
                     odd += sum(_means_nothing(ord(c)) for c in one.text)
                     each = Character(
-                        one.text, one.left, one.bottom, one.right, one.top, at, drawn=font_size(textpage, at) or 1.0
+                        one.text,
+                        one.left,
+                        one.bottom,
+                        one.right,
+                        one.top,
+                        index,
+                        drawn=font_size(textpage, index) or 1.0,
                     )
                     heights.wants(each, owner)
-                    listed.append(each)
+                    characters_of_page.append(each)
                 space = False
                 continue
         if code in (9, 32, 0xA0):
-            if pdfium.FPDFText_IsGenerated(textpage, at):
+            if pdfium.FPDFText_IsGenerated(textpage, index):
                 space = True
                 continue
             code = 32
@@ -95,36 +101,36 @@ def characters(
             count += 1
             if _means_nothing(code):
                 odd += 1
-        if not pdfium.FPDFText_GetLooseCharBox(textpage, at, holder):
+        if not pdfium.FPDFText_GetLooseCharBox(textpage, index, holder):
             continue
         x0, y0, x1, y1 = box.left, box.bottom, box.right, box.top
         if y1 <= y0 or x1 < x0 or x1 < 0 or x0 > width or y1 < 0 or y0 > height:
             space = space or code == 32
             continue
         if replacements:
-            heights.learns(at, owner, y0, y1)
+            heights.learns(index, owner, y0, y1)
             if _is_hebrew(code):
-                heights.learns_advance(chr(code), at, owner, x1 - x0)
+                heights.learns_advance(chr(code), index, owner, x1 - x0)
         unknown = code < 32 or 0xFFFD <= code <= 0xFFFF
-        listed.append(Character("" if unknown else chr(code), x0, y0, x1, y1, at, space))
+        characters_of_page.append(Character("" if unknown else chr(code), x0, y0, x1, y1, index, space))
         space = False
-    angle = _angle(textpage, listed)
+    angle = _angle(textpage, characters_of_page)
     if angle:
-        for each in filter(None, listed):
+        for each in filter(None, characters_of_page):
             each.left, each.bottom, each.right, each.top = turned(
                 (each.left, each.bottom, each.right, each.top), angle, sides
             )
     else:
         heights.give()
-    return Characters(listed, count, odd, angle)
+    return Characters(characters_of_page, count, odd, angle)
 
 
-def _angle(textpage: pdfium.FPDF_TEXTPAGE, listed: Sequence[Character | None]) -> float:
+def _angle(textpage: pdfium.FPDF_TEXTPAGE, characters_of_page: Sequence[Character | None]) -> float:
     """A right angle at which most characters stand, by a sample; 0 for none: tables and slides may lie on their
     side."""
-    shown = [each for each in listed if each is not None and each.text.strip()]
+    shown = [each for each in characters_of_page if each is not None and each.text.strip()]
     sample = shown[:: max(1, len(shown) // _SAMPLE)]
-    angles = [pdfium.FPDFText_GetCharAngle(textpage, each.at) for each in sample]
+    angles = [pdfium.FPDFText_GetCharAngle(textpage, each.index) for each in sample]
     for right in (math.pi / 2, 3 * math.pi / 2):
         if 2 * sum(abs(angle - right) < ANGLE for angle in angles) > len(angles):
             return right
@@ -149,17 +155,17 @@ def _means_nothing(code: int) -> bool:
     return code in (0, 0xFFFD, 0xFFFE, 0xFFFF) or 0xE000 <= code < 0xF900 or code < 32 or 0x80 <= code < 0xA0
 
 
-def font_size(textpage: pdfium.FPDF_TEXTPAGE, at: int) -> float:
+def font_size(textpage: pdfium.FPDF_TEXTPAGE, index: int) -> float:
     """The size of a character's font on the page, in points."""
     matrix = pdfium.FS_MATRIX()
-    pdfium.FPDFText_GetMatrix(textpage, at, matrix)
-    return pdfium.FPDFText_GetFontSize(textpage, at) * math.hypot(matrix.b, matrix.d)
+    pdfium.FPDFText_GetMatrix(textpage, index, matrix)
+    return pdfium.FPDFText_GetFontSize(textpage, index) * math.hypot(matrix.b, matrix.d)
 
 
-def origin(textpage: pdfium.FPDF_TEXTPAGE, at: int) -> tuple[float, float]:
+def origin(textpage: pdfium.FPDF_TEXTPAGE, index: int) -> tuple[float, float]:
     """Where a character's advance begins, and the height of its line, in points."""
     x, y = ctypes.c_double(), ctypes.c_double()
-    pdfium.FPDFText_GetCharOrigin(textpage, at, x, y)
+    pdfium.FPDFText_GetCharOrigin(textpage, index, x, y)
     return x.value, y.value
 
 
@@ -181,21 +187,21 @@ class _Heights:
         return self.owners[key]
 
     def wants(self, each: Character, owner: pdfium.FPDF_PAGEOBJECT) -> None:
-        (begin, line), size = origin(self.textpage, each.at), each.drawn
+        (begin, line), size = origin(self.textpage, each.index), each.drawn
         if abs(begin - each.left) < size:
             each.left = begin
         self.wanting.append((each, self._font(owner), line, size))
 
-    def learns(self, at: int, owner: pdfium.FPDF_PAGEOBJECT, bottom: float, top: float) -> None:
+    def learns(self, index: int, owner: pdfium.FPDF_PAGEOBJECT, bottom: float, top: float) -> None:
         font = self._font(owner)
         if font and font not in self.fonts:
-            (_, line), size = origin(self.textpage, at), font_size(self.textpage, at)
+            (_, line), size = origin(self.textpage, index), font_size(self.textpage, index)
             if size > 0:
                 self.fonts[font] = (bottom - line) / size, (top - line) / size
 
-    def learns_advance(self, letter: str, at: int, owner: pdfium.FPDF_PAGEOBJECT, width: float) -> None:
+    def learns_advance(self, letter: str, index: int, owner: pdfium.FPDF_PAGEOBJECT, width: float) -> None:
         key = self._font(owner), letter
-        if key not in self.advances and (size := font_size(self.textpage, at)) > 0:
+        if key not in self.advances and (size := font_size(self.textpage, index)) > 0:
             self.advances[key] = width / size
 
     def give(self) -> None:

@@ -79,15 +79,15 @@ def ordered(segments: Sequence[Segment], depth: int = 0) -> list[Line]:
     best = gutter(segments) if depth < _DEPTH and len(segments) >= 2 * _LINES else None
     if best is None:
         return lines_of(segments)
-    found: list[Line] = []
+    ordered_lines: list[Line] = []
     for strip in _strips(segments, best):
         sides = [s for s in strip if s.right <= best], [s for s in strip if s.left >= best]
         if _prose(sides[0]) and _prose(sides[1]):
             first, second = sides[::-1] if _right_to_left(strip) else sides
-            found += ordered(first, depth + 1) + ordered(second, depth + 1)
+            ordered_lines += ordered(first, depth + 1) + ordered(second, depth + 1)
         else:
-            found += lines_of(strip)
-    return found
+            ordered_lines += lines_of(strip)
+    return ordered_lines
 
 
 def _right_to_left(segments: Sequence[Segment]) -> bool:
@@ -104,25 +104,25 @@ def gutter(segments: Sequence[Segment]) -> float | None:
         counts[round(s.left)] += 1
     best, most = None, 0
     for x in sorted(edges, key=lambda x: -counts[x])[:12]:
-        at = x - 1.5
-        if not begin + 20 < at < end - 20:
+        cut = x - 1.5
+        if not begin + 20 < cut < end - 20:
             continue
         lines = 0
-        for strip in _strips(segments, at):
-            one, other = [s for s in strip if s.right <= at], [s for s in strip if s.left >= at]
+        for strip in _strips(segments, cut):
+            one, other = [s for s in strip if s.right <= cut], [s for s in strip if s.left >= cut]
             if _prose(one) and _prose(other):
                 lines += min(len(one), len(other))
         if lines > most:
-            best, most = at, lines
+            best, most = cut, lines
     return best
 
 
-def _strips(segments: Sequence[Segment], at: float) -> list[list[Segment]]:
+def _strips(segments: Sequence[Segment], gutter_x: float) -> list[list[Segment]]:
     """The segments from top to bottom: runs of those that cross a gutter, and of those beside it."""
     strips: list[list[Segment]] = []
-    crosses = [s for s in segments if s.left < at < s.right]
+    crosses = [s for s in segments if s.left < gutter_x < s.right]
     crosses.sort(key=lambda s: -s.middle)
-    rest = sorted((s for s in segments if not s.left < at < s.right), key=lambda s: -s.middle)
+    rest = sorted((s for s in segments if not s.left < gutter_x < s.right), key=lambda s: -s.middle)
     k = 0
     run: list[Segment] = []
     for cross in crosses:

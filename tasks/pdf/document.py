@@ -22,7 +22,7 @@ from gristmill.tasks.pdf.structure import outline
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,8})\s+(\d{1,5})\s+obj\b")
 _TYPE = re.compile(rb"/Type\s*/(Page|Catalog)(?![A-Za-z])")
 _LOOKED = 4000  # bytes of an object, at most
-_MOST = 10_000  # pages
+_MAX_REBUILT_PAGES = 10_000  # pages
 # A stream of objects (ISO 32000-2, 7.5.7): N of them, the first at First, ahead of them their numbers and places.
 _STREAM = re.compile(rb"/Type\s*/ObjStm(?![A-Za-z])")
 _COUNT, _FIRST = re.compile(rb"/N\s+(\d{1,7})(?!\s+\d+\s+R)"), re.compile(rb"/First\s+(\d{1,8})")
@@ -51,24 +51,24 @@ def with_end(payload: bytes) -> bytes | None:
         kind = _TYPE.search(payload, match.end(), min(ends)) if ends else None
         if kind and kind[1] == b"Catalog":
             root = b"%d %s R" % (number, match[2])
-        elif kind and len(pages) < _MOST:
+        elif kind and len(pages) < _MAX_REBUILT_PAGES:
             pages.append(b"%d %s R" % (number, match[2]))
     # the catalog leads to the list of pages, which is lost where the file is cut ahead of it
     if not pages:
         return None if root is None else b"%s\nendobj\ntrailer<</Root %s>>\n%%%%EOF\n" % (payload, root)
     one, two = highest + 1, highest + 2
-    made = b"\nendstream\nendobj\n%d 0 obj<</Type/Catalog/Pages %d 0 R>>endobj\n" % (one, two)
-    made += b"%d 0 obj<</Type/Pages/Count %d/Kids[%s]>>endobj\n" % (two, len(pages), b" ".join(pages))
-    return b"%s%strailer<</Size %d/Root %d 0 R>>\n%%%%EOF\n" % (payload, made, two + 1, one)
+    page_list = b"\nendstream\nendobj\n%d 0 obj<</Type/Catalog/Pages %d 0 R>>endobj\n" % (one, two)
+    page_list += b"%d 0 obj<</Type/Pages/Count %d/Kids[%s]>>endobj\n" % (two, len(pages), b" ".join(pages))
+    return b"%s%strailer<</Size %d/Root %d 0 R>>\n%%%%EOF\n" % (payload, page_list, two + 1, one)
 
 
 def _packed(payload: bytes) -> Iterator[bytes]:
     """The whole objects of compressed streams, each as one by itself."""
-    left = _UNPACKED
+    remaining_bytes = _UNPACKED
     for match in _STREAM.finditer(payload):
         begin = payload.rfind(b"obj", max(0, match.start() - _LOOKED), match.start())
         data = _DATA.search(payload, match.end(), match.end() + _LOOKED)
-        if begin < 0 or data is None or left <= 0:
+        if begin < 0 or data is None or remaining_bytes <= 0:
             continue
         head = payload[begin : data.start()]
         count, first = _COUNT.search(head), _FIRST.search(head)
@@ -76,17 +76,17 @@ def _packed(payload: bytes) -> Iterator[bytes]:
             continue
         try:
             # the last one may be cut
-            text = zlib.decompressobj().decompress(memoryview(payload)[data.end() :], left)
+            text = zlib.decompressobj().decompress(memoryview(payload)[data.end() :], remaining_bytes)
         except zlib.error:
             continue
-        left -= len(text)
+        remaining_bytes -= len(text)
         numbers = text[: int(first[1])].split()[: 2 * int(count[1])]
         if not all(map(bytes.isdigit, numbers)):
             continue
         places = [(int(a), int(first[1]) + int(b)) for a, b in zip(numbers[::2], numbers[1::2], strict=False)]
-        for (number, at), (_, end) in pairwise([*places, (0, len(text))]):
-            if at < end < len(text) or (end == len(text) and len(places) == int(count[1])):
-                yield b"%d 0 obj\n%s\nendobj\n" % (number, text[at:end])
+        for (number, begin_of_object), (_, end) in pairwise([*places, (0, len(text))]):
+            if begin_of_object < end < len(text) or (end == len(text) and len(places) == int(count[1])):
+                yield b"%d 0 obj\n%s\nendobj\n" % (number, text[begin_of_object:end])
 
 
 _NUMBER = re.compile(r"\d+")
@@ -105,23 +105,28 @@ def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) ->
     the same height of at least two pages and of a quarter of them, or of one of the two pages before or behind; numbers
     are the same if they are equal or grow with the pages. And it goes where it is a page's number alone, set apart at
     the very edge."""
-    edges = [_edge(segments, height, at) for at, (segments, height) in enumerate(zip(pages, heights, strict=True))]
+    edges = [
+        _edge(segments, height, page_index)
+        for page_index, (segments, height) in enumerate(zip(pages, heights, strict=True))
+    ]
     near = [{key for keys in edge.values() for key in keys} for edge in edges]
     counts = Counter(key for keys in near for key in keys)
     need = max(2, min(_SHARE * len(pages), 8))
-    found = []
-    for at, segments in enumerate(pages):
-        beside = set().union(*(near[k] for k in (at - 2, at - 1, at + 1, at + 2) if 0 <= k < len(pages)))
+    page_segments = []
+    for page_index, segments in enumerate(pages):
+        beside = set().union(
+            *(near[k] for k in (page_index - 2, page_index - 1, page_index + 1, page_index + 2) if 0 <= k < len(pages))
+        )
         running = {
             k
-            for k, keys in edges[at].items()
-            if any(counts[key] >= need or key in beside for key in keys) or _is_number(segments, k, heights[at])
+            for k, keys in edges[page_index].items()
+            if any(counts[key] >= need or key in beside for key in keys) or _is_number(segments, k, heights[page_index])
         }
         # a row goes as a whole: words of the text may stand alike by chance
         beyond = [segment for k, segment in enumerate(segments) if k not in running]
-        gone = {k for k in running if not any(other.bottom < segments[k].middle < other.top for other in beyond)}
-        found.append([segment for k, segment in enumerate(segments) if k not in gone])
-    return found
+        removed = {k for k in running if not any(other.bottom < segments[k].middle < other.top for other in beyond)}
+        page_segments.append([segment for k, segment in enumerate(segments) if k not in removed])
+    return page_segments
 
 
 def _edge(segments: Sequence[Segment], height: float, page: int) -> dict[int, set[tuple[str, int]]]:
@@ -137,19 +142,19 @@ def _texts(text: str, page: int) -> list[str]:
     """A text with each of its first three numbers as it is, or counted from the page on which it stands."""
     parts = _NUMBER.split(text.lower())
     numbers = [int(each[:9]) for each in _NUMBER.findall(text)]
-    found = []
-    for counted in product((False, True), repeat=min(len(numbers), _COUNTED)):
-        ways = [*counted, *[False] * (len(numbers) - len(counted))]
-        written = [f"<{n - page}>" if way else str(n) for n, way in zip(numbers, ways, strict=True)]
-        found.append("".join(a + b for a, b in zip(parts, [*written, ""], strict=True)))
-    return found
+    texts = []
+    for flags in product((False, True), repeat=min(len(numbers), _COUNTED)):
+        ways = [*flags, *[False] * (len(numbers) - len(flags))]
+        numerals = [f"<{n - page}>" if way else str(n) for n, way in zip(numbers, ways, strict=True)]
+        texts.append("".join(a + b for a, b in zip(parts, [*numerals, ""], strict=True)))
+    return texts
 
 
 def _is_number(segments: Sequence[Segment], k: int, height: float) -> bool:
     one = segments[k]
     if not _PAGE_NUMBER.fullmatch(one.text.strip()) or not re.search(r"\d|^\W*[ivxlc]+\W*$", one.text):
         return False
-    others = [other for at, other in enumerate(segments) if at != k]
+    others = [other for index, other in enumerate(segments) if index != k]
     room = one.top - one.bottom
     below = one.top < _FOOT * height and all(other.bottom >= one.top + room for other in others)
     above = one.bottom > (1 - _HEAD) * height and all(other.top <= one.bottom - room for other in others)
@@ -157,7 +162,7 @@ def _is_number(segments: Sequence[Segment], k: int, height: float) -> bool:
 
 
 # Pages that are read; a file may say that it has any number of them.
-MOST_PAGES = 10_000
+MAX_PAGES = 10_000
 # A page with an image and fewer characters is a scan: a stamp or a page number may be text on it.
 _SCANNED_BELOW = 20
 # A page with a larger share of characters without a meaning is garbled: fonts without a map to Unicode.
@@ -198,23 +203,23 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
     pages: list[list[Segment]] = []
     heights: list[float] = []
     scanned = garbled = characters = 0
-    said = pdfium.FPDF_GetPageCount(document)
-    for number in range(min(said, MOST_PAGES)):
+    page_count = pdfium.FPDF_GetPageCount(document)
+    for number in range(min(page_count, MAX_PAGES)):
         page = pdfium.FPDF_LoadPage(document, number)
         if not page:
             continue
         try:
             drawn = objects(page)
-            found = glyphs(page, drawn)
-            scanned += found.characters < _SCANNED_BELOW and drawn.image
+            page_glyphs = glyphs(page, drawn)
+            scanned += page_glyphs.characters < _SCANNED_BELOW and drawn.image
         finally:
             pdfium.FPDF_ClosePage(page)
-        garbled += found.odd > _GARBLED_ABOVE * found.characters
-        characters += found.characters
-        pages.append(with_tables(found.segments, found.rulings))
-        heights.append(found.height)
+        garbled += page_glyphs.odd > _GARBLED_ABOVE * page_glyphs.characters
+        characters += page_glyphs.characters
+        pages.append(with_tables(page_glyphs.segments, page_glyphs.rulings))
+        heights.append(page_glyphs.height)
     if not pages:
-        return {"rule": "damaged_pdf", "detail": f"none of its {said} pages can be read"}
+        return {"rule": "damaged_pdf", "detail": f"none of its {page_count} pages can be read"}
     kept: list[Line] = []
     for number, segments in enumerate(without_running(pages, heights)):
         lines = ordered(segments)
@@ -231,21 +236,21 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
         "text": text,
         "charset": None,
         "content_type": "application/pdf",
-        "title": _said(document, "Title"),
+        "title": _metadata_text(document, "Title"),
         "canonical_url": None,
-        "published": _day(_said(document, "CreationDate")),
+        "published": _day(_metadata_text(document, "CreationDate")),
         "engine": "pdf",
         "pdf_pages": len(pages),
         "pdf_scanned": scanned / len(pages),
         "pdf_garbled": garbled / len(pages),
         "pdf_truncated": truncated,
-        "pdf_author": _said(document, "Author"),
-        "pdf_producer": _said(document, "Producer"),
+        "pdf_author": _metadata_text(document, "Author"),
+        "pdf_producer": _metadata_text(document, "Producer"),
         "pdf_language": _language(document),
     }
 
 
-def _said(document: pdfium.FPDF_DOCUMENT, key: str) -> str | None:
+def _metadata_text(document: pdfium.FPDF_DOCUMENT, key: str) -> str | None:
     """A value of the document's information, on one line; None for none."""
     size = min(pdfium.FPDF_GetMetaText(document, key.encode(), None, 0), 1 << 16)
     return _text(lambda buffer: pdfium.FPDF_GetMetaText(document, key.encode(), buffer, size), size)
@@ -265,9 +270,9 @@ def _text(fill: Callable[[Any], int], size: int) -> str | None:
     return " ".join(value.split())[:_TITLE] or None
 
 
-def _day(given: str | None) -> str | None:
+def _day(text: str | None) -> str | None:
     """The day of a date as PDF has it, `D:YYYYMMDDHHmmSS` (ISO 32000-2, 7.9.4)."""
-    match = _DATE.match(given or "")
+    match = _DATE.match(text or "")
     if not match:
         return None
     try:

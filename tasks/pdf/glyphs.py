@@ -88,27 +88,33 @@ def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
         width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
         # places are those of a page that is not rotated
         sides = (height, width) if pdfium.FPDFPage_GetRotation(page) % 2 else (width, height)
-        found = characters(textpage, sides, drawn.replacements)
-        rulings = drawn.rulings.turned(found.angle, sides) if found.angle else drawn.rulings
-        pieces = _pieces(textpage, found, rulings.down)
-        if RTL.search("".join(c.text for c in found.listed if c is not None)):
+        page_characters = characters(textpage, sides, drawn.replacements)
+        rulings = drawn.rulings.turned(page_characters.angle, sides) if page_characters.angle else drawn.rulings
+        pieces = _pieces(textpage, page_characters, rulings.down)
+        if RTL.search("".join(c.text for c in page_characters.listed if c is not None)):
             # the height of Arabic fonts is twice the size of their letters
-            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].at) for piece in pieces], rulings.down)
+            pieces = side_by_side(pieces, [GAP * font_size(textpage, piece[0].index) for piece in pieces], rulings.down)
             texts = logical(pieces)
-            if not found.angle:
-                found.odd += sloping(pieces, lambda at: origin(textpage, at)[1])
+            if not page_characters.angle:
+                page_characters.odd += sloping(pieces, lambda index: origin(textpage, index)[1])
         else:
             texts = list(map(_text, pieces))
         marks = heading_marks(page)
         segments = [_segment(textpage, *both, marks) for both in zip(pieces, texts, strict=True) if both[1].strip()]
-        return Glyphs(segments, found.count, found.odd, rulings, sides[0] if found.angle else sides[1])
+        return Glyphs(
+            segments,
+            page_characters.count,
+            page_characters.odd,
+            rulings,
+            sides[0] if page_characters.angle else sides[1],
+        )
     finally:
         pdfium.FPDFText_ClosePage(textpage)
 
 
 def _pieces(textpage: pdfium.FPDF_TEXTPAGE, characters: Characters, down: Sequence[Ruling]) -> list[list[Character]]:
     """Characters that follow each other on one line without a large gap, or a line drawn down, between them."""
-    found: list[list[Character]] = []
+    pieces: list[list[Character]] = []
     piece: list[Character] = []
     left = bottom = right = top = 0.0
     for each in characters.listed:
@@ -130,11 +136,11 @@ def _pieces(textpage: pdfium.FPDF_TEXTPAGE, characters: Characters, down: Sequen
             elif gap > 0 and down and parted(down, min(right, x1), max(left, x0), (y0 + y1) / 2):
                 piece = []
         if not piece:
-            angle = (pdfium.FPDFText_GetCharAngle(textpage, each.at) - characters.angle) % math.pi
+            angle = (pdfium.FPDFText_GetCharAngle(textpage, each.index) - characters.angle) % math.pi
             if min(angle, math.pi - angle) > ANGLE:
                 continue
             left, bottom, right, top = x0, y0, x1, y1
-            found.append(piece)
+            pieces.append(piece)
         piece.append(each)
         if x0 < left:
             left = x0
@@ -142,7 +148,7 @@ def _pieces(textpage: pdfium.FPDF_TEXTPAGE, characters: Characters, down: Sequen
             right = x1
         if y1 - y0 > top - bottom:  # the line's own font, not that of its exponents
             bottom, top = y0, y1
-    return found
+    return pieces
 
 
 def _text(piece: Sequence[Character]) -> str:
@@ -150,7 +156,7 @@ def _text(piece: Sequence[Character]) -> str:
     if any(each.drawn for each in piece) and any(one.left >= other.right for one, other in pairwise(piece)):
         # pdfium turns around what it takes for a script that runs to the left
         piece = sorted(piece, key=lambda each: each.left)
-    found: list[str] = []
+    parts: list[str] = []
     space, drawn = False, 0.0
     right = height = 0.0
     for each in piece:
@@ -159,7 +165,7 @@ def _text(piece: Sequence[Character]) -> str:
             continue
         if each.top - each.bottom > height:
             height = each.top - each.bottom
-        if found:
+        if parts:
             gap = each.left - right
             if drawn or each.drawn:
                 space = space or gap > DRAWN_GAP * max(drawn, each.drawn)
@@ -167,15 +173,15 @@ def _text(piece: Sequence[Character]) -> str:
                 space = (
                     space
                     or gap > _WORD_GAP * height
-                    or (each.space and (gap > _SEEN * height or not _is_marked(found[-1])))
+                    or (each.space and (gap > _SEEN * height or not _is_marked(parts[-1])))
                 )
             if space:
-                found.append(" ")
-        found.append(each.text)
+                parts.append(" ")
+        parts.append(each.text)
         space, drawn = False, each.drawn
         if each.right > right:
             right = each.right
-    return "".join(found)
+    return "".join(parts)
 
 
 def _is_marked(text: str) -> bool:
@@ -188,9 +194,9 @@ def _segment(textpage: pdfium.FPDF_TEXTPAGE, piece: list[Character], text: str, 
     piece = [each for each in piece if each.text != " "]
     tallest = max(piece, key=lambda each: each.top - each.bottom)
     # a word in bold letters at its beginning makes no heading of a line
-    first, last = _style(textpage, piece[0].at), _style(textpage, piece[-1].at)
-    size, font = tallest.top - tallest.bottom, font_size(textpage, tallest.at)
-    owner = pdfium.FPDFText_GetTextObject(textpage, piece[0].at) if marks else None
+    first, last = _style(textpage, piece[0].index), _style(textpage, piece[-1].index)
+    size, font = tallest.top - tallest.bottom, font_size(textpage, tallest.index)
+    owner = pdfium.FPDFText_GetTextObject(textpage, piece[0].index) if marks else None
     return Segment(
         left=min(each.left for each in piece),
         bottom=tallest.bottom,
@@ -211,11 +217,11 @@ def _presents(text: str) -> bool:
     return any("\ufb00" <= c <= "\ufdff" or "\ufe70" <= c <= "\ufefc" for c in text)
 
 
-def _style(textpage: pdfium.FPDF_TEXTPAGE, at: int) -> tuple[bool, bool]:
+def _style(textpage: pdfium.FPDF_TEXTPAGE, index: int) -> tuple[bool, bool]:
     """Whether a character is bold, and whether its font has one width for all."""
     flags, name = ctypes.c_int(), ctypes.create_string_buffer(128)
-    if not 0 < pdfium.FPDFText_GetFontInfo(textpage, at, name, 128, ctypes.byref(flags)) <= 128:
+    if not 0 < pdfium.FPDFText_GetFontInfo(textpage, index, name, 128, ctypes.byref(flags)) <= 128:
         return False, False
     font = name.value.decode("latin-1")
-    bold = bool(_BOLD.search(font)) or pdfium.FPDFText_GetFontWeight(textpage, at) >= 600
+    bold = bool(_BOLD.search(font)) or pdfium.FPDFText_GetFontWeight(textpage, index) >= 600
     return bold, bool(flags.value & 1 or _MONO.search(font))

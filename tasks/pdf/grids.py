@@ -12,10 +12,10 @@ from gristmill.tasks.pdf.ruling import Ruling, Rulings
 from gristmill.tasks.pdf.tables import aligned
 
 _TOUCH = 4.0  # points between lines that meet
-_MOST = 120  # lines of a table to each side; more are a drawing
+_MAX_LINES = 120  # lines of a table to each side; more are a drawing
 _COVERED = 0.5  # of a cell's side, where a line is
 _FILLED = 1 / 3  # of the cells of a table; a diagram with a grid has fewer
-_CELL, _LONGEST = 250, 3000  # characters of half of the cells at most, and of any
+_CELL, _MAX_CELL = 250, 3000  # characters of half of the cells at most, and of any
 _ABOVE, _LEADING = 2.5, 0.5  # heights of letters between a line and the row above it, and between lines of a row
 _NARROW = 60  # points: shorter lines are above notes, or below words
 _PARAGRAPH = 0.55  # of the width of a table, which none of its cells has
@@ -34,7 +34,7 @@ class _Area:
 def with_tables(segments: Sequence[Segment], rulings: Rulings) -> list[Segment]:
     """The segments of a page; those of a table with lines are one, whose `rows` are the cells."""
     rest = list(segments)
-    if max(len(rulings.across), len(rulings.down)) > 8 * _MOST:
+    if max(len(rulings.across), len(rulings.down)) > 8 * _MAX_LINES:
         return rest
     for area, xs, ys, across, down in _grids(rulings):
         inside = [s for s in rest if _within(s, area)]
@@ -53,10 +53,10 @@ def _put(segments: list[Segment], inside: list[Segment], rows: Cells) -> list[Se
     rows = [row[::-1] if leftwards else row for row in rows if any(row)]
     if not _is_table(rows):
         return segments
-    taken = {id(s) for row in rows for cell in row for s in cell}
-    if len(taken) < len(inside):
+    segment_ids = {id(s) for row in rows for cell in row for s in cell}
+    if len(segment_ids) < len(inside):
         return segments
-    first = next(k for k, s in enumerate(segments) if id(s) in taken)
+    first = next(k for k, s in enumerate(segments) if id(s) in segment_ids)
     table = Segment(
         left=min(s.left for s in inside),
         bottom=min(s.bottom for s in inside),
@@ -67,7 +67,7 @@ def _put(segments: list[Segment], inside: list[Segment], rows: Cells) -> list[Se
         font=median(s.font for s in inside),
         rows=rows,
     )
-    return [table if k == first else s for k, s in enumerate(segments) if k == first or id(s) not in taken]
+    return [table if k == first else s for k, s in enumerate(segments) if k == first or id(s) not in segment_ids]
 
 
 def _is_table(rows: Cells) -> bool:
@@ -75,7 +75,7 @@ def _is_table(rows: Cells) -> bool:
         return False
     lengths = [sum(len(s.text) for s in cell) for row in rows for cell in row]
     filled = [n for n in lengths if n]
-    if len(filled) < max(3, _FILLED * len(lengths)) or median(filled) > _CELL or max(filled) > _LONGEST:
+    if len(filled) < max(3, _FILLED * len(lengths)) or median(filled) > _CELL or max(filled) > _MAX_CELL:
         return False
     return sum(any(row[k] for row in rows) for k in range(len(rows[0]))) >= 2
 
@@ -97,8 +97,8 @@ def _grids(rulings: Rulings) -> list[tuple[_Area, list[float], list[float], list
 
     for i, one in enumerate(across):
         for j, other in enumerate(down):
-            meets = one.begin - _TOUCH <= other.at <= one.end + _TOUCH
-            if meets and other.begin - _TOUCH <= one.at <= other.end + _TOUCH:
+            meets = one.begin - _TOUCH <= other.position <= one.end + _TOUCH
+            if meets and other.begin - _TOUCH <= one.position <= other.end + _TOUCH:
                 owner[root(i)] = root(len(across) + j)
     parts: dict[int, tuple[list[Ruling], list[Ruling]]] = {}
     for k in range(len(owner)):
@@ -107,20 +107,20 @@ def _grids(rulings: Rulings) -> list[tuple[_Area, list[float], list[float], list
             part[0].append(across[k])
         else:
             part[1].append(down[k - len(across)])
-    found = []
+    grids = []
     for rows, columns in parts.values():
         xs, ys = _places(columns), _places(rows)
-        if 2 < len(xs) <= _MOST and 2 < len(ys) <= _MOST:
-            found.append((_Area(xs[0], ys[0], xs[-1], ys[-1]), xs, ys, rows, columns))
-    return sorted(found, key=lambda each: (-each[0].top, each[0].left))
+        if 2 < len(xs) <= _MAX_LINES and 2 < len(ys) <= _MAX_LINES:
+            grids.append((_Area(xs[0], ys[0], xs[-1], ys[-1]), xs, ys, rows, columns))
+    return sorted(grids, key=lambda each: (-each[0].top, each[0].left))
 
 
 def _places(rulings: Sequence[Ruling]) -> list[float]:
-    found: list[float] = []
-    for at in sorted(r.at for r in rulings):
-        if not found or at - found[-1] > _TOUCH:
-            found.append(at)
-    return found
+    places: list[float] = []
+    for place in sorted(r.position for r in rulings):
+        if not places or place - places[-1] > _TOUCH:
+            places.append(place)
+    return places
 
 
 def _cells(
@@ -145,8 +145,8 @@ def _cells(
     return rows
 
 
-def _covered(rulings: Sequence[Ruling], at: float, begin: float, end: float) -> bool:
-    length = sum(max(0.0, min(r.end, end) - max(r.begin, begin)) for r in rulings if abs(r.at - at) <= _TOUCH)
+def _covered(rulings: Sequence[Ruling], place: float, begin: float, end: float) -> bool:
+    length = sum(max(0.0, min(r.end, end) - max(r.begin, begin)) for r in rulings if abs(r.position - place) <= _TOUCH)
     return length > _COVERED * (end - begin)
 
 
@@ -154,7 +154,7 @@ def _bands(rulings: Rulings, segments: Sequence[Segment]) -> list[tuple[_Area, l
     """Lines across of one width, one below the other, with no lines down: the area, and the heights of the lines from
     the top. A row above the first line, of several segments, belongs to them."""
     alike: list[list[Ruling]] = []
-    for each in sorted(rulings.across, key=lambda r: -r.at):
+    for each in sorted(rulings.across, key=lambda r: -r.position):
         for group in alike:
             last = group[-1]
             if abs(last.begin - each.begin) <= _TOUCH and abs(last.end - each.end) <= _TOUCH:
@@ -162,17 +162,17 @@ def _bands(rulings: Rulings, segments: Sequence[Segment]) -> list[tuple[_Area, l
                 break
         else:
             alike.append([each])
-    found = []
+    bands = []
     for group in alike:
         if len(group) < 2 or group[0].end - group[0].begin < _NARROW:
             continue
         left, right = group[0].begin - _TOUCH, group[0].end + _TOUCH
         beside = [s for s in segments if left < (s.left + s.right) / 2 < right]
-        for heights in _runs([each.at for each in group], beside, right - left):
+        for heights in _runs([each.position for each in group], beside, right - left):
             heights = _above(heights, beside, left, right) + heights
-            if 2 < len(heights) <= _MOST:
-                found.append((_Area(left, heights[-1], right, heights[0]), heights))
-    return found
+            if 2 < len(heights) <= _MAX_LINES:
+                bands.append((_Area(left, heights[-1], right, heights[0]), heights))
+    return bands
 
 
 def _runs(heights: Sequence[float], segments: Sequence[Segment], width: float) -> list[list[float]]:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
 
-from gristmill.tasks.pdf.ruling import MOST as MOST_PATHS
-from gristmill.tasks.pdf.ruling import Matrix, Rulings, add_path
+from gristmill.tasks.pdf.ruling import MAX_PATHS, Matrix, Rulings, add_path
 
-MOST = 50_000  # objects of a page that are looked at
+MAX_OBJECTS = 50_000  # objects of a page that are looked at
 _DEPTH = 4  # of forms inside of forms
 _ACTUAL_TEXT = b"ActualText"
 # How a text begins, and how it is encoded (7.9.2.2). PDFDocEncoding, which has no mark, has the letters of Latin-1.
@@ -28,14 +27,14 @@ _SAME: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 @dataclass(slots=True)
 class Replacement:
-    """The text of a mark, in logical order, and the box of what is drawn in its place. `given`: it was read."""
+    """The text of a mark, in logical order, and the box of what is drawn in its place. `is_read`: it was read."""
 
     text: str
     left: float
     bottom: float
     right: float
     top: float
-    given: bool = False
+    is_read: bool = False
 
 
 @dataclass
@@ -56,12 +55,12 @@ def objects(page: pdfium.FPDF_PAGE) -> Objects:
     for each, kind, matrix in _walked(page):
         if kind == pdfium.FPDF_PAGEOBJ_TEXT:
             marks.look(each, matrix)
-        elif kind == pdfium.FPDF_PAGEOBJ_PATH and paths < MOST_PATHS:
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH and paths < MAX_PATHS:
             paths += 1
             add_path(each, matrix, rulings)
         elif kind in (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM):
             image = True
-    return Objects(marks.found, rulings.joined(), image)
+    return Objects(marks.replacements, rulings.joined(), image)
 
 
 def address(pointer: ctypes._Pointer) -> int:
@@ -70,20 +69,20 @@ def address(pointer: ctypes._Pointer) -> int:
 
 def _walked(page: pdfium.FPDF_PAGE) -> Iterator[tuple[pdfium.FPDF_PAGEOBJECT, int, Matrix]]:
     """Each object, its kind, and the matrix that leads from its coordinates to the page's."""
-    left = MOST
-    count = min(pdfium.FPDFPage_CountObjects(page), MOST)
+    remaining_objects = MAX_OBJECTS
+    count = min(pdfium.FPDFPage_CountObjects(page), MAX_OBJECTS)
     # from the last to the first, as they are taken from the end
     waiting = [(pdfium.FPDFPage_GetObject, page, k, _SAME, 0) for k in reversed(range(count))]
-    while waiting and left:
+    while waiting and remaining_objects:
         get, holder, number, matrix, depth = waiting.pop()
-        left -= 1
+        remaining_objects -= 1
         each = get(holder, number)
         kind = pdfium.FPDFPageObj_GetType(each)
         yield each, kind, matrix
         own = pdfium.FS_MATRIX()
         if kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEPTH and pdfium.FPDFPageObj_GetMatrix(each, own):
             inner = _times((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
-            count = min(max(pdfium.FPDFFormObj_CountObjects(each), 0), left)
+            count = min(max(pdfium.FPDFFormObj_CountObjects(each), 0), remaining_objects)
             waiting += [(pdfium.FPDFFormObj_GetObject, each, k, inner, depth + 1) for k in reversed(range(count))]
 
 
@@ -91,26 +90,26 @@ class _Marks:
     """The marks of text objects, which share them, and what stands for the objects."""
 
     def __init__(self) -> None:
-        self.found: dict[int, Replacement] = {}
-        self.known: dict[int, Replacement | None] = {}
+        self.replacements: dict[int, Replacement] = {}
+        self.by_mark: dict[int, Replacement | None] = {}
         self.last: Replacement | None = None
 
     def look(self, each: pdfium.FPDF_PAGEOBJECT, matrix: Matrix) -> None:
         for k in reversed(range(pdfium.FPDFPageObj_CountMarks(each))):
             mark = pdfium.FPDFPageObj_GetMark(each, k)
             key = address(mark)
-            if key in self.known and self.known[key] is None:
+            if key in self.by_mark and self.by_mark[key] is None:
                 continue
-            text = _actual_text(mark) if key not in self.known else ""
+            text = _actual_text(mark) if key not in self.by_mark else ""
             box = _box(each, matrix)
-            one = self.known.get(key) or (self._new(text, box) if text and box else None)
-            self.known[key] = one
+            one = self.by_mark.get(key) or (self._new(text, box) if text and box else None)
+            self.by_mark[key] = one
             if one is None:
                 continue
             # what goes on in the next line stands at the place of the first
             if box and min(box[3], one.top) - max(box[1], one.bottom) > one.bottom - one.top:
                 one.left, one.right = min(one.left, box[0]), max(one.right, box[2])
-            self.found[address(each)] = self.last = one
+            self.replacements[address(each)] = self.last = one
             return
 
     def _new(self, text: str, box: Box) -> Replacement:

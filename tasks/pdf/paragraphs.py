@@ -11,7 +11,7 @@ from statistics import median
 from typing import Literal
 
 from gristmill.tasks.pdf.columns import Line, lines_of
-from gristmill.tasks.pdf.structure import DEEPEST, Entry
+from gristmill.tasks.pdf.structure import MAX_LEVEL, Entry
 from gristmill.tasks.pdf.tables import is_row, table_end
 
 _SAME = 0.04  # how far the sizes of headings of one level may be apart
@@ -33,14 +33,14 @@ def with_levels(headings: Sequence[Heading], outline: Iterable[Entry]) -> list[i
     """The levels of all headings of a document, in their order, 1 for the outermost."""
     if any(heading.level for heading in headings):
         deepest = max(heading.level for heading in headings)
-        return [heading.level or min(deepest + 1, DEEPEST) for heading in headings]
+        return [heading.level or min(deepest + 1, MAX_LEVEL) for heading in headings]
     styles = _styles(headings)
     entries: dict[str, list[Entry]] = {}
     for entry in outline:
         entries.setdefault(_letters(entry.title), []).append(entry)
-    given = [_entry(heading, entries) for heading in headings]
-    if any(given):
-        return _by_outline(headings, given, styles)
+    outline_levels = [_entry(heading, entries) for heading in headings]
+    if any(outline_levels):
+        return _by_outline(headings, outline_levels, styles)
     ranks = _ranks(styles)
     return [ranks[style] for style in styles]
 
@@ -67,33 +67,35 @@ def _ranks(styles: Sequence[Style]) -> dict[Style, int]:
     for style in sorted(counts, reverse=True):
         if counts[style] > 1 or not ranks or len(counts) <= 3:
             level += 1
-        ranks[style] = min(level, DEEPEST)
+        ranks[style] = min(level, MAX_LEVEL)
     return ranks
 
 
-def _by_outline(headings: Sequence[Heading], given: Sequence[int], styles: Sequence[Style]) -> list[int]:
+def _by_outline(headings: Sequence[Heading], outline_levels: Sequence[int], styles: Sequence[Style]) -> list[int]:
     """Levels as the outline has them. A heading that it does not have gets the level of those that look as it does;
     else it is below them all, and a larger one is above: the title of the document."""
     seen: dict[Style, Counter[int]] = {}
-    for level, style in zip(given, styles, strict=True):
+    for level, style in zip(outline_levels, styles, strict=True):
         if level:
             seen.setdefault(style, Counter())[level] += 1
     usual = {style: max(counts, key=lambda level: (counts[level], -level)) for style, counts in seen.items()}
     largest = max(style for style, level in usual.items() if level == min(usual.values()))
-    above = [k for k, style in enumerate(styles) if not given[k] and style[0] > largest[0] and style not in usual]
+    above = [
+        k for k, style in enumerate(styles) if not outline_levels[k] and style[0] > largest[0] and style not in usual
+    ]
     shift = 1 if above else 0
-    found = []
+    levels = []
     for k, style in enumerate(styles):
-        if given[k]:
-            level = given[k] + shift
+        if outline_levels[k]:
+            level = outline_levels[k] + shift
         elif style in usual:
             level = usual[style] + shift
         elif k in above:
             level = 1
         else:
             level = shift + 1 + max((level for other, level in usual.items() if other > style), default=0)
-        found.append(min(level, DEEPEST))
-    return found
+        levels.append(min(level, MAX_LEVEL))
+    return levels
 
 
 def _entry(heading: Heading, entries: dict[str, list[Entry]]) -> int:
@@ -137,31 +139,31 @@ def blocks(lines: Sequence[Line], outline: Sequence[Entry] = ()) -> list[Block]:
     if not lines:
         return []
     body = _body_size(lines)
-    found: list[Block] = []
+    document_blocks: list[Block] = []
     k = 0
     while k < len(lines):
         if lines[k].segments[0].rows:
-            found.append(Block("table", [lines[k]]))
+            document_blocks.append(Block("table", [lines[k]]))
             k += 1
             continue
         if (end := table_end(lines, k)) > k:
-            found.append(Block("table", list(lines[k:end])))
+            document_blocks.append(Block("table", list(lines[k:end])))
             k = end
             continue
         line = lines[k]
         kind = _kind(line, body)
-        last = found[-1] if found else None
+        last = document_blocks[-1] if document_blocks else None
         if last and last.kind != "table" and _continues(last, line, kind):
             last.lines.append(line)
         else:
-            found.append(Block(kind, [line]))
+            document_blocks.append(Block(kind, [line]))
         k += 1
     tagged = any(line.heading for line in lines)
-    found = [_as_text(block, tagged) for block in found]
-    heads = [block for block in found if block.kind == "heading"]
+    document_blocks = [_as_text(block, tagged) for block in document_blocks]
+    heads = [block for block in document_blocks if block.kind == "heading"]
     for block, level in zip(heads, with_levels([_heading(block) for block in heads], outline), strict=True):
         block.level = level
-    return _over_ends(found)
+    return _over_ends(document_blocks)
 
 
 def _body_size(lines: Sequence[Line]) -> float:
@@ -236,12 +238,12 @@ def _heading(block: Block) -> Heading:
     return Heading(text, line.page, line.font, line.bold, line.heading)
 
 
-def _over_ends(found: Sequence[Block]) -> list[Block]:
+def _over_ends(blocks_in_order: Sequence[Block]) -> list[Block]:
     """Paragraphs that go on in the next column or on the next page are one; notes between wait behind them."""
-    made: list[Block] = []
+    merged_blocks: list[Block] = []
     notes: list[Block] = []
     last: Block | None = None
-    for block in found:
+    for block in blocks_in_order:
         if block.kind == "note" and last is not None:
             notes.append(block)
             continue
@@ -257,11 +259,11 @@ def _over_ends(found: Sequence[Block]) -> list[Block]:
         if goes_on and last is not None:
             last.lines += block.lines
             continue
-        made += notes
+        merged_blocks += notes
         notes = []
-        made.append(block)
+        merged_blocks.append(block)
         last = block
-    return made + notes
+    return merged_blocks + notes
 
 
 def _place(line: Line) -> tuple[int, tuple[float, float]]:
@@ -302,10 +304,10 @@ def rendered(block: Block, words: Words, markdown: bool) -> str:
             rows = [[words.joined(lines_of(cell)) if cell else "" for cell in row] for row in cells]
         else:
             rows = [[" ".join(cell.text.split()) for cell in line.segments] for line in block.lines if is_row(line)]
-        written = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+        table_lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
         if markdown:
-            written.insert(1, "|" + " --- |" * len(rows[0]))
-        return "\n".join(written)
+            table_lines.insert(1, "|" + " --- |" * len(rows[0]))
+        return "\n".join(table_lines)
     if block.kind == "code":
         return _code(block, markdown)
     text = words.joined(block.lines)
@@ -322,6 +324,6 @@ def _code(block: Block, markdown: bool) -> str:
     widths = [s.right - s.left for line in block.lines for s in line.segments]
     counts = [len(s.text) for line in block.lines for s in line.segments]
     advance = max(sum(widths) / max(1, sum(counts)), 1.0)
-    written = "\n".join(" " * min(round((line.left - left) / advance), 80) + line.text for line in block.lines)
+    text = "\n".join(" " * min(round((line.left - left) / advance), 80) + line.text for line in block.lines)
     inline = len(block.lines) == 1 and median(counts) < 20
-    return f"```\n{written}\n```" if markdown and not inline else written
+    return f"```\n{text}\n```" if markdown and not inline else text

@@ -95,7 +95,7 @@ def sloping(pieces: Sequence[Sequence[Character]], line_of: Callable[[int], floa
     count = 0
     for piece in pieces:
         letters = [each for each in piece if RTL.match(each.text) and not unicodedata.combining(each.text[0])]
-        places = [line_of(each.at) for each in letters]
+        places = [line_of(each.index) for each in letters]
         lines = Counter(round(2 * place) for place in places)
         if lines:
             line = max(lines, key=lambda y: (lines[y], y)) / 2
@@ -111,11 +111,11 @@ def in_order(units: Sequence[tuple[str, str]], leftwards: bool) -> str:
         return "".join(text for text, _ in units)
     units = _with_numbers(units)
     if not leftwards:
-        found = _turned(units, _runs(units, "R", "RE"), _to_the_left)
+        texts = _turned(units, _runs(units, "R", "RE"), _to_the_left)
     else:
         # a Latin run takes in the numbers in and beside it; other numbers stand by themselves
-        found = _turned(units, _runs(units, "L", "LE"), lambda run: [text for text, _ in run])[::-1]
-    return _with_brackets("".join(found))
+        texts = _turned(units, _runs(units, "L", "LE"), lambda run: [text for text, _ in run])[::-1]
+    return _with_brackets("".join(texts))
 
 
 def _to_the_left(run: Sequence[tuple[str, str]]) -> list[str]:
@@ -128,13 +128,13 @@ def _turned(
     turn: Callable[[Sequence[tuple[str, str]]], list[str]],
 ) -> list[str]:
     """The texts of units; each run as one text, its units turned."""
-    found: list[str] = []
-    at = 0
+    texts: list[str] = []
+    position = 0
     for begin, end in runs:
-        found += [text for text, _ in units[at:begin]]
-        found.append("".join(turn(units[begin:end])))
-        at = end
-    return found + [text for text, _ in units[at:]]
+        texts += [text for text, _ in units[position:begin]]
+        texts.append("".join(turn(units[begin:end])))
+        position = end
+    return texts + [text for text, _ in units[position:]]
 
 
 def _runs(units: Sequence[tuple[str, str]], strong: str, joined: str) -> list[tuple[int, int]]:
@@ -143,23 +143,23 @@ def _runs(units: Sequence[tuple[str, str]], strong: str, joined: str) -> list[tu
     Runs of letters to the left begin and end with such a letter: a number beside them is the line's.
     """
     ends = joined if strong == "L" else strong
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     begin, end, has = -1, -1, False
     for k, (_, kind) in enumerate([*units, ("", "R" if strong == "L" else "L")]):
         if kind not in joined and kind != "N":
             if has:
-                found.append((begin, end))
+                runs.append((begin, end))
             begin, has = -1, False
         elif kind in ends:
             begin, end = (k if begin < 0 else begin), k + 1
             has = has or kind == strong
-    return found
+    return runs
 
 
 def _with_numbers(units: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Digits that follow each other, and what stands inside of a number, as one."""
     arabic = any(_ARABIC.search(text) for text, kind in units if kind == "R")
-    found: list[tuple[str, str]] = []
+    merged_units: list[tuple[str, str]] = []
     k = 0
     while k < len(units):
         text, kind = units[k]
@@ -176,18 +176,18 @@ def _with_numbers(units: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
                     break
             if not arabic and k < len(units) and _SIGNS.fullmatch(units[k][0]):
                 text, k = text + units[k][0], k + 1
-            if not arabic and found and _SIGNS.fullmatch(found[-1][0]):
-                text = found.pop()[0] + text
-        found.append((text, kind))
-    return found
+            if not arabic and merged_units and _SIGNS.fullmatch(merged_units[-1][0]):
+                text = merged_units.pop()[0] + text
+        merged_units.append((text, kind))
+    return merged_units
 
 
 def _with_brackets(text: str) -> str:
     """Brackets as pairs: whether one is mirrored depends on what pdfium took for its direction."""
     for opens, closes in _BRACKETS:
         places = [k for k, c in enumerate(text) if c in (opens, closes)]
-        given = "".join(text[k] for k in places)
-        if not given or len(given) % 2 or not given.replace(opens + closes, ""):
+        brackets = "".join(text[k] for k in places)
+        if not brackets or len(brackets) % 2 or not brackets.replace(opens + closes, ""):
             continue
         letters = list(text)
         for n, k in enumerate(places):
@@ -209,7 +209,7 @@ def _units(piece: Sequence[Character]) -> list[tuple[str, str]]:
                 marks[k] = marks.get(k, "") + "".join(each.text for each in g)
     order = sorted(range(len(bases)), key=lambda k: bases[k][0].left + bases[k][0].right)
     height = max(each.top - each.bottom for each in piece if each.text != " ")
-    found: list[tuple[str, str]] = []
+    units: list[tuple[str, str]] = []
     for before, k in pairwise([-1, *order]):
         one = bases[k][0]
         # pdfium's own spaces are not looked at: it finds them between what follows each other in the file
@@ -217,26 +217,26 @@ def _units(piece: Sequence[Character]) -> list[tuple[str, str]]:
             other = bases[before][0]
             drawn = max(one.drawn, other.drawn)
             if one.left - other.right > (DRAWN_GAP * drawn if drawn else _WORD_GAP * height):
-                found.append((" ", "N"))
+                units.append((" ", "N"))
         text = _joined(bases[k]) + marks.get(k, "")
         if text != " " and _ARABIC.search(text):
             # the forms that letters have in a word; those of single marks have a space that bears them
             text = unicodedata.normalize("NFKC", text).strip()
-        found.append((text, _kind(text)))
-    return found
+        units.append((text, _kind(text)))
+    return units
 
 
 def _glyphs(piece: Sequence[Character]) -> list[list[Character]]:
     """Characters that stand at the same place are of one glyph."""
-    found: list[list[Character]] = []
+    glyphs: list[list[Character]] = []
     for each in piece:
-        last = found[-1][-1] if found else None
+        last = glyphs[-1][-1] if glyphs else None
         same = last and each.left == last.left and each.right == last.right and each.text != " "
         if same and not each.drawn:
-            found[-1].append(each)
+            glyphs[-1].append(each)
         else:
-            found.append([each])
-    return found
+            glyphs.append([each])
+    return glyphs
 
 
 def _joined(glyph: Sequence[Character]) -> str:

@@ -48,8 +48,8 @@ def table_end(lines: Sequence[Line], begin: int) -> int:
     rows = lines[begin:end]
     firsts = [min(row.segments, key=lambda segment: segment.left).text for row in rows]
     lasts = [max(row.segments, key=lambda segment: segment.right).text for row in rows]
-    listed = len(rows[0].segments) == 2 and is_listing(firsts)
-    return end if len(rows) >= _ROWS and not listed and not is_contents(firsts, lasts) else begin
+    is_list = len(rows[0].segments) == 2 and is_listing(firsts)
+    return end if len(rows) >= _ROWS and not is_list and not is_contents(firsts, lasts) else begin
 
 
 def is_contents(firsts: Sequence[str], lasts: Sequence[str]) -> bool:
@@ -65,11 +65,11 @@ def _below(row: Line, following: Line) -> bool:
         return False
     if row.column != following.column or not 0 < row.middle - following.middle < 4 * row.size:
         return False
-    for at, cell in enumerate(following.segments):
+    for index, cell in enumerate(following.segments):
         over = [k for k, other in enumerate(row.segments) if cell.left < other.right and other.left < cell.right]
-        if over not in ([at], []):
+        if over not in ([index], []):
             return False
-        if not over and abs(cell.left - row.segments[at].left) > 40:
+        if not over and abs(cell.left - row.segments[index].left) > 40:
             return False
     return True
 
@@ -83,10 +83,10 @@ def _below(row: Line, following: Line) -> bool:
 Cells = list[list[list[Segment]]]  # rows of cells of segments
 
 _PARAGRAPH = 0.55  # of the width of a page's text, which no cell has
-_LEAST = 6  # cells
+_MIN_CELLS = 6  # cells
 _FILLED = 0.75  # of the cells
-_MOST_ROWS, _MOST_COLUMNS, _MOST_LINES = 60, 12, 8
-_LONGEST, _ALIGNED_CELL = 120, 240  # characters of half of the cells at most, and of any
+_MAX_ROWS, _MAX_COLUMNS, _MAX_LINES = 60, 12, 8
+_MAX_CELL, _ALIGNED_CELL = 120, 240  # characters of half of the cells at most, and of any
 _PROSE = 17  # characters of half of the lines of a column of prose, at least
 _FULL = 0.7  # of the width of a column, which half of the lines of prose have
 _APART = 0.1  # heights of letters, by which the gap between rows is larger than that between lines
@@ -122,10 +122,10 @@ def aligned(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], Cells]
 
 def _in_columns_of_prose(segments: Sequence[Segment]) -> bool:
     """Whether a page has a gutter with many lines of one piece on both sides."""
-    at = gutter(segments)
-    if at is None:
+    gutter_x = gutter(segments)
+    if gutter_x is None:
         return False
-    sides = [s for s in segments if s.right <= at], [s for s in segments if s.left >= at]
+    sides = [s for s in segments if s.right <= gutter_x], [s for s in segments if s.left >= gutter_x]
     return all(sum(len(line.segments) == 1 for line in lines_of(side)) >= _PAGE_OF_PROSE for side in sides)
 
 
@@ -150,7 +150,7 @@ def _of_run(lines: Sequence[Line]) -> tuple[list[Segment], Cells] | None:
 def _rows(inside: Sequence[Segment], lines: Sequence[Line]) -> Cells:
     """The cells of a table of these segments; none if they are none."""
     columns = _columns(inside, lines)
-    if not 2 <= len(columns) <= _MOST_COLUMNS:
+    if not 2 <= len(columns) <= _MAX_COLUMNS:
         return []
     rows = [_in_columns(line.segments, columns) for line in lines]
     gap = _gap_of_rows(inside)
@@ -184,13 +184,13 @@ def _columns(inside: Sequence[Segment], lines: Sequence[Line]) -> list[tuple[flo
 
 def _parted(spans: Sequence[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
     """Spans that are sorted, those no further apart than a gap as one."""
-    found: list[tuple[float, float]] = []
+    merged_spans: list[tuple[float, float]] = []
     for begin, end in spans:
-        if found and begin - found[-1][1] <= gap:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if merged_spans and begin - merged_spans[-1][1] <= gap:
+            merged_spans[-1] = merged_spans[-1][0], max(merged_spans[-1][1], end)
         else:
-            found.append((begin, end))
-    return found
+            merged_spans.append((begin, end))
+    return merged_spans
 
 
 def _gap_of_rows(inside: Sequence[Segment]) -> float | None:
@@ -202,8 +202,8 @@ def _gap_of_rows(inside: Sequence[Segment]) -> float | None:
         return None
     size = median(s.top - s.bottom for s in inside)
     lines = [0.0, *gaps] if len(bands) < len(lines_of(inside)) else gaps
-    jump, at = max(((b - a, (a + b) / 2) for a, b in pairwise(lines) if a < _LEADING * size), default=(0.0, 0.0))
-    return at if jump > _APART * size else None
+    jump, gap = max(((b - a, (a + b) / 2) for a, b in pairwise(lines) if a < _LEADING * size), default=(0.0, 0.0))
+    return gap if jump > _APART * size else None
 
 
 def _inner_gap(cell: Sequence[Segment]) -> float:
@@ -229,7 +229,7 @@ def _is_prose(rows: Cells, columns: Sequence[tuple[float, float]]) -> bool:
 
 
 def _is_table(rows: Cells, columns: int) -> bool:
-    if not 2 <= len(rows) <= _MOST_ROWS or len(rows) * columns < _LEAST:
+    if not 2 <= len(rows) <= _MAX_ROWS or len(rows) * columns < _MIN_CELLS:
         return False
     cells = [cell for row in rows for cell in row]
     filled = [cell for cell in cells if cell]
@@ -238,7 +238,7 @@ def _is_table(rows: Cells, columns: int) -> bool:
     ):
         return False
     lengths = [sum(len(s.text) for s in cell) for cell in filled]
-    if max(map(len, filled)) > _MOST_LINES or median(lengths) > _LONGEST or max(lengths) > _ALIGNED_CELL:
+    if max(map(len, filled)) > _MAX_LINES or median(lengths) > _MAX_CELL or max(lengths) > _ALIGNED_CELL:
         return False
     firsts, lasts = ([" ".join(s.text for s in row[k]) for row in rows] for k in (0, -1))
     if (columns == 2 and is_listing(firsts)) or is_contents(firsts, lasts) or all(map(_EQUATION.fullmatch, lasts)):

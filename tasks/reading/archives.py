@@ -62,7 +62,7 @@ def records(
     if part is None:
         with open_content(path, remote_io) as content:
             for record in _walk(RecordBuffer(content), max_bytes, verify_digests):
-                reading.bytes = content.stored.at
+                reading.bytes = content.stored.position
                 yield record
         return
     with open_range(path, remote_io, part) as begun:
@@ -75,7 +75,7 @@ def records(
             complete = record.length is not None or knows_content(part)
             if not complete:
                 break
-            reading.bytes = buffer.content.stored.at - first.at
+            reading.bytes = buffer.content.stored.position - first.at
             yield record
         reading.range = ended(buffer, part, first, complete)
 
@@ -93,10 +93,10 @@ def read_at(
     With `length` None the file is read from its beginning to this record. Raises LookupError if none is there.
     """
     if length is None:
-        found = records(path, max_bytes, remote_io, verify_digests)
-        for record in found:
+        archive_records = records(path, max_bytes, remote_io, verify_digests)
+        for record in archive_records:
             if record.offset == offset and record.length is None:
-                found.close()
+                archive_records.close()
                 return record
         raise LookupError(f"{path}: no record that shares its compressed member begins at byte {offset} of the content")
     data = streams.fetch(path, offset, offset + length, remote_io)
@@ -112,7 +112,7 @@ def parse(
     verify_digests: bool = False,
 ) -> Record:
     """The record in bytes that were fetched from this place of a file. Raises LookupError if there is none."""
-    content = Content(Stored(lambda at: io.BytesIO(data[at - offset :]), offset))
+    content = Content(Stored(lambda position: io.BytesIO(data[position - offset :]), offset))
     if wants_dictionary(data):
         with open_content(path, remote_io) as whole:
             whole.open()
@@ -143,9 +143,9 @@ class _Place(NamedTuple):
 class _Damaged(Exception):
     """A record that cannot be read. `sound`: so many bytes at the place hold no other record."""
 
-    def __init__(self, reason: str, sound: int, known: dict[str, Any] | None = None) -> None:
+    def __init__(self, reason: str, sound: int, columns: dict[str, Any] | None = None) -> None:
         super().__init__(reason)
-        self.sound, self.known = sound, known or {"kind": "unknown"}
+        self.sound, self.columns = sound, columns or {"kind": "unknown"}
 
 
 def _walk(buffer: RecordBuffer, max_bytes: int, verify: bool, end: int | None = None) -> Iterator[Record]:
@@ -180,14 +180,14 @@ def _undisturbed(buffer: RecordBuffer, max_bytes: int, verify: bool) -> Record |
     end = data.find(b"\r\n\r\n")
     if end < 0 or not data.startswith(b"WARC/") or not data.endswith(b"\r\n\r\n"):
         return None
-    found = fields(data[:end])
+    headers = fields(data[:end])
     stop = len(data) - 4
-    if found.get(b"content-length", b"").strip() != b"%d" % (stop - end - 4):
+    if headers.get(b"content-length", b"").strip() != b"%d" % (stop - end - 4):
         return None
-    known = _known(found)
-    known |= read_block(data, end + 4, stop, known, found, max_bytes, verify)
+    columns = _warc_columns(headers)
+    columns |= read_block(data, end + 4, stop, columns, headers, max_bytes, verify)
     buffer.position, buffer.used, buffer.warc = len(data), True, True
-    return Record(**known, offset=buffer.start, length=buffer.segment_end - buffer.start)
+    return Record(**columns, offset=buffer.start, length=buffer.segment_end - buffer.start)
 
 
 def _place(buffer: RecordBuffer) -> _Place:
@@ -208,7 +208,7 @@ def _damaged(buffer: RecordBuffer, place: _Place, damage: _Damaged) -> Record:
     if length is None and not same:
         skipped += f", and the file up to byte {buffer.end}"
     detail = f"{str(damage)[:_REASON]}; passed over: {skipped}"
-    return Record(**damage.known, offset=offset, length=length, problem=("damaged_record", detail))
+    return Record(**damage.columns, offset=offset, length=length, problem=("damaged_record", detail))
 
 
 def _record(buffer: RecordBuffer, place: _Place, max_bytes: int, verify: bool) -> Record:
@@ -216,29 +216,31 @@ def _record(buffer: RecordBuffer, place: _Place, max_bytes: int, verify: bool) -
     if not buffer.begins():
         raise _Damaged("no record begins here", 1)
     line = None if buffer.data.startswith(b"WARC/", buffer.position) else arc_line(buffer.data, buffer.position)
-    known, found, size, length = _arc_head(line) if line else _warc_head(buffer)
+    header_columns, headers, size, length = _arc_head(line) if line else _warc_head(buffer)
     if length > max_bytes + HEAD:
-        columns = _too_large(buffer, known, found, size, max_bytes)
-        alone = _skip_block(buffer, place, known, size, length)
-        known |= columns
+        columns = _too_large(buffer, header_columns, headers, size, max_bytes)
+        alone = _skip_block(buffer, place, header_columns, size, length)
+        header_columns |= columns
     else:
-        length = _length(buffer, known, size, length, _ARC_END if line else _WARC_END)
+        length = _length(buffer, header_columns, size, length, _ARC_END if line else _WARC_END)
         blanks, more = buffer.following(size + length)
         alone = place.first and not more
         if buffer.broken and alone:
-            raise _Damaged(buffer.broken, size + length, known)
+            raise _Damaged(buffer.broken, size + length, header_columns)
         start = buffer.position + size
-        columns = read_block(buffer.data, start, start + length, known, found, max_bytes, verify)
-        known |= columns | {"note": "; ".join(note for side in (known, columns) if (note := side.get("note"))) or None}
+        columns = read_block(buffer.data, start, start + length, header_columns, headers, max_bytes, verify)
+        header_columns |= columns | {
+            "note": "; ".join(note for side in (header_columns, columns) if (note := side.get("note"))) or None
+        }
         buffer.position = start + length + blanks
     if place.plain:
-        return Record(**known, offset=place.stored, length=buffer.offset - place.offset)
+        return Record(**header_columns, offset=place.stored, length=buffer.offset - place.offset)
     if alone and buffer.members == 1:
-        return Record(**known, offset=place.start, length=buffer.segment_end - place.start)
-    return Record(**known, offset=place.offset, length=None)
+        return Record(**header_columns, offset=place.start, length=buffer.segment_end - place.start)
+    return Record(**header_columns, offset=place.offset, length=None)
 
 
-def _length(buffer: RecordBuffer, known: dict[str, Any], size: int, length: int, end: re.Pattern[bytes]) -> int:
+def _length(buffer: RecordBuffer, columns: dict[str, Any], size: int, length: int, end: re.Pattern[bytes]) -> int:
     """The length of the block after a head of `size` bytes, which is in the buffer then. Raises _Damaged.
 
     `length`, of the head, is right if after so many bytes the segment ends, or a record begins, or `end` matches, what
@@ -255,14 +257,14 @@ def _length(buffer: RecordBuffer, known: dict[str, Any], size: int, length: int,
     else:
         reason = f"{max(0, have - size)} of {length} bytes"
     if buffer.broken:
-        raise _Damaged(f"{buffer.broken}: {reason}", min(size, have), known)
+        raise _Damaged(f"{buffer.broken}: {reason}", min(size, have), columns)
     if (shorter := _converted(buffer, size, length)) is not None:
         return shorter
     if (shorter := _short(buffer, size, length, end)) is not None:
-        known["note"] = f"{length - shorter} bytes short of its length of {length}"
-        known["truncated"] = known.get("truncated") or "unspecified"
+        columns["note"] = f"{length - shorter} bytes short of its length of {length}"
+        columns["truncated"] = columns.get("truncated") or "unspecified"
         return shorter
-    raise _Damaged(reason, min(size, have), known)
+    raise _Damaged(reason, min(size, have), columns)
 
 
 def _converted(buffer: RecordBuffer, size: int, length: int) -> int | None:
@@ -284,31 +286,31 @@ def _short(buffer: RecordBuffer, size: int, length: int, end: re.Pattern[bytes])
     least = start + length - length // _SHORT
     following = WARC_FOUND.search(buffer.data, least, start + length + _BEGINS)
     stop = following.start() if following else len(buffer.data)
-    tail = [found.start() for found in end.finditer(buffer.data, max(start, stop - 4), stop) if found.end() == stop]
+    tail = [match.start() for match in end.finditer(buffer.data, max(start, stop - 4), stop) if match.end() == stop]
     stop = min(tail, default=stop)
     return stop - start if least <= stop < start + length else None
 
 
 def _too_large(
-    buffer: RecordBuffer, known: dict[str, Any], found: _Fields, size: int, max_bytes: int
+    buffer: RecordBuffer, header_columns: dict[str, Any], headers: _Fields, size: int, max_bytes: int
 ) -> dict[str, Any]:
-    if known["kind"] not in WITH_PAYLOAD:
+    if header_columns["kind"] not in WITH_PAYLOAD:
         return {}
     end = buffer.position + min(buffer.need(size + HEAD), size + HEAD)
-    columns = read_block(buffer.data, buffer.position + size, end, known, found, max_bytes, False)
+    columns = read_block(buffer.data, buffer.position + size, end, header_columns, headers, max_bytes, False)
     return {"problem": ("too_large", f"more than {max_bytes} bytes")} | columns | {"payload": b""}
 
 
-def _skip_block(buffer: RecordBuffer, place: _Place, known: dict[str, Any], size: int, length: int) -> bool:
+def _skip_block(buffer: RecordBuffer, place: _Place, columns: dict[str, Any], size: int, length: int) -> bool:
     """Skip a record that is not held; whether it has its segment to itself."""
     skipped = buffer.skip(size + length)
     more = buffer.skip_blanks()
     if skipped < size + length or (more and not buffer.begins()):
         reason = buffer.broken or f"its length of {length} bytes is wrong"
         buffer.rewind(place.start, place.base, place.offset + size)
-        raise _Damaged(reason, 0, known)
+        raise _Damaged(reason, 0, columns)
     if buffer.broken and not more and place.first:
-        raise _Damaged(buffer.broken, 0, known)
+        raise _Damaged(buffer.broken, 0, columns)
     return place.first and not more
 
 
@@ -322,28 +324,28 @@ def _warc_head(buffer: RecordBuffer) -> tuple[dict[str, Any], _Fields, int, int]
         end = head_end(buffer.data, start, start + HEAD)
     if end is None:
         other = WARC_FOUND.search(buffer.data, start + 5, start + HEAD)
-        known = _known(fields(buffer.data[start : other.start() if other else start + HEAD]))
-        raise _Damaged(buffer.broken or "its headers do not end", min(5, have), known)
+        columns = _warc_columns(fields(buffer.data[start : other.start() if other else start + HEAD]))
+        raise _Damaged(buffer.broken or "its headers do not end", min(5, have), columns)
     head = buffer.data[start : end[0]]
-    found, size = fields(head), end[1] - start
+    headers, size = fields(head), end[1] - start
     if buffer.data.find(b"WARC/", start + 5, end[0]) > 0:
         if other := WARC_FOUND.search(buffer.data, start + 5, end[1]):
-            known = _known(fields(buffer.data[start : other.start()]))
-            raise _Damaged("another record begins in its headers", other.start() - start, known)
-    known = _known(found)
+            columns = _warc_columns(fields(buffer.data[start : other.start()]))
+            raise _Damaged("another record begins in its headers", other.start() - start, columns)
+    columns = _warc_columns(headers)
     if not head.isascii() and CONTROLS.search(head):
-        raise _Damaged("its headers hold control characters", size, known)
-    length = found.get(b"content-length", b"").strip()
+        raise _Damaged("its headers hold control characters", size, columns)
+    length = headers.get(b"content-length", b"").strip()
     if b"," in length and len(set(length.replace(b" ", b"").split(b","))) == 1:
         length = length.partition(b",")[0]
     if not length.isdigit() or len(length) > 15:
         wrong = f"a Content-Length of {text_of(length)!r}" if length else "no Content-Length"
-        raise _Damaged(f"the record has {wrong}", size, known)
-    return known, found, size, int(length)
+        raise _Damaged(f"the record has {wrong}", size, columns)
+    return columns, headers, size, int(length)
 
 
-def _known(found: _Fields) -> dict[str, Any]:
-    get = found.get
+def _warc_columns(headers: _Fields) -> dict[str, Any]:
+    get = headers.get
     kind = text_of(get(b"warc-type", b"")).lower()
     return {
         "kind": kind if kind in _KINDS else "unknown",
@@ -358,12 +360,12 @@ def _known(found: _Fields) -> dict[str, Any]:
 
 def _arc_head(line: ArcLine) -> tuple[dict[str, Any], _Fields, int, int]:
     url, ip = text_of(line.url), line.ip.decode()
-    known = {
+    columns = {
         "kind": "warcinfo" if url.lower().startswith("filedesc:") else "response",
         "url": url,
         "date": _DATE.format(*line.date[:14].ljust(14, b"0").decode()),
         "ip": None if ip == "0.0.0.0" else ip,
     }
     if not line.length.isdigit():
-        raise _Damaged(f"the record has a length of {text_of(line.length)!r}", line.size, known)
-    return known, {b"content-type": line.type}, line.size, int(line.length)
+        raise _Damaged(f"the record has a length of {text_of(line.length)!r}", line.size, columns)
+    return columns, {b"content-type": line.type}, line.size, int(line.length)

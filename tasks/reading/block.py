@@ -20,32 +20,32 @@ from gristmill.tasks.reading.headers import HEAD, fields, head_end, media_type
 _LENGTHS = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
 
-def differs(written: bytes, contents: Iterable[bytes]) -> str | None:
+def differs(header_value: bytes, contents: Iterable[bytes]) -> str | None:
     """What the digest is and should be, if it is that of none of `contents`; None for one that cannot be read.
 
-    `written` is an algorithm, a colon, and the value in base 32 as the WARC standard shows it, or in hexadecimal, or
-    in base 64.
+    `header_value` is an algorithm, a colon, and the value in base 32 as the WARC standard shows it, or in hexadecimal,
+    or in base 64.
     """
-    name, _, value = written.decode("latin-1").partition(":")
+    name, _, value = header_value.decode("latin-1").partition(":")
     algorithm, value = name.strip().lower().replace("-", ""), value.strip()
     expected = _bytes(value, _LENGTHS.get(algorithm, 0))
     if expected is None:
         return None
-    found = [hashlib.new(algorithm, content, usedforsecurity=False).digest() for content in contents]
-    if expected in found:
+    digests = [hashlib.new(algorithm, content, usedforsecurity=False).digest() for content in contents]
+    if expected in digests:
         return None
-    return f"{algorithm}:{expected.hex()} is written, {found[0].hex()} found"
+    return f"{algorithm}:{expected.hex()} is written, {digests[0].hex()} found"
 
 
 def _bytes(value: str, length: int) -> bytes | None:
     """Of the readings of a value, the one that has the algorithm's length."""
     for read in (bytes.fromhex, lambda v: base64.b32decode(v + "=" * (-len(v) % 8), casefold=True), _base64):
         try:
-            found = read(value)
+            data = read(value)
         except (ValueError, binascii.Error):
             continue
-        if found and len(found) == length:
-            return found
+        if data and len(data) == length:
+            return data
     return None
 
 
@@ -86,17 +86,17 @@ def dechunk(payload: bytes, size: int) -> bytes:
 
     A body that ends early gives what it has. Raises ValueError where a chunk's size should be and is not.
     """
-    content, at = bytearray(), 0
-    while at < len(payload) and len(content) < size:
-        head = _CHUNK_SIZE.match(payload, at)
+    content, position = bytearray(), 0
+    while position < len(payload) and len(content) < size:
+        head = _CHUNK_SIZE.match(payload, position)
         if not head:
-            raise ValueError(f"no chunk size at byte {at} of the chunked body")
+            raise ValueError(f"no chunk size at byte {position} of the chunked body")
         end = head.end() + int(head[1], 16)
         if end == head.end():
             break
         content += payload[head.end() : end]
         line_end = _LINE_END.match(payload, end)
-        at = line_end.end() if line_end else end
+        position = line_end.end() if line_end else end
     return bytes(content)
 
 
@@ -105,12 +105,12 @@ def _inflate(payload: bytes, size: int) -> bytes:
     wrapped = len(payload) > 1 and payload[0] & 15 == 8 and int.from_bytes(payload[:2]) % 31 == 0
     inflater = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
     try:
-        found = inflater.decompress(payload, size)
+        data = inflater.decompress(payload, size)
     except zlib.error as error:
         raise OSError(str(error)) from error
-    if not wrapped and not inflater.eof and len(found) < size:
+    if not wrapped and not inflater.eof and len(data) < size:
         raise OSError("the deflated data ends early")
-    return found
+    return data
 
 
 def _read_by(reader: type[BrotliReader | GzipReader | ZstdReader]) -> Callable[[bytes, int], bytes]:
@@ -141,28 +141,34 @@ _WEB = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
 
 
 def read_block(
-    data: bytes, start: int, end: int, known: dict[str, Any], found: dict[bytes, bytes], max_bytes: int, verify: bool
+    data: bytes,
+    start: int,
+    end: int,
+    header_columns: dict[str, Any],
+    headers: dict[bytes, bytes],
+    max_bytes: int,
+    verify: bool,
 ) -> dict[str, Any]:
     """Columns of Record from its block, `data[start:end]`: payload or problem, and what the answer's head says.
 
-    `known`: columns from the record's own headers, `kind` and `url` among them; `found`: these headers.
+    `header_columns`: columns from the record's own headers, `kind` and `url` among them; `headers`: these headers.
     """
-    kind = known["kind"]
+    kind = header_columns["kind"]
     if kind == "unknown":
-        return wrong("unknown_type", text_of(found.get(b"warc-type", b"")))
-    if verify and (unlike := differs(found.get(b"warc-block-digest", b""), [data[start:end]])):
+        return wrong("unknown_type", text_of(headers.get(b"warc-type", b"")))
+    if verify and (unlike := differs(headers.get(b"warc-block-digest", b""), [data[start:end]])):
         return wrong("digest_mismatch", f"block: {unlike}")
     columns: dict[str, Any] = {}
     http: dict[bytes, bytes] = {}
     if kind in ("response", "revisit"):
-        columns, http, start = _answer(data, start, end, known["url"], found)
+        columns, http, start = _answer(data, start, end, header_columns["url"], headers)
     elif kind in ("resource", "conversion"):
-        essence, charset = media_type(found.get(b"content-type", b""))
+        essence, charset = media_type(headers.get(b"content-type", b""))
         if kind == "conversion":
             essence, charset = essence or "text/plain", charset or "utf-8"
         columns = {"content_type": essence, "charset": charset}
     if kind == "revisit":
-        refers = [text_of(value).strip("<>") for name in _REFERS if (value := found.get(name))]
+        refers = [text_of(value).strip("<>") for name in _REFERS if (value := headers.get(name))]
         columns |= wrong("revisit", " ".join(refers))
     if kind not in WITH_PAYLOAD or "problem" in columns:
         return columns
@@ -174,7 +180,7 @@ def read_block(
             payload = decode(raw, http, max_bytes)
     except (OSError, ValueError) as error:
         return columns | wrong("undecodable_payload", str(error))
-    if verify and (unlike := differs(found.get(b"warc-payload-digest", b""), _bodies(raw, payload))):
+    if verify and (unlike := differs(headers.get(b"warc-payload-digest", b""), _bodies(raw, payload))):
         return columns | wrong("digest_mismatch", f"payload: {unlike}")
     if len(payload) > max_bytes:
         return columns | wrong("too_large", f"more than {max_bytes} bytes")
@@ -183,7 +189,7 @@ def read_block(
 
 
 def _answer(
-    data: bytes, start: int, end: int, url: str, found: dict[bytes, bytes]
+    data: bytes, start: int, end: int, url: str, headers: dict[bytes, bytes]
 ) -> tuple[dict[str, Any], dict[bytes, bytes], int]:
     """Columns of Record from an HTTP answer's head, its fields, and where its body begins.
 
@@ -191,11 +197,11 @@ def _answer(
     an address of the web is a body, its type that of the record.
     """
     if not data.startswith(b"HTTP/", start, end):
-        essence, charset = media_type(found.get(b"content-type", b""))
+        essence, charset = media_type(headers.get(b"content-type", b""))
         if not _WEB.match(url) or _HEADLESS.match(data, start, end):
-            return wrong("not_http", text_of(found.get(b"content-type", b""))), {}, start
+            return wrong("not_http", text_of(headers.get(b"content-type", b""))), {}, start
         if essence == "application/http":
-            essence, charset = _identified(found), None
+            essence, charset = _identified(headers), None
         return {"content_type": essence, "charset": charset, "note": BARE}, {}, start
     head = head_end(data, start, min(end, start + HEAD))
     if head is None:
@@ -206,13 +212,13 @@ def _answer(
     status = _STATUS.match(data, start, head[1])
     essence, charset = media_type(http.get(b"content-type", b""))
     if essence in _SAYS_NOTHING:
-        essence = _identified(found) or essence
+        essence = _identified(headers) or essence
     return {"status": int(status[1]) if status else None, "content_type": essence, "charset": charset}, http, head[1]
 
 
-def _identified(found: dict[bytes, bytes]) -> str:
+def _identified(headers: dict[bytes, bytes]) -> str:
     """The type that the crawler found in the payload itself; empty where it is no better than what its bytes say."""
-    essence, _ = media_type(found.get(b"warc-identified-payload-type", b""))
+    essence, _ = media_type(headers.get(b"warc-identified-payload-type", b""))
     return "" if essence in (*_SAYS_NOTHING, "text/plain") else essence
 
 

@@ -72,10 +72,10 @@ def detect(payload: bytes, header_charset: str | None, is_html: bool) -> str:
     for mark, name in _MARKS:
         if payload.startswith(mark):
             return name
-    if header_charset and (named := _named(header_charset)):
-        return named
-    if is_html and (named := prescan(payload)):
-        return named
+    if header_charset and (encoding := _named(header_charset)):
+        return encoding
+    if is_html and (encoding := prescan(payload)):
+        return encoding
     return guess(payload)
 
 
@@ -109,39 +109,39 @@ def prescan(payload: bytes) -> str | None:
         return "utf-16-le"
     if head.startswith(b"\x00<\x00?\x00x"):
         return "utf-16-be"
-    at = 0
-    while token := _TOKEN.search(head, at):
-        at = token.end()
+    position = 0
+    while token := _TOKEN.search(head, position):
+        position = token.end()
         if token["meta"] or token["tag"]:
-            attributes, at = _attributes(head, at)
-            if token["meta"] and (named := _of_meta(attributes)):
-                return named
+            attributes, position = _attributes(head, position)
+            if token["meta"] and (encoding := _of_meta(attributes)):
+                return encoding
     declared = _XML.match(head)
     return _in_page(declared[1] or declared[2] or b"") if declared else None
 
 
-def _attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+def _attributes(head: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
     """A tag's attributes, the first of each name, and where the tag ends."""
-    found: dict[bytes, bytes] = {}
-    while attribute := _ATTRIBUTE.match(head, at):
+    attributes: dict[bytes, bytes] = {}
+    while attribute := _ATTRIBUTE.match(head, position):
         value = attribute["double"] or attribute["single"] or attribute["bare"] or b""
-        found.setdefault(attribute["name"].lower(), value.lower())
-        at = attribute.end()
-    return found, at
+        attributes.setdefault(attribute["name"].lower(), value.lower())
+        position = attribute.end()
+    return attributes, position
 
 
 def _of_meta(attributes: dict[bytes, bytes]) -> str | None:
     if b"charset" in attributes:
         return _in_page(attributes[b"charset"])
-    if attributes.get(b"http-equiv") == b"content-type" and (said := _CHARSET.search(attributes.get(b"content", b""))):
-        return _in_page(said[1] or said[2] or said[3] or b"")
+    if attributes.get(b"http-equiv") == b"content-type" and (match := _CHARSET.search(attributes.get(b"content", b""))):
+        return _in_page(match[1] or match[2] or match[3] or b"")
     return None
 
 
 def _in_page(label: bytes) -> str | None:
     """As a page names its own encoding: one that could be read so far is not UTF-16."""
-    named = _named(label.decode("latin-1"))
-    return "utf-8" if named and named.startswith("utf-16") else named
+    encoding = _named(label.decode("latin-1"))
+    return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
 
 
 def _named(label: str) -> str | None:

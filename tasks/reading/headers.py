@@ -37,14 +37,14 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
 
 def blanks_end(data: bytes, start: int) -> int:
     """Where empty lines that begin at `start` end; `start` if there are none."""
-    found = _BLANKS.match(data, start)
-    return found.end() if found else start
+    match = _BLANKS.match(data, start)
+    return match.end() if match else start
 
 
 def begins_record(data: bytes) -> bool:
     """Whether content begins with a record, empty lines aside."""
-    at = blanks_end(data, 0)
-    return bool(WARC_LINE.match(data, at) or arc_line(data, at))
+    position = blanks_end(data, 0)
+    return bool(WARC_LINE.match(data, position) or arc_line(data, position))
 
 
 class ArcLine(NamedTuple):
@@ -68,10 +68,10 @@ def arc_line(data: bytes, start: int) -> ArcLine | None:
     if not _SCHEME.match(data, start):
         return None
     end = data.find(b"\n", start, start + LINE)
-    found = _behind_url(data[start:end]) if end >= 0 else None
-    if not found or found[0] > _MAX_URL:
+    line_fields = _behind_url(data[start:end]) if end >= 0 else None
+    if not line_fields or line_fields[0] > _MAX_URL:
         return None
-    return ArcLine(data[start : start + found[0]], *found[1:], end + 1 - start)
+    return ArcLine(data[start : start + line_fields[0]], *line_fields[1:], end + 1 - start)
 
 
 def find_arc_line(data: bytes, start: int, end: int) -> int:
@@ -80,12 +80,12 @@ def find_arc_line(data: bytes, start: int, end: int) -> int:
     That is at the first URL of a scheme that crawls have: damage may have taken the end of the line before.
     """
     start = max(start, end + 1 - LINE, data.rfind(b"\n", max(0, end - LINE), end) + 1)
-    behind = _behind_url(data[start:end])
-    if not behind:
+    line_fields = _behind_url(data[start:end])
+    if not line_fields:
         return -1
-    stop = start + behind[0]
-    found = _SCHEME_FOUND.search(data, max(start, stop - _MAX_URL), stop)
-    return found.start() if found else -1
+    stop = start + line_fields[0]
+    match = _SCHEME_FOUND.search(data, max(start, stop - _MAX_URL), stop)
+    return match.start() if match else -1
 
 
 def _behind_url(line: bytes) -> tuple[int, bytes, bytes, bytes, bytes] | None:
@@ -111,8 +111,8 @@ def head_end(data: bytes, start: int, limit: int) -> tuple[int, int] | None:
     bare = data.find(b"\n\n", start, limit if usual < 0 else usual + 1)
     if bare < 0 <= usual:
         return usual, usual + 4
-    found = _EMPTY_LINE.search(data, start, limit)
-    return found.span() if found else None
+    match = _EMPTY_LINE.search(data, start, limit)
+    return match.span() if match else None
 
 
 def fields(head: bytes) -> dict[bytes, bytes]:
@@ -121,9 +121,9 @@ def fields(head: bytes) -> dict[bytes, bytes]:
     Folded lines are unfolded, the values of repeated fields joined by commas.
     """
     lines = head.split(b"\n")[1:]
-    found = {name.lower(): value for name, _, value in [line.partition(b":") for line in lines]}
-    if len(found) == len(lines) and b"\n " not in head and b"\n\t" not in head:
-        return found
+    values_by_name = {name.lower(): value for name, _, value in [line.partition(b":") for line in lines]}
+    if len(values_by_name) == len(lines) and b"\n " not in head and b"\n\t" not in head:
+        return values_by_name
     values: dict[bytes, list[bytes]] = {}
     for line in _FOLD.sub(b" ", head).split(b"\n")[1:]:
         name, _, value = line.partition(b":")
@@ -137,5 +137,5 @@ def media_type(value: bytes) -> tuple[str, str | None]:
     if "," in text:
         text = ([part for part in text.split(",") if "/" in part.split(";")[0]] or [text])[-1]
     essence, _, parameters = text.partition(";")
-    named = _CHARSET.search(parameters) if parameters else None
-    return essence.strip().lower(), named[1] if named else None
+    match = _CHARSET.search(parameters) if parameters else None
+    return essence.strip().lower(), match[1] if match else None

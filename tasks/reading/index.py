@@ -41,7 +41,7 @@ def match(folder: str, shard: int, path: str, filters: IndexFilters) -> dict:
         import pyarrow.dataset as ds
 
         fragment = ds.ParquetFileFormat().make_fragment(f)
-        wanted = _filter(filters)
+        expression = _filter(filters)
         has = set(fragment.physical_schema.names)
         if missing := sorted((set(_columns(filters)) | set(SELECTION.names)) - has):
             raise ValueError(
@@ -50,22 +50,22 @@ def match(folder: str, shard: int, path: str, filters: IndexFilters) -> dict:
             )
         scanner = fragment.scanner(
             columns=SELECTION.names,
-            filter=wanted,
+            filter=expression,
             batch_readahead=1,
             fragment_readahead=1,
             use_threads=False,
             fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True),
         )
-        found, pieces = SELECTION.empty_table(), []
+        records, pieces = SELECTION.empty_table(), []
         for batch in scanner.to_batches():
             pieces.append(pa.table(batch).cast(SELECTION))
             if filters.limit and sum(map(len, pieces)) > filters.limit:
-                found, pieces = _sample(pa.concat_tables([found, *pieces]), filters.limit), []
-        found = pa.concat_tables([found, *pieces])
-    found = _ordered(found, filters.limit)
-    parquet.write_table(_matches(folder, shard), found)
-    log.debug("%s: %d records fit", path, len(found))
-    return {"found": len(found)}
+                records, pieces = _sample(pa.concat_tables([records, *pieces]), filters.limit), []
+        records = pa.concat_tables([records, *pieces])
+    records = _ordered(records, filters.limit)
+    parquet.write_table(_matches(folder, shard), records)
+    log.debug("%s: %d records fit", path, len(records))
+    return {"found": len(records)}
 
 
 def gather(folder: str, shard: int, matched: int, filters: IndexFilters) -> dict:
@@ -74,13 +74,13 @@ def gather(folder: str, shard: int, matched: int, filters: IndexFilters) -> dict
     Holds all that was selected: some 250 bytes a record. Raises LookupError if there is none.
     """
     tables = [parquet.read_table(_matches(folder, i)) for i in range(matched)]
-    found = _ordered(pa.concat_tables(tables), filters.limit)
-    if not len(found):
+    records = _ordered(pa.concat_tables(tables), filters.limit)
+    if not len(records):
         raise LookupError(f"no record of the index meets all filters: {filters.model_dump(exclude_defaults=True)}")
-    starts = range(0, len(found), filters.records_per_shard)
+    starts = range(0, len(records), filters.records_per_shard)
     for part, start in enumerate(starts):
-        parquet.write_table(layout.part(folder, part), found.slice(start, filters.records_per_shard))
-    return {"records": len(found), "parts": len(starts)}
+        parquet.write_table(layout.part(folder, part), records.slice(start, filters.records_per_shard))
+    return {"records": len(records), "parts": len(starts)}
 
 
 def _matches(folder: str, shard: int) -> str:
@@ -89,7 +89,7 @@ def _matches(folder: str, shard: int) -> str:
 
 def _columns(filters: IndexFilters) -> dict[str, tuple]:
     """The values that a column may have, for every filter that is not empty."""
-    wanted = {
+    allowed_values = {
         "url_host_name": filters.hosts,
         "url_host_registered_domain": filters.domains,
         "url_host_tld": filters.tlds,
@@ -98,7 +98,7 @@ def _columns(filters: IndexFilters) -> dict[str, tuple]:
         "fetch_status": filters.status,
         "url": filters.url_prefixes,
     }
-    return {column: values for column, values in wanted.items() if values}
+    return {column: values for column, values in allowed_values.items() if values}
 
 
 def _filter(filters: IndexFilters) -> pc.Expression | None:
@@ -111,17 +111,17 @@ def _filter(filters: IndexFilters) -> pc.Expression | None:
     return reduce(and_, terms) if terms else None
 
 
-def _ordered(found: pa.Table, limit: int | None) -> pa.Table:
-    found = found.sort_by(_ORDER)
+def _ordered(records: pa.Table, limit: int | None) -> pa.Table:
+    records = records.sort_by(_ORDER)
     # a capture that two of the index's files have is one record
-    names, offsets = (found[column].combine_chunks() for column, _ in _ORDER)
+    names, offsets = (records[column].combine_chunks() for column, _ in _ORDER)
     again = np.asarray(pc.and_(pc.equal(names[1:], names[:-1]), pc.equal(offsets[1:], offsets[:-1])), bool)
-    found = found.filter(pa.array(np.concatenate([np.ones(min(len(found), 1), bool), ~again])))
-    return _sample(found, limit).sort_by(_ORDER) if limit else found
+    records = records.filter(pa.array(np.concatenate([np.ones(min(len(records), 1), bool), ~again])))
+    return _sample(records, limit).sort_by(_ORDER) if limit else records
 
 
-def _sample(found: pa.Table, size: int) -> pa.Table:
+def _sample(records: pa.Table, size: int) -> pa.Table:
     """The records with the smallest hashes: which these are depends on nothing but the records."""
-    places = zip(found["warc_filename"].to_pylist(), found["warc_record_offset"].to_pylist(), strict=True)
+    places = zip(records["warc_filename"].to_pylist(), records["warc_record_offset"].to_pylist(), strict=True)
     hashes = np.array([xxhash.xxh3_64_intdigest(f"{name}\n{offset}".encode()) for name, offset in places], np.uint64)
-    return found.take(np.argsort(hashes, kind="stable")[:size])
+    return records.take(np.argsort(hashes, kind="stable")[:size])

@@ -45,22 +45,22 @@ class Shard:
 # A source has at least so many shards, if it has the files: workers want work.
 _SHARDS = 16
 # So many files of a shard are named one by one, where it is recorded and in the arguments of its job.
-MOST_NAMED = 16
+MAX_NAMED_FILES = 16
 
 
-def shards(format: str, named: Mapping[str, str], columns: Columns = NO_COLUMNS) -> list[Shard]:
+def shards(format: str, names: Mapping[str, str], columns: Columns = NO_COLUMNS) -> list[Shard]:
     """The files of a source, given with their names. Raises ValueError for two files of one name, and for a name that
     is not in UTF-8."""
-    known: dict[str, str] = {}
-    for path, name in named.items():
+    paths_by_name: dict[str, str] = {}
+    for path, name in names.items():
         if not path.isprintable() and (shown := path.encode("utf-8", "backslashreplace").decode()) != path:
             raise ValueError(f"the name of {redact_url(shown)} is not in UTF-8, in which ledgers are: rename the file")
-        if known.setdefault(name, path) != path:
+        if paths_by_name.setdefault(name, path) != path:
             raise ValueError(
-                f"{redact_url(known[name])} and {redact_url(path)} are both called {name}, and ids are made of names: "
-                "give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
+                f"{redact_url(paths_by_name[name])} and {redact_url(path)} are both called {name}, and ids are made of "
+                "names: give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
             )
-    return [Shard(format, path, name, columns) for path, name in named.items()]
+    return [Shard(format, path, name, columns) for path, name in names.items()]
 
 
 def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: int) -> list[range]:
@@ -72,13 +72,13 @@ def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: in
     """
     most = min(shard_bytes, sum(size or 0 for size in sizes) // _SHARDS)
     runs: list[range] = []
-    begin, held, folder = 0, 0, None
-    for at, (file, size) in enumerate(zip(read, sizes, strict=True)):
+    begin, bytes_so_far, folder = 0, 0, None
+    for index, (file, size) in enumerate(zip(read, sizes, strict=True)):
         here = _folder(file)
-        if at > begin and (size is None or here is None or here != folder or held + size > most):
-            runs.append(range(begin, at))
-            begin, held = at, 0
-        held, folder = held + (size or 0), here if size is not None else None
+        if index > begin and (size is None or here is None or here != folder or bytes_so_far + size > most):
+            runs.append(range(begin, index))
+            begin, bytes_so_far = index, 0
+        bytes_so_far, folder = bytes_so_far + (size or 0), here if size is not None else None
     return [*runs, range(begin, len(read))] if read else []
 
 
@@ -104,7 +104,7 @@ class ListedFiles:
 def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
     """What a job is given of the files of its shard: few as they are; many, none of which may hold a secret, by a list
     that is written to `path`."""
-    if len(read) <= MOST_NAMED or any(_folder(file) is None for file in read):
+    if len(read) <= MAX_NAMED_FILES or any(_folder(file) is None for file in read):
         return tuple(read)
     # here, since a check of a recipe needs none of them
     import pyarrow as pa
@@ -116,32 +116,39 @@ def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
     return ListedFiles(path, read[0].format, read[0].columns, read[0].base, read[0].repositories)
 
 
-def given_files(given: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ...]:
+def given_files(shard_files: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ...]:
     """The files of a job's shard."""
-    if not isinstance(given, ListedFiles):
-        return given
+    if not isinstance(shard_files, ListedFiles):
+        return shard_files
     from gristmill.storage import parquet
 
-    rows = parquet.read_table(given.path).to_pylist()
+    rows = parquet.read_table(shard_files.path).to_pylist()
     return tuple(
-        Shard(given.format, row["path"], row["name"], given.columns, given.base, repositories=given.repositories)
+        Shard(
+            shard_files.format,
+            row["path"],
+            row["name"],
+            shard_files.columns,
+            shard_files.base,
+            repositories=shard_files.repositories,
+        )
         for row in rows
     )
 
 
-def recorded(opened: Sequence[Shard]) -> list[Shard]:
+def recorded(read_files: Sequence[Shard]) -> list[Shard]:
     """Files that were read, for a record from which `recorded_file` finds each: many of one folder by the folder, which
     is a Shard without a name."""
-    folders = {_folder(file) for file in opened}
-    if len(opened) <= MOST_NAMED or len(folders) > 1 or None in folders:
-        return [replace(file, path=redact_url(file.path), base=redact_url(file.base)) for file in opened]
-    return [replace(opened[0], path=str(*folders), name="")]
+    folders = {_folder(file) for file in read_files}
+    if len(read_files) <= MAX_NAMED_FILES or len(folders) > 1 or None in folders:
+        return [replace(file, path=redact_url(file.path), base=redact_url(file.base)) for file in read_files]
+    return [replace(read_files[0], path=str(*folders), name="")]
 
 
-def recorded_file(found: Sequence[Shard], name: str) -> Shard:
+def recorded_file(files_of_shard: Sequence[Shard], name: str) -> Shard:
     """The file of a shard that holds a record, from what `recorded` gave. A selection from an index, which names its
     archives itself, is one file."""
-    file = next((file for file in found if file.name == name), found[0])
+    file = next((file for file in files_of_shard if file.name == name), files_of_shard[0])
     return file if file.name else replace(file, path=file.path + name, name=name)
 
 
@@ -158,13 +165,13 @@ def expand(patterns: Sequence[str]) -> list[str]:
 def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
     """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own.
     `folders`: local ones may be named, too."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = file_system(pattern)
         if files.is_local(pattern):
             _check_files([inner])
         if redact_url(pattern).endswith((".paths", ".paths.gz")):
-            named = files_of_list(pattern if "://" in pattern else inner)
+            pattern_names = files_of_list(pattern if "://" in pattern else inner)
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
             matches = files.glob(pattern)
             if not matches:
@@ -173,9 +180,9 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
                 for match in matches:
                     check_no_name(match, pattern)
             fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
-            named = {_as_named(fs, pattern, inner, m): _name(m[fixed:].lstrip("/")) for m in matches}
+            pattern_names = {_as_named(fs, pattern, inner, m): _name(m[fixed:].lstrip("/")) for m in matches}
         elif folders and files.is_local(pattern) and os.path.isdir(inner):
-            named = {inner.rstrip("/"): _name(inner.rstrip("/").rsplit("/", 1)[-1])}
+            pattern_names = {inner.rstrip("/"): _name(inner.rstrip("/").rsplit("/", 1)[-1])}
         else:
             try:
                 files.info(pattern)
@@ -185,12 +192,12 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
                 raise IsADirectoryError(
                     f"the source's file {pattern} is a folder: name the files in it, as {files.join(pattern, '*')}"
                 ) from error
-            named = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
+            pattern_names = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
         if files.is_local(pattern):
-            _check_files(named)
-        for path, name in named.items():
-            found[path] = min(found.get(path, name), name, key=lambda n: (len(n), n))
-    return dict(sorted(found.items()))
+            _check_files(pattern_names)
+        for path, name in pattern_names.items():
+            names[path] = min(names.get(path, name), name, key=lambda n: (len(n), n))
+    return dict(sorted(names.items()))
 
 
 def _check_files(paths: Iterable[str]) -> None:
@@ -207,9 +214,9 @@ def _as_named(fs: Any, pattern: str, inner: str, match: str) -> str:
     """The address of a glob's match, its secrets by their names as in the pattern."""
     if "://" not in pattern:
         return match
-    opened, named = (re.match(r"[^/]*//[^/]*", one) for one in (inner, pattern))
-    if opened and named and match.startswith(opened[0]):
-        return named[0] + match[len(opened[0]) :]
+    inner_match, pattern_match = (re.match(r"[^/]*//[^/]*", one) for one in (inner, pattern))
+    if inner_match and pattern_match and match.startswith(inner_match[0]):
+        return pattern_match[0] + match[len(inner_match[0]) :]
     return fs.unstrip_protocol(match)
 
 

@@ -41,23 +41,23 @@ class Stored:
     """A file's bytes as they are stored, read forwards in blocks, with a way back.
 
     A block ends where one ends that is read from the file's beginning: what decoders are given at a time does not
-    depend on `start`. `at`: where in the file the next block begins. The last 8 MiB are kept; from further back the
-    file is opened again by `open_at(offset)`.
+    depend on `start`. `position`: where in the file the next block begins. The last 8 MiB are kept; from further back
+    the file is opened again by `open_at(offset)`.
     """
 
     def __init__(self, open_at: Callable[[int], IO[bytes]], start: int = 0, block: int = BLOCK) -> None:
         self.open_at, self.block = open_at, block
         self.stream = open_at(start)
-        self.at = start
+        self.position = start
         self.kept: deque[bytes] = deque()
         self.kept_bytes = 0
         self.again: deque[bytes] = deque()
 
     def read(self) -> bytes:
         """The next block, b"" at the file's end."""
-        block = self.again.popleft() if self.again else self.stream.read(self.block - self.at % self.block)
+        block = self.again.popleft() if self.again else self.stream.read(self.block - self.position % self.block)
         if block:
-            self.at += len(block)
+            self.position += len(block)
             self._keep(block)
         return block
 
@@ -69,22 +69,22 @@ class Stored:
 
     def back(self, offset: int) -> None:
         """The next block begins at `offset`, which was read before."""
-        if offset < self.at - self.kept_bytes:
+        if offset < self.position - self.kept_bytes:
             self.close()
             self.stream = self.open_at(offset)
             self.kept.clear()
             self.again.clear()
-            self.at, self.kept_bytes = offset, 0
-        while self.at > offset:
+            self.position, self.kept_bytes = offset, 0
+        while self.position > offset:
             block = self.kept.pop()
             self.again.appendleft(block)
-            self.at -= len(block)
+            self.position -= len(block)
             self.kept_bytes -= len(block)
-        if over := offset - self.at:
+        if over := offset - self.position:
             block = self.again.popleft()
             self.again.appendleft(block[over:])
             self._keep(block[:over])
-            self.at = offset
+            self.position = offset
 
     def close(self) -> None:
         self.stream.close()
@@ -97,7 +97,7 @@ _PADDING = b"\0 \t\r\n"
 # of the file before it held is not trusted.
 _DOUBTFUL = 1 << 16
 # Of content that is not given yet: 65 kB of a zstd file may unfold to gigabytes, which no text does.
-MOST_HELD = 128 << 20
+MAX_HELD_BYTES = 128 << 20
 # Bytes of a file that may be read a second time to learn what a damaged member held before the damage: so damage
 # planted everywhere costs no more than this.
 SALVAGE = 256 << 20
@@ -116,7 +116,7 @@ class Content:
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
         self.data = b""
-        self.member = stored.at
+        self.member = stored.position
         self.kind = ""
         self.decoder: Decoder = decoder("plain", None)
         self.ended, self.cut, self.compressed = True, False, False
@@ -129,7 +129,7 @@ class Content:
     @property
     def stored_offset(self) -> int:
         """Of the next byte of the file that no decoder has taken."""
-        return self.stored.at - len(self.data)
+        return self.stored.position - len(self.data)
 
     def back(self, offset: int) -> None:
         """The next byte is that at `offset` of the file, which was read before."""
@@ -191,25 +191,25 @@ class Content:
 
         Raises OSError where a member is damaged, the file ends inside it or none begins, once what came before is
         given: before damage, but for what the last 64 KiB of the file and two blocks held. Holds these, at most
-        MOST_HELD bytes.
+        MAX_HELD_BYTES bytes.
         """
         if not self.open():
             self._begin("plain")
         if end is not None and self.member >= end:
             return
         self.salvage = 0
-        held: deque[tuple[int, bytes]] = deque()
+        waiting: deque[tuple[int, bytes]] = deque()
         size = 0
         while True:
             while piece := self.pull():
-                held.append((self.stored.at, piece))
+                waiting.append((self.stored.position, piece))
                 size += len(piece)
-                while held and (held[0][0] <= self.stored.at - _DOUBTFUL or size > MOST_HELD):
-                    size -= len(held[0][1])
-                    yield held.popleft()[1]
+                while waiting and (waiting[0][0] <= self.stored.position - _DOUBTFUL or size > MAX_HELD_BYTES):
+                    size -= len(waiting[0][1])
+                    yield waiting.popleft()[1]
             if not self.fault or self.cut:
-                yield from (piece for _, piece in held)
-            held.clear()
+                yield from (piece for _, piece in waiting)
+            waiting.clear()
             size = 0
             if self.fault:
                 raise OSError(self.fault)
@@ -232,36 +232,36 @@ class Content:
 
     def _skip_frame(self) -> bool:
         """Skip a frame without content; False, and back where it began, if the file ends inside it."""
-        at = self.stored_offset
+        begin = self.stored_offset
         size = int.from_bytes(self.data[4:8], "little")
         if self.data[:4] == DICTIONARY and self.dictionary is None and size <= MAX_DICTIONARY:
             self.dictionary = read_dictionary(self.peek(8 + size)[8:])
-            self.dictionary_at = at if self.dictionary else None
-        left = 8 + size
-        while left and (step := min(left, len(self.peek(1) and self.data))):
+            self.dictionary_at = begin if self.dictionary else None
+        remaining_bytes = 8 + size
+        while remaining_bytes and (step := min(remaining_bytes, len(self.peek(1) and self.data))):
             self.data = self.data[step:]
-            left -= step
-        if left:
-            self.back(at)
-        return not left
+            remaining_bytes -= step
+        if remaining_bytes:
+            self.back(begin)
+        return not remaining_bytes
 
     def _before_damage(self, failing: int) -> bytes:
         """What the bytes on which the decoder failed held before the damage.
 
         The member is decoded a second time, the last `failing` bytes one by one.
         """
-        failed, end = self.stored.at - failing, self.stored.at
+        failed, end = self.stored.position - failing, self.stored.position
         self.data = b""
         if end - self.member > self.salvage:
             return b""
         self.salvage -= end - self.member
         self.stored.back(self.member)
-        again, passed, at = decoder(self.kind, self.dictionary), 0, self.member
+        again, passed, position = decoder(self.kind, self.dictionary), 0, self.member
         pieces: list[bytes] = []
-        while at < end and (block := self.stored.read()):
-            fast = block[: max(0, failed - at)]
-            slow = block[len(fast) : end - at]
-            at += len(block)
+        while position < end and (block := self.stored.read()):
+            fast = block[: max(0, failed - position)]
+            slow = block[len(fast) : end - position]
+            position += len(block)
             for part in (fast, *(slow[i : i + 1] for i in range(len(slow)))):
                 while part or not again.needs_input:
                     try:

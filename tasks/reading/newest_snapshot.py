@@ -22,12 +22,12 @@ def newest_snapshot(listing: str = LISTING) -> str:
     with files.open_file(listing) as f:
         data = f.read()
     try:
-        listed = orjson.loads(data)
+        listing_json = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"{redact_url(listing)} is no JSON ({error}); name a copy of {LISTING}") from error
-    entries = listed if isinstance(listed, list) else []
+    entries = listing_json if isinstance(listing_json, list) else []
     names = [str(entry.get("id")) for entry in entries if isinstance(entry, Mapping)]
-    found = [name for name in names if re.fullmatch(SNAPSHOT, name)]
-    if not found:
+    snapshots = [name for name in names if re.fullmatch(SNAPSHOT, name)]
+    if not snapshots:
         raise ValueError(f"{redact_url(listing)} lists no crawl named as CC-MAIN-2024-22; name a copy of {LISTING}")
-    return max(found)
+    return max(snapshots)

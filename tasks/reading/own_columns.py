@@ -41,22 +41,22 @@ class ColumnError(ValueError):
 def carried_schema(source: str, columns: Columns, records: Iterable[Mapping[str, Any]]) -> tuple[Columns, pa.Schema]:
     """The columns of a source by their names, and their types, from the records of `find_types`. Raises ColumnError for
     types that differ, a column that no file has, and, of all columns, a name that documents have already."""
-    found: Types = {}
+    all_types: Types = {}
     names: dict[str, None] = {}
     for record in records:
         types = {name: (_unpacked(packed), where) for name, packed, where in record["types"]}
-        found = joined(source, found, types)
+        all_types = joined(source, all_types, types)
         names.update(dict.fromkeys(record["names"]))
-    if missing := [theirs for ours, theirs in columns.own if ours not in found]:
+    if missing := [theirs for ours, theirs in columns.own if ours not in all_types]:
         there = ", ".join(sorted(names)) or "none that can be read"
         raise ColumnError(
             f"the source {source} has no column {', '.join(missing)}, which its `columns` name: correct them; there "
             f"are: {there}"
         )
     if columns.every:
-        check_every(source, found)
-        columns = replace(columns, own=tuple((name, name) for name in found), every=False)
-    types = {name: pa.string() if name in PAGE_COLUMNS else _stored(found[name][0]) for name, _ in columns.own}
+        check_every(source, all_types)
+        columns = replace(columns, own=tuple((name, name) for name in all_types), every=False)
+    types = {name: pa.string() if name in PAGE_COLUMNS else _stored(all_types[name][0]) for name, _ in columns.own}
     return columns, pa.schema(list(types.items()))
 
 
@@ -68,10 +68,10 @@ def check_every(source: str, names: Iterable[str]) -> None:
         renamed = {
             f"their_{re.sub(r'[^a-z0-9_]+', '_', name.lower())}" if name in wrong else name: name for name in names
         }
-        written = ", ".join(f"{ours}: {json.dumps(theirs)}" for ours, theirs in renamed.items())
+        columns_value = ", ".join(f"{ours}: {json.dumps(theirs)}" for ours, theirs in renamed.items())
         raise ColumnError(
             f'the source {source} has `columns: "*"`, and of its columns documents cannot have {", ".join(wrong)} by '
-            f"that name; write `columns: {{{written}}}`, without those that you do not want"
+            f"that name; write `columns: {{{columns_value}}}`, without those that you do not want"
         )
 
 
@@ -82,23 +82,23 @@ def joined(source: str, one: Types, other: Types) -> Types:
         if name not in whole:
             whole[name] = kind, where
             continue
-        known, seen = whole[name]
+        known_type, seen = whole[name]
         try:
             both = pa.unify_schemas(
-                [pa.schema([(name, known)]), pa.schema([(name, kind)])], promote_options="permissive"
+                [pa.schema([(name, known_type)]), pa.schema([(name, kind)])], promote_options="permissive"
             )
         except pa.ArrowException:
-            raise _clash(source, name, (str(known), seen), (str(kind), where)) from None
-        whole[name] = both.field(0).type, where if pa.types.is_null(known) else seen
+            raise _clash(source, name, (str(known_type), seen), (str(kind), where)) from None
+        whole[name] = both.field(0).type, where if pa.types.is_null(known_type) else seen
     return whole
 
 
-def joined_sources(given: Mapping[str, pa.Schema]) -> pa.Schema:
+def joined_sources(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """The columns of all sources, by their names. Raises ColumnError for one whose types differ."""
-    found: Types = {}
-    for source, schema in given.items():
-        found = joined(source, found, {field.name: (field.type, f"the source {source}") for field in schema})
-    return pa.schema([(name, kind) for name, (kind, _) in found.items()])
+    types: Types = {}
+    for source, schema in schemas.items():
+        types = joined(source, types, {field.name: (field.type, f"the source {source}") for field in schema})
+    return pa.schema([(name, kind) for name, (kind, _) in types.items()])
 
 
 def fitted(value: Any, kind: pa.DataType) -> Any:
@@ -109,7 +109,7 @@ def fitted(value: Any, kind: pa.DataType) -> Any:
         return float(value)
     if pa.types.is_string(kind):
         # a struct without fields is all that its column has; of a page's own columns any value may be there
-        return None if value == {} else tables.said(value)
+        return None if value == {} else tables.as_text(value)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return [fitted(each, kind.value_type) for each in value]
     if pa.types.is_struct(kind):
@@ -146,8 +146,8 @@ def types_of_footer(file: Shard) -> Iterator[tuple[Types, list[str]]]:
     except (OSError, EOFError, pa.ArrowException):
         return  # its rows go to the ledger when they are read
     where = redact_url(file.path)
-    wanted = file.columns.own_of(schema.names)
-    yield {ours: (_plain(schema.field(theirs).type), where) for ours, theirs in wanted}, schema.names
+    own = file.columns.own_of(schema.names)
+    yield {ours: (_plain(schema.field(theirs).type), where) for ours, theirs in own}, schema.names
 
 
 def types_of_records(read: Read, file: Shard, max_bytes: int) -> Iterator[tuple[Types, list[str]]]:
@@ -194,7 +194,9 @@ def _inferred(file: Shard, name: str, values: Sequence[tuple[int, Any]]) -> pa.D
     if kind is dict:
         keys = dict.fromkeys(key for _, value in values for key in value or ())
         within = {key: [(line, value.get(key)) for line, value in values if value is not None] for key in keys}
-        return pa.struct([(key, _inferred(file, f"{name}.{key}", found)) for key, found in within.items()])
+        return pa.struct(
+            [(key, _inferred(file, f"{name}.{key}", values_of_key)) for key, values_of_key in within.items()]
+        )
     if kind is int and (beyond := [line for line, value in values if value is not None and value not in _INT64]):
         raise ColumnError(
             f"{redact_url(file.path)}, line {beyond[0]}: {name} is no integer of 64 bits; leave it out of `columns`"
@@ -206,10 +208,10 @@ _JSON = {bool: "a bool", int: "an integer", float: "a float", str: "a string", l
 
 
 def _clash(source: str, name: str, one: tuple[str, str], other: tuple[str, str]) -> ColumnError:
-    of = f" of the source {source}" if source else ""
+    source_phrase = f" of the source {source}" if source else ""
     return ColumnError(
-        f"the column {name}{of} has two types: {one[0]} in {one[1]}, {other[0]} in {other[1]}; leave it out of "
-        "`columns`, give it another name there, or make the files agree"
+        f"the column {name}{source_phrase} has two types: {one[0]} in {one[1]}, {other[0]} in {other[1]}; leave it out "
+        "of `columns`, give it another name there, or make the files agree"
     )
 
 

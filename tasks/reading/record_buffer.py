@@ -37,12 +37,12 @@ def find_member(content: Content, offset: int, stop: int | None = None) -> bool:
     signs = MAGIC if content.compressed else _MAGIC_OR_RECORD
     # what must be kept before a sign: an ARC line begins with its URL
     before = 8 if content.compressed else LINE
-    at = seen = 0
-    while stop is None or content.stored_offset + at < stop + before:
-        sign = signs.search(content.data, at)
+    position = seen = 0
+    while stop is None or content.stored_offset + position < stop + before:
+        sign = signs.search(content.data, position)
         if not sign:
             cut = max(0, len(content.data) - before)
-            content.data, at = content.data[cut:], max(0, at - cut)
+            content.data, position = content.data[cut:], max(0, position - cut)
             if not (block := content.stored.read()):
                 content.data = b""
                 return False
@@ -50,12 +50,12 @@ def find_member(content: Content, offset: int, stop: int | None = None) -> bool:
             continue
         if sign.start() > PIECE:
             cut = sign.start() - before
-            content.data, at = content.data[cut:], before
+            content.data, position = content.data[cut:], before
             continue
-        at = begin = sign.start()
-        content.peek(at + _PROBE)
+        position = begin = sign.start()
+        content.peek(position + _PROBE)
         if sign.lastgroup:
-            line_end = content.data.find(b"\n", at, at + LINE)
+            line_end = content.data.find(b"\n", position, position + LINE)
             # a line with many signs is taken apart once
             new = content.stored_offset + line_end > seen
             begin = find_arc_line(content.data, 0, line_end) if line_end >= 0 and new else -1
@@ -63,17 +63,17 @@ def find_member(content: Content, offset: int, stop: int | None = None) -> bool:
         if begin >= 0 and _is_member(content, begin):
             content.back(content.stored_offset + begin)
             return True
-        at += 1
+        position += 1
     return False
 
 
-def _is_member(content: Content, at: int) -> bool:
+def _is_member(content: Content, position: int) -> bool:
     """Whether a member begins there in the bytes ahead, and a record in it."""
-    kind = kind_of(content.data[at : at + 4])
+    kind = kind_of(content.data[position : position + 4])
     if not kind:
-        end = head_end(content.data, at, at + HEAD)
-        return end is not None and not CONTROLS.search(content.data, at, end[0])
-    probe = memoryview(content.data)[at : at + _PROBE]
+        end = head_end(content.data, position, position + HEAD)
+        return end is not None and not CONTROLS.search(content.data, position, end[0])
+    probe = memoryview(content.data)[position : position + _PROBE]
     try:
         piece = decoder(kind, content.dictionary).decompress(probe, LINE)
     except DAMAGE:
@@ -100,8 +100,8 @@ class RecordBuffer:
     def __init__(self, content: Content) -> None:
         self.content = content
         self.data, self.position, self.base = b"", 0, 0
-        self.start, self.start_base = content.stored.at, 0
-        self.end = content.stored.at
+        self.start, self.start_base = content.stored.position, 0
+        self.end = content.stored.position
         self.garbage: int | None = None
         self.members, self.plain = 0, False
         self.ahead: bytes | None = None
@@ -199,38 +199,38 @@ class RecordBuffer:
         self.data, self.position = b"", 0
         self.garbage = None
         if self.ahead is not None:
-            self.data, self.ahead, found = self.ahead, None, True
+            self.data, self.ahead, has_segment = self.ahead, None, True
         elif content.fault:
-            found = find_member(content, content.member + 1)
+            has_segment = find_member(content, content.member + 1)
             self.end = content.stored_offset
-            found = found and content.open()
+            has_segment = has_segment and content.open()
         else:
             self.end = content.stored_offset
-            found = content.open()
-            if not found and content.peek(1):
+            has_segment = content.open()
+            if not has_segment and content.peek(1):
                 self.garbage = content.stored_offset
-                found = find_member(content, self.garbage + 1) and content.open()
-        self.start = content.member if found else content.stored_offset
+                has_segment = find_member(content, self.garbage + 1) and content.open()
+        self.start = content.member if has_segment else content.stored_offset
         self.start_base, self.members, self.used = self.base, 1, False
-        self.plain = found and content.kind == "plain"
-        if found:
+        self.plain = has_segment and content.kind == "plain"
+        if has_segment:
             self.fill(1)
         else:
             content.ended, content.fault = True, None
-        return found
+        return has_segment
 
     def scan(self) -> bool:
         """Go to the next line in this segment that a record begins with; False if there is none."""
         lines = WARC_FOUND if self.warc else RECORD_FOUND
         while True:
-            at, line_end = self.position, 0
-            while found := lines.search(self.data, at):
-                begin, at = found.start(), found.end()
-                if found.lastgroup:
+            position, line_end = self.position, 0
+            while match := lines.search(self.data, position):
+                begin, position = match.start(), match.end()
+                if match.lastgroup:
                     # a line with many signs is taken apart once
-                    if at <= line_end:
+                    if position <= line_end:
                         continue
-                    line_end = self.data.find(b"\n", at)
+                    line_end = self.data.find(b"\n", position)
                     if line_end < 0:
                         break
                     begin = find_arc_line(self.data, self.position, line_end)
@@ -264,11 +264,11 @@ class RecordBuffer:
         """Whether a record begins after `size` bytes at the place."""
         self.fill(size + 16)
         if self.data.startswith(b"WARC/", self.position + size):
-            self.warc |= bool(found := WARC_LINE.match(self.data, self.position + size))
-            return found is not None
+            self.warc |= bool(match := WARC_LINE.match(self.data, self.position + size))
+            return match is not None
         self.fill(size + LINE)
-        at = self.position + size
-        return (size == 0 or self.data[at - 1] in LINE_ENDS) and arc_line(self.data, at) is not None
+        position = self.position + size
+        return (size == 0 or self.data[position - 1] in LINE_ENDS) and arc_line(self.data, position) is not None
 
     def following(self, size: int) -> tuple[int, bool]:
         """How many bytes of empty lines follow `size` bytes at the place; whether more follows in the segment."""

@@ -42,13 +42,13 @@ def find_types(
     Of Parquet files the footers are read, of lines all; columns of code have the same types everywhere. Holds 512 rows.
     Raises ColumnError for types that differ.
     """
-    found: Types = {}
+    all_types: Types = {}
     names: dict[str, None] = {}
     for file in given_files(source_files):
         for types, there in format_of(file.format).column_types(file, max_bytes):
-            found = joined(source, found, types)
+            all_types = joined(source, all_types, types)
             names.update(dict.fromkeys(there[: max(0, SAMPLED_ROWS - len(names))]))
-    return {"types": [[name, packed_type(kind), where] for name, (kind, where) in found.items()], "names": [*names]}
+    return {"types": [[name, packed_type(kind), where] for name, (kind, where) in all_types.items()], "names": [*names]}
 
 
 # A look at the first files of each source, before all are read: whether there is anything to be read.

@@ -39,8 +39,8 @@ def format_of(name: str) -> type[SourceSettings]:
 
 def _key(value: Any) -> str | None:
     keys = value if isinstance(value, Mapping) else getattr(type(value), "model_fields", ())
-    named = [key for key in BY_KEY if key in keys]
-    return named[0] if len(named) == 1 else None
+    matching_keys = [key for key in BY_KEY if key in keys]
+    return matching_keys[0] if len(matching_keys) == 1 else None
 
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ def _lines(
     number, begin = start.number, start.base
     with open_lines(path, remote_io, part) as (stored, pieces):
         try:
-            content, first = io.BufferedReader(_Pieces(pieces), PIECE), stored.at
+            content, first = io.BufferedReader(_Pieces(pieces), PIECE), stored.position
             while start.within and (rest := content.readline(PIECE)):
                 begin += len(rest)
                 if rest.endswith(b"\n"):
@@ -82,7 +82,7 @@ def _lines(
             while (start.stop is None or begin < start.stop) and (line := content.readline(max_bytes + 2)):
                 where = f"line {number + 1}, at byte {begin}"
                 begin += len(line)
-                reading.bytes = stored.at - first
+                reading.bytes = stored.position - first
                 if not line.endswith(b"\n") and len(line) > max_bytes:
                     while (rest := content.readline(1 << 20)) and not rest.endswith(b"\n"):
                         begin += len(rest)
@@ -104,9 +104,9 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
         return lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
     text = row.get(columns.text)
     if not isinstance(text, str):
-        found = "missing" if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
-        return lost(number, "no_text", f"{where}: {columns.text} is {found}")
-    url, identity, date = (said(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
+        reason = "missing" if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
+        return lost(number, "no_text", f"{where}: {columns.text} is {reason}")
+    url, identity, date = (as_text(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
     own = {ours: row[theirs] for ours, theirs in columns.own_of([*row])} if columns.every or columns.own else None
     return _row(number, text.encode(), url, identity, date, own)
 
@@ -115,7 +115,7 @@ def _parquet(
     path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading, part: Range | None
 ) -> Iterator[Record]:
     number = 0
-    begin, behind = (part.begin, part.end) if part else (0, None)
+    begin, part_end = (part.begin, part.end) if part else (0, None)
     with streams.open_ranges(path, remote_io) as f:
         try:
             # pages are read as they are needed: a file may be one group of rows
@@ -135,7 +135,7 @@ def _parquet(
         for group in range(groups):
             end = number + file.metadata.row_group(group).num_rows
             place = size * group // groups
-            if place < begin or (behind is not None and place >= behind):
+            if place < begin or (part_end is not None and place >= part_end):
                 number = end
                 continue
             try:
@@ -162,19 +162,19 @@ def _rows(
         if reason := broken.get(row - number):
             yield lost(row, "damaged_record", f"row {row}: {reason}")
         elif not isinstance(text, bytes):
-            found = "null" if text is None else f"a {type(text).__name__}"
-            yield lost(row, "no_text", f"row {row}: {columns.text} is {found}")
+            value_kind = "null" if text is None else f"a {type(text).__name__}"
+            yield lost(row, "no_text", f"row {row}: {columns.text} is {value_kind}")
         elif len(text) > max_bytes:
             yield lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
         else:
             mine = {ours: values[row - number] for ours, values in carried.items()} if own else None
-            url, identity, date = map(said, other)
+            url, identity, date = map(as_text, other)
             yield (_page if columns.pages else _row)(row, text, url, identity, date, mine)
 
 
 def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
     """By its place in the batch each row with a string that is not UTF-8, and which: Parquet's strings are."""
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for name in names:
         column = _column(batch, name)
         try:
@@ -184,8 +184,8 @@ def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
                 try:
                     column[row : row + 1].validate(full=True)
                 except pa.ArrowInvalid:
-                    found.setdefault(row, f"the string of {name} is not UTF-8{_where(batch, name, row)}")
-    return found
+                    reasons.setdefault(row, f"the string of {name} is not UTF-8{_where(batch, name, row)}")
+    return reasons
 
 
 def _where(batch: pa.RecordBatch, name: str, row: int) -> str:
@@ -204,13 +204,13 @@ def _python_values(batch: pa.RecordBatch, name: str) -> list[Any]:
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        found: list[Any] = []
+        values: list[Any] = []
         for value in column:
             try:
-                found.append(value.as_py())
+                values.append(value.as_py())
             except UnicodeDecodeError:
-                found.append(None)
-        return found
+                values.append(None)
+        return values
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -234,7 +234,7 @@ def _text(
     with open_lines(path, remote_io, None) as (stored, pieces):
         try:
             text = io.BufferedReader(_Pieces(pieces), PIECE).read(max_bytes + 1)
-            reading.bytes = stored.at
+            reading.bytes = stored.position
         except _DAMAGE as error:
             yield lost(0, "damaged_record", str(error))
             return
@@ -262,7 +262,7 @@ class _Pieces(io.RawIOBase):
         return size
 
 
-def said(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value as text; dates as ISO 8601 has them."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

@@ -97,7 +97,7 @@ def _pattern(language: str) -> re.Pattern[str] | None:
             strings.append(r'"(?:[^"\\\n]|\\.)*(?:"|$)')
         if language not in _NO_SINGLE_QUOTES and language != "Visual Basic .NET":
             strings.append(r"'(?:[^'\\\n]|\\.)*(?:'|$)")
-    whole = "|".join([*(f"(?P<c{at}>{comment})" for at, comment in enumerate(comments)), *strings])
+    whole = "|".join([*(f"(?P<c{number}>{comment})" for number, comment in enumerate(comments)), *strings])
     return re.compile(whole, re.DOTALL | re.MULTILINE)
 
 
@@ -118,20 +118,20 @@ def comments(text: str, language: str) -> list[Span] | None:
     pattern = _pattern(language)
     if pattern is None:
         return None
-    found = []
+    spans = []
     for match in pattern.finditer(text):
         if match.lastgroup is not None or _is_docstring(text, match, language):
-            found.append(Span(match.start(), match.end()))
-    return found
+            spans.append(Span(match.start(), match.end()))
+    return spans
 
 
-_MOST_INDENT = 200  # characters ahead of a docstring in its line: so that a line of strings is not read for each
+_MAX_INDENT = 200  # characters ahead of a docstring in its line: so that a line of strings is not read for each
 
 
 def _is_docstring(text: str, match: re.Match[str], language: str) -> bool:
     if language != "Python" or not match[0].startswith(('"""', "'''")):
         return False
-    nearest = max(0, match.start() - _MOST_INDENT)
+    nearest = max(0, match.start() - _MAX_INDENT)
     begin = text.rfind("\n", nearest, match.start()) + 1
     if (nearest and not begin) or text[begin : match.start()].strip().lower() not in ("", "r", "u"):
         return False
@@ -143,7 +143,7 @@ def _is_docstring(text: str, match: re.Match[str], language: str) -> bool:
 _BLANK = re.compile(r"\s*")
 _FIRST_LINES = re.compile(r"(?:#![^\n]*\n)?(?:[^\n]*coding[:=][^\n]*\n)?(?:<\?(?:php|xml)[^\n]*\n?)?")
 _OF_LICENSE = re.compile(r"(?i)copyright|licen[cs]e|SPDX-|\(c\)|©|all rights reserved|public domain")
-_MOST_HEADER = 20_000  # characters in which a header is looked for
+_MAX_HEADER = 20_000  # characters in which a header is looked for
 
 
 def license_header(text: str, language: str) -> Span | None:
@@ -152,27 +152,27 @@ def license_header(text: str, language: str) -> Span | None:
     Behind a line for the system or the decoder (`#!`, `coding:`, `<?php`) these are the comments up to the first blank
     line or code behind one that tells of such; a comment between marks is one. A docstring is no such comment.
     """
-    head = text[:_MOST_HEADER]
+    head = text[:_MAX_HEADER]
     pattern = _pattern(language)
     if pattern is None:
         return None
-    at = _FIRST_LINES.match(head)
-    begin = at.end() if at else 0
-    told = stop = None
+    first_lines = _FIRST_LINES.match(head)
+    begin = first_lines.end() if first_lines else 0
+    has_license = stop = None
     start = begin
     for match in islice(pattern.finditer(head, begin), 1000):
         between = head[begin : match.start()]
         if between.strip() or match.lastgroup is None:
             break
-        if between.count("\n") > 1 and told:  # a blank line
+        if between.count("\n") > 1 and has_license:  # a blank line
             break
-        if stop is None or (between.count("\n") > 1 and not told):
+        if stop is None or (between.count("\n") > 1 and not has_license):
             start = match.start()
         begin = stop = match.end()
-        told = told or bool(_OF_LICENSE.search(match[0]))
-    if not told or stop is None:
+        has_license = has_license or bool(_OF_LICENSE.search(match[0]))
+    if not has_license or stop is None:
         return None
-    if stop == _MOST_HEADER:
+    if stop == _MAX_HEADER:
         return None
     return Span(start, stop)
 

@@ -67,12 +67,12 @@ class CodeLanguage(DocumentStep):
         return (PATH,)
 
     def decisions(self) -> list[Decision]:
-        found: list[Decision] = []
+        clauses: list[Decision] = []
         if self.keep is not None:
-            found.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed((*self.keep, NO_CODE))})", "false"))
+            clauses.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed((*self.keep, NO_CODE))})", "false"))
         if self.drop:
-            found.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed(self.drop)})", "true"))
-        return found
+            clauses.append(Clause("language", f"{CODE_LANGUAGE} in ({_listed(self.drop)})", "true"))
+        return clauses
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -158,12 +158,12 @@ _LABELS = {
 
 def measure(step: CodeLanguage, documents: Batch) -> dict[str, pa.Array]:
     """The signals of a batch."""
-    found = [
+    languages = [
         (NO_CODE, "none") if path is None else _language(path, text, step.content)
         for path, text in zip(paths(documents), documents["text"].to_pylist(), strict=True)
     ]
     names = [signal.name for signal in step.signals]
-    return {name: pa.array([each[at] for each in found], pa.string()) for at, name in enumerate(names)}
+    return {name: pa.array([each[index] for each in languages], pa.string()) for index, name in enumerate(names)}
 
 
 def paths(documents: Batch) -> list[str | None]:
@@ -174,11 +174,11 @@ def paths(documents: Batch) -> list[str | None]:
 
 
 def _language(path: str, text: str, content: bool) -> tuple[str, str]:
-    named = by_name(path)
-    if named and named[1]:
-        return named[0], "name"
-    if told := by_shebang(text):
-        return told, "shebang"
+    name_language = by_name(path)
+    if name_language and name_language[1]:
+        return name_language[0], "name"
+    if shebang_language := by_shebang(text):
+        return shebang_language, "shebang"
     if shown := by_pattern(path, text):
         return shown, "pattern"
     if content and (seen := by_content(text)):
@@ -186,7 +186,7 @@ def _language(path: str, text: str, content: bool) -> tuple[str, str]:
         # a text of few lines looks like many languages: what shares an extension is one of these
         if shared is None or seen in shared:
             return seen, "content"
-    return (named[0], "name") if named else (UNKNOWN, "none")
+    return (name_language[0], "name") if name_language else (UNKNOWN, "none")
 
 
 def by_content(text: str) -> str | None:
@@ -204,5 +204,5 @@ def magika() -> "Magika":
         raise ModuleNotFoundError(
             "`code_language: {content: true}` needs magika: `pip install 'gristmill[code]'`, or take `content` out"
         ) from error
-    found: Any = library.Magika()
-    return found
+    model: Any = library.Magika()
+    return model

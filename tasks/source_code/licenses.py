@@ -25,7 +25,7 @@ _FREE = frozenset({"Permissive", "Public Domain"})
 _LINE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n]{1,300})")
 _LINE_ENDS = re.compile(r"[ \t]*(?:\*/|-->|#\}|\*\)|\"\"\"|''')?[ \t]*$")
 _HEAD = 20_000
-_MOST_EXPRESSION = 500
+_MAX_EXPRESSION = 500
 # Identifiers of GNU's licences say whether later versions may be chosen; without a word on that the text alone holds.
 _GNU = {
     f"{name}-{version}": f"{name}-{version}-only"
@@ -124,7 +124,7 @@ def _licensing() -> Licensing:
 def expression(stated: str) -> str | None:
     """An SPDX expression as SPDX writes it; None for what is none, or names a licence that SPDX and ScanCode do not
     know. GNU's licences without `-only` or `-or-later` get the former."""
-    if not stated.strip() or len(stated) > _MOST_EXPRESSION:
+    if not stated.strip() or len(stated) > _MAX_EXPRESSION:
         return None
     try:
         parsed = _licensing().parse(stated.strip(), validate=True, strict=True)
@@ -142,8 +142,8 @@ def named(stated: str) -> str | None:
     """The SPDX expression for what metadata say: an expression, a classifier, or a usual name; None for other words.
     Of a family (`BSD`) it is the licence of it that is used most."""
     words = " ".join(stated.split()).strip(" .")
-    if found := expression(words):
-        return found
+    if spdx_expression := expression(words):
+        return spdx_expression
     words = words.rpartition(" :: ")[2].lower()
     if words in _NAMES:
         return _NAMES[words]
@@ -159,11 +159,11 @@ def is_family(stated: str) -> bool:
 
 def of_line(text: str) -> str | None:
     """The licence that a file's own line `SPDX-License-Identifier:` names; of several all of them hold."""
-    found = []
+    expressions = []
     for match in _LINE.finditer(text[:_HEAD]):
-        if (one := expression(_LINE_ENDS.sub("", match[1]))) and one not in found:
-            found.append(one)
-    return together(found)
+        if (one := expression(_LINE_ENDS.sub("", match[1]))) and one not in expressions:
+            expressions.append(one)
+    return together(expressions)
 
 
 def together(expressions: Iterable[str]) -> str | None:
@@ -176,12 +176,12 @@ def together(expressions: Iterable[str]) -> str | None:
 
 @cache
 def _categories() -> dict[str, str]:
-    found: dict[str, str] = {}
+    categories: dict[str, str] = {}
     for entry in get_license_index():
         for key in (entry.get("spdx_license_key"), *entry.get("other_spdx_license_keys", ())):
             if key and not entry.get("is_exception"):
-                found.setdefault(key, entry["category"])
-    return found
+                categories.setdefault(key, entry["category"])
+    return categories
 
 
 @lru_cache(10_000)
@@ -208,7 +208,7 @@ _COPYRIGHT = re.compile(
     r"(?im)^[ \t#/*;%!-]*(?:copyright\b.*|\(c\).*|©.*|portions copyright.*|all rights reserved\.?)$"
 )
 _ALIKE, _HELD = 0.8, 0.9
-_MOST_TEXT = 200_000
+_MAX_TEXT = 200_000
 # what MIT-0 leaves out of MIT's text
 _MIT_CONDITION = frozenset({("permission", "notice", "shall"), ("shall", "be", "included")})
 _OF_PYTHON = ("ISC", "0BSD")
@@ -222,8 +222,8 @@ _TITLES = (
 
 
 def _grams(text: str) -> frozenset[tuple[str, ...]]:
-    words = _WORD.findall(_COPYRIGHT.sub(" ", text[:_MOST_TEXT]).lower())
-    return frozenset(zip(*(words[at:] for at in range(_GRAM)), strict=False))
+    words = _WORD.findall(_COPYRIGHT.sub(" ", text[:_MAX_TEXT]).lower())
+    return frozenset(zip(*(words[offset:] for offset in range(_GRAM)), strict=False))
 
 
 @cache
@@ -241,18 +241,18 @@ def of_text(text: str) -> str | None:
     if not grams:
         return None
     shared = [(name, own, len(own & grams)) for name, own in _texts()]
-    titles = [name for title, name in _TITLES if title.search(text[:_MOST_TEXT])]
+    titles = [name for title, name in _TITLES if title.search(text[:_MAX_TEXT])]
     alike, name = max((2 * both / (len(own) + len(grams)), name) for name, own, both in shared)
     if alike >= _ALIKE and not titles:
         return "MIT-0" if name == "MIT" and not _MIT_CONDITION & grams else name
     # Python's licence has those of its first makers in it, which are much like these
-    held = [
+    contained = [
         (name, own) for name, own, both in shared if both >= _HELD * len(own) and not (titles and name in _OF_PYTHON)
     ]
     whole = [
         name
-        for name, own in held
-        if not any(len(own & other) >= _HELD * len(own) and len(own) < len(other) for _, other in held)
+        for name, own in contained
+        if not any(len(own & other) >= _HELD * len(own) and len(own) < len(other) for _, other in contained)
     ]
     return together([*whole, *titles]) or of_notice(text)
 
@@ -291,13 +291,13 @@ _GNU_NAMES = {"": "GPL", "lesser": "LGPL", "library": "LGPL", "affero": "AGPL"}
 def of_notice(text: str) -> str | None:
     """The licences that a notice refers to, as headers of files have it: all of them hold."""
     head = text[:_HEAD]
-    found = [name for notice, name in _NOTICES if notice.search(head)]
+    names = [name for notice, name in _NOTICES if notice.search(head)]
     for match in _GNU_NOTICE.finditer(head):
         version = match[2] if "." in match[2] else f"{match[2]}.0"
         name = f"{_GNU_NAMES[(match[1] or '').strip(' *#/;').lower()]}-{version}-{'or-later' if match[3] else 'only'}"
         if name in (*_GNU.values(), *_LATER.values()):
-            found.append(name)
-    return together(found)
+            names.append(name)
+    return together(names)
 
 
 _FILE = re.compile(
@@ -332,12 +332,14 @@ def stated_in(path: str, text: str) -> list[str]:
 
 def of_metadata(path: str, text: str) -> str | None:
     """The licence that a package's metadata state; classifiers all hold."""
-    stated = stated_in(path, text)
-    for one in stated:
-        if " :: " not in one and (found := named(one)) and not is_family(one):
-            return found
-    classified = [found for one in stated if " :: " in one and (found := named(one))]
-    return together(classified) or next((found for one in stated if (found := named(one))), None)
+    statements = stated_in(path, text)
+    for one in statements:
+        if " :: " not in one and (spdx_expression := named(one)) and not is_family(one):
+            return spdx_expression
+    classified = [spdx_expression for one in statements if " :: " in one and (spdx_expression := named(one))]
+    return together(classified) or next(
+        (spdx_expression for one in statements if (spdx_expression := named(one))), None
+    )
 
 
 def _of_headers(text: str) -> Sequence[Any]:

@@ -224,7 +224,7 @@ INTERPRETERS = {
     "wish": "Tcl",
     "zsh": "Shell",
 }
-_MOST_HEAD = 50_000  # characters in which patterns are looked for
+_MAX_HEAD = 50_000  # characters in which patterns are looked for
 _SHEBANG = re.compile(r"#!\s*(?:\S*/)?env(?:\s+-\S+|\s+\w+=\S+)*\s+([\w.+-]+)|#!\s*\S*?([\w.+-]+)(?:\s|$)")
 
 
@@ -261,7 +261,7 @@ def by_name(path: str) -> tuple[str, bool] | None:
 
 def by_pattern(path: str, text: str) -> str | None:
     """Of an extension that several languages share the one that a text's lines show, else None."""
-    head = text[:_MOST_HEAD]
+    head = text[:_MAX_HEAD]
     return next((name for name, pattern in _PATTERNS.get(extension_of(path), ()) if pattern.search(head)), None)
 
 

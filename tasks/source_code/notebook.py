@@ -58,9 +58,9 @@ def _language(notebook: dict[str, Any]) -> str:
     metadata = notebook.get("metadata")
     if isinstance(metadata, dict):
         for key, name in (("language_info", "name"), ("kernelspec", "language")):
-            found = metadata.get(key)
-            if isinstance(found, dict) and isinstance(found.get(name), str):
+            section = metadata.get(key)
+            if isinstance(section, dict) and isinstance(section.get(name), str):
                 return "".join(
-                    character for character in found[name].lower() if character.isalnum() or character in "+#"
+                    character for character in section[name].lower() if character.isalnum() or character in "+#"
                 )
     return ""

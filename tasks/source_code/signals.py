@@ -107,8 +107,8 @@ _SHORT = ("},",)
 def measure(step: CodeSignals, documents: Batch) -> dict[str, pa.Array]:
     """The signals of a batch; null for documents without a path."""
     names = paths(documents)
-    known = CODE_LANGUAGE in documents.table.column_names
-    languages = documents[CODE_LANGUAGE].to_pylist() if known else [_named(path) for path in names]
+    has_languages = CODE_LANGUAGE in documents.table.column_names
+    languages = documents[CODE_LANGUAGE].to_pylist() if has_languages else [_named(path) for path in names]
     rows = [
         {} if path is None else measures(path, text, language)
         for path, language, text in zip(names, languages, documents["text"].to_pylist(), strict=True)
@@ -120,8 +120,8 @@ def measure(step: CodeSignals, documents: Batch) -> dict[str, pa.Array]:
 
 
 def _named(path: str | None) -> str | None:
-    found = by_name(path) if path else None
-    return found[0] if found else None
+    language = by_name(path) if path else None
+    return language[0] if language else None
 
 
 def measures(path: str, text: str, language: str | None) -> dict[str, Any]:
@@ -166,10 +166,10 @@ def _counts(text: str) -> tuple[int, int, int, int]:
     """How many characters are letters, numbers that are no letters, white space, and ASCII's digits. ASCII is
     counted by bytes, the rest one by one."""
     if text.isascii():
-        of = np.bincount(np.frombuffer(text.encode(), np.uint8), minlength=128)
-        letters = int(of[65:91].sum() + of[97:123].sum())
-        digits = int(of[48:58].sum())
-        return letters, digits, int(of[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]].sum()), digits
+        counts = np.bincount(np.frombuffer(text.encode(), np.uint8), minlength=128)
+        letters = int(counts[65:91].sum() + counts[97:123].sum())
+        digits = int(counts[48:58].sum())
+        return letters, digits, int(counts[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]].sum()), digits
     letters = sum(map(str.isalpha, text))
     return (
         letters,

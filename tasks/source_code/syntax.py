@@ -73,17 +73,17 @@ _SIGNAL = "code_syntax_errors"
 def measure(step: CodeSyntax, documents: Batch) -> dict[str, pa.Array]:
     """The signal of a batch. Raises ModuleNotFoundError, which names the remedy, where no grammars are installed."""
     languages = documents[CODE_LANGUAGE].to_pylist()
-    given = [
+    parsable_texts = [
         (text, language)
         for text, language in zip(documents["text"].to_pylist(), languages, strict=True)
         if language in GRAMMARS
     ]
-    found: list[float | None] = []
-    if given:
+    error_shares: list[float | None] = []
+    if parsable_texts:
         _check()
         with Guard(f"{__name__}:{errors.__name__}", step.limits, ("x = 1", "Python")) as guard:
-            found = [result.get("errors") for result in guard.map(given)]
-    values = iter(found)
+            error_shares = [result.get("errors") for result in guard.map(parsable_texts)]
+    values = iter(error_shares)
     signal = [next(values) if language in GRAMMARS else None for language in languages]
     return {_SIGNAL: pa.array(signal, pa.float64())}
 

@@ -116,10 +116,10 @@ def commit_of(path: Path | str, names: dict[str, str] | None = None) -> Commit:
     return commit
 
 
-def check_files(path: Path, commit: Commit, found: dict[str, str]) -> None:
-    """Raises ValueError where the digests `found` in a checkpoint's files are not those of its COMMIT."""
+def check_files(path: Path, commit: Commit, digests: dict[str, str]) -> None:
+    """Raises ValueError where the digests of a checkpoint's files, `digests`, are not those of its COMMIT."""
     for name, digest in commit.files.items():
-        if found.get(name) != digest:
+        if digests.get(name) != digest:
             raise damaged(path, name)
     check_metadata(path, commit)
 

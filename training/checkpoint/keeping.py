@@ -31,8 +31,8 @@ def step_of(name: str) -> int:
 
 def committed(root: Path) -> dict[int, Path]:
     """Committed checkpoints below root by step, oldest first."""
-    found = [path.parent for path in Path(root).glob(f"step-*/{COMMIT}") if path.parent.suffix != ".tmp"]
-    return {step_of(path.name): path for path in sorted(found)}
+    paths = [path.parent for path in Path(root).glob(f"step-*/{COMMIT}") if path.parent.suffix != ".tmp"]
+    return {step_of(path.name): path for path in sorted(paths)}
 
 
 def latest(root: Path) -> Path | None:
@@ -93,8 +93,8 @@ class Keeper:
                 if self.copying is None:
                     self.copying = path
                     self.copied = self.thread.submit(self._copy)
-            needed = {step_of(each.name) for each in (self.next, self.copying) if each}
-            prune(path.parent, self.kept(committed(path.parent)) | needed)
+            steps_in_use = {step_of(each.name) for each in (self.next, self.copying) if each}
+            prune(path.parent, self.kept(committed(path.parent)) | steps_in_use)
 
     def remove_after(self, root: Path, step: int) -> None:
         """Remove the committed checkpoints of later steps, here and in the store, when what is copied now is there."""
@@ -148,8 +148,8 @@ class Keeper:
 
 def stored(store: str) -> set[int]:
     """Steps of the complete checkpoints in a store. Its folders are listed, and one request is made for each."""
-    found = {name for name in files.names(store) if name.startswith("step-")}
-    return {step_of(name) for name in found if files.exists(files.join(store, name, COMMIT))}
+    names = {name for name in files.names(store) if name.startswith("step-")}
+    return {step_of(name) for name in names if files.exists(files.join(store, name, COMMIT))}
 
 
 def folder_name(step: int) -> str:

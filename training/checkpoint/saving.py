@@ -76,20 +76,22 @@ class Saver:
             pinned = self.world.device.type == "cuda" and fits_page_locked(state)
             self.writer = dcp.FileSystemWriter(self.root, sync_files=True, cache_staged_state_dict=pinned)
         # No rank writes before rank 0 has the plans of all, which they send after this removal.
-        written = dcp.async_save(state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group)
-        assert isinstance(written, Future), "the writer copies before it returns"
+        pending_write = dcp.async_save(
+            state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group
+        )
+        assert isinstance(pending_write, Future), "the writer copies before it returns"
         copy = progress.model_copy(deep=True)
-        self.saving = self.thread.submit(self._commit, written, temporary, self.path, copy)
+        self.saving = self.thread.submit(self._commit, pending_write, temporary, self.path, copy)
         return self.path
 
-    def _commit(self, written: Future[Any], temporary: Path, final: Path, progress: Progress) -> None:
-        written.result()
+    def _commit(self, pending_write: Future[Any], temporary: Path, final: Path, progress: Progress) -> None:
+        pending_write.result()
         mine = [path for path in sorted(temporary.iterdir()) if path.name.startswith(f"__{self.world.rank}_")]
         if self.world.leads:
             mine.append(temporary / METADATA)
-        found: list[Any] = [None] * self.world.size
-        dist.all_gather_object(found, {path.name: files.checksum(str(path)) for path in mine}, group=self.group)
-        commit = self._described(found, temporary, progress) if self.world.leads else None
+        digests: list[Any] = [None] * self.world.size
+        dist.all_gather_object(digests, {path.name: files.checksum(str(path)) for path in mine}, group=self.group)
+        commit = self._described(digests, temporary, progress) if self.world.leads else None
         if self.publish:
             return self.publish(temporary, final, mine, commit, self.group)
         if commit:
@@ -106,13 +108,13 @@ class Saver:
             self.committed(final)
         dist.barrier(group=self.group)  # so that every rank knows that it is committed
 
-    def _described(self, found: list[dict[str, str]], folder: Path, progress: Progress) -> Commit:
-        """`found`: the digests of all ranks; `folder`: that of rank 0, with torch's layout."""
+    def _described(self, digests: list[dict[str, str]], folder: Path, progress: Progress) -> Commit:
+        """`digests`: those of all ranks; `folder`: that of rank 0, with torch's layout."""
         return Commit(
             fingerprint=self.names,
             progress=progress,
             world=self.world.size,
-            files={name: digest for some in found for name, digest in some.items()},
+            files={name: digest for some in digests for name, digest in some.items()},
             metadata_sha256=hashlib.sha256((folder / METADATA).read_bytes()).hexdigest(),
         )
 

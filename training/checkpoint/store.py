@@ -87,17 +87,17 @@ class CheckpointStore:
 
     def commit_of(self, path: Path, names: dict[str, str] | None = None) -> Commit:
         """What its COMMIT says; raises as `gristmill.training.checkpoint.commit.commit_of`."""
-        return commit_of(self._at(path), names)
+        return commit_of(self._address_of(path), names)
 
     def load(self, path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
         """As `load_checkpoint`; files that the ranks of this machine need and that are not here are fetched."""
-        if self._at(path) == str(path):
+        if self._address_of(path) == str(path):
             return load_checkpoint(path, state, names)
         commit = self.commit_of(path, names)
         self._fetch(path, commit, [METADATA] if self.world.leads_node else [])
         check_metadata(path, commit)
         of_nodes = all_gather((self.world.node, _read_files(path, state)))
-        mine = sorted({name for node, needed in of_nodes if node == self.world.node for name in needed})
+        mine = sorted({name for node, required in of_nodes if node == self.world.node for name in required})
         ranks = sum(node == self.world.node for node, _ in of_nodes)
         self._fetch(path, commit, mine[self.world.node_rank :: ranks])
         dcp.load(state, storage_reader=dcp.FileSystemReader(path))
@@ -111,7 +111,7 @@ class CheckpointStore:
         `temporary`: the folder with the files `mine` of this rank, which gets the name `final`; `commit`: on rank 0.
         Raises on all ranks what one of them meets; the checkpoint before it is as it was.
         """
-        target, kept = self._at(final), [set[int]()]
+        target, kept = self._address_of(final), [set[int]()]
 
         def clear() -> None:  # what was copied of a save that did not end
             if self.world.leads:
@@ -160,7 +160,7 @@ class CheckpointStore:
 
         all_do(work)
 
-    def _at(self, path: Path) -> str:
+    def _address_of(self, path: Path) -> str:
         """Where a checkpoint is whole. One that the run begins with is in no store."""
         return files.join(self.address, path.name) if path.parent == self.folder else str(path)
 
@@ -177,7 +177,7 @@ class CheckpointStore:
 
     def _fetch(self, path: Path, commit: Commit, names: list[str]) -> None:
         """Files of a checkpoint that are not in its folder as they were written."""
-        source = self._at(path)
+        source = self._address_of(path)
 
         def work() -> None:
             for name in names:

@@ -34,8 +34,8 @@ class Batches:
         """The next batch is that of the step `first`; those in `windows` are left out, see `batch_number`."""
         self.end()
         self.ready, self.ending = queue.Queue(AHEAD), threading.Event()
-        given = (first, tuple(windows), self.ready, self.ending)
-        self.thread = threading.Thread(target=self._prepare, args=given, name="batches", daemon=True)
+        arguments = (first, tuple(windows), self.ready, self.ending)
+        self.thread = threading.Thread(target=self._prepare, args=arguments, name="batches", daemon=True)
         self.thread.start()
 
     def end(self) -> None:

@@ -17,7 +17,7 @@ from gristmill.training.config import TrainingConfig
 
 FIM = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 FIM_TOKENS = 128  # of a sample for each document that may be rearranged, which adds len(FIM) tokens
-SHORTEST = 8  # tokens of a sample
+MIN_TOKENS = 8  # tokens of a sample
 
 
 class Denoiser(NamedTuple):
@@ -64,12 +64,12 @@ def tokens_read(training: TrainingConfig, seq_len: int) -> int:
     if training.objective == "fill_in_the_middle":
         room -= len(FIM) * max(1, seq_len // FIM_TOKENS)
     each = denoisers(training)
-    while room >= SHORTEST and any(one.length(room) > seq_len + 1 for one in each):
+    while room >= MIN_TOKENS and any(one.length(room) > seq_len + 1 for one in each):
         room -= 1
-    if room < SHORTEST:
+    if room < MIN_TOKENS:
         raise ValueError(
             f"model.seq_len is {seq_len}, in which training.objective {training.objective} has no room for "
-            f"{SHORTEST} tokens of text; raise it"
+            f"{MIN_TOKENS} tokens of text; raise it"
         )
     return room
 
@@ -94,12 +94,12 @@ def own_tokens(training: TrainingConfig, seq_len: int) -> tuple[str, ...]:
 
 def missing_tokens(training: TrainingConfig, seq_len: int, symbols: tuple[str, ...]) -> str:
     """A sentence where own tokens of the objective are not among the symbols of a tokenizer, else empty."""
-    needed = own_tokens(training, seq_len)
-    absent = [name for name in needed if name not in symbols]
+    token_names = own_tokens(training, seq_len)
+    absent = [name for name in token_names if name not in symbols]
     if not absent:
         return ""
     return (
-        f"training.objective {training.objective} needs {len(needed)} tokens of its own, of which the tokenizer lacks "
-        f"{len(absent)}, as {absent[0]}; take out tokenizer.path, so that one is trained with them, or give one that "
-        "has them"
+        f"training.objective {training.objective} needs {len(token_names)} tokens of its own, of which the tokenizer "
+        f"lacks {len(absent)}, as {absent[0]}; take out tokenizer.path, so that one is trained with them, or give one "
+        "that has them"
     )

@@ -74,14 +74,14 @@ class Objective:
         """Ids, int64 (seq_len + 1,), of a sample's text, int64 (tokens,)."""
         drawn = partial(_drawn, self.seed, sample)
         if self.training.objective == "fill_in_the_middle":
-            made = self._rearranged(text, drawn)
+            ids = self._rearranged(text, drawn)
         elif self.denoisers:
             denoiser = self.denoisers[drawn("denoiser", len(self.denoisers))]
-            made = self._denoised(text, denoiser, drawn)
+            ids = self._denoised(text, denoiser, drawn)
         else:
-            made = _prefixed(text, 1 + drawn("prefix", len(text) - 1))
-        padding = np.full(self.seq_len + 1 - len(made), ~self.end_of_text)
-        return np.concatenate([made, padding])
+            ids = _prefixed(text, 1 + drawn("prefix", len(text) - 1))
+        padding = np.full(self.seq_len + 1 - len(ids), ~self.end_of_text)
+        return np.concatenate([ids, padding])
 
     def _denoised(self, text: np.ndarray, denoiser: Denoiser, drawn: Drawn) -> np.ndarray:
         corrupted, spans = denoiser.counts(len(text))
@@ -92,33 +92,33 @@ class Objective:
         goes = _parts(corrupted, spans, drawn("corrupted", 1 << 62))
         read: list[np.ndarray | list[int]] = [mode]
         targets: list[np.ndarray | list[int]] = []
-        at = 0
-        for number, (kept, gone) in enumerate(zip(stays, goes, strict=True)):
+        position = 0
+        for number, (kept_length, masked_length) in enumerate(zip(stays, goes, strict=True)):
             mark = self.ids[sentinel(number)]
-            read += [~text[at : at + kept], [~mark]]
-            targets += [[mark], text[at + kept : at + kept + gone]]
-            at += kept + gone
+            read += [~text[position : position + kept_length], [~mark]]
+            targets += [[mark], text[position + kept_length : position + kept_length + masked_length]]
+            position += kept_length + masked_length
         return np.concatenate([*read, *targets, [self.ids[sentinel(spans)]]]).astype(np.int64)
 
     def _rearranged(self, text: np.ndarray, drawn: Drawn) -> np.ndarray:
         prefix, suffix, middle = (self.ids[name] for name in FIM)
         ends = np.flatnonzero(text == self.end_of_text) + 1
-        made: list[np.ndarray | list[int]] = []
+        parts: list[np.ndarray | list[int]] = []
         room = self.seq_len + 1 - len(text)
         for number, piece in enumerate(np.split(text, ends)):
             ended = len(piece) and piece[-1] == self.end_of_text
             content, end = (piece[:-1], piece[-1:]) if ended else (piece, piece[:0])
             if room < len(FIM) or not len(content) or not _chance(drawn, f"{number} fim", self.training.fim_rate):
-                made.append(piece)
+                parts.append(piece)
                 continue
             room -= len(FIM)
             first, second = sorted(drawn(f"{number} {place}", len(content) + 1) for place in ("first", "second"))
             p, m, s = content[:first], content[first:second], content[second:]
             if _chance(drawn, f"{number} spm", self.training.fim_spm_rate):
-                made += [[prefix, suffix], s, [middle], p, m, end]
+                parts += [[prefix, suffix], s, [middle], p, m, end]
             else:
-                made += [[prefix], p, [suffix], s, [middle], m, end]
-        return np.concatenate(made).astype(np.int64)
+                parts += [[prefix], p, [suffix], s, [middle], m, end]
+        return np.concatenate(parts).astype(np.int64)
 
 
 def _chance(drawn: Drawn, what: str, probability: float) -> bool:

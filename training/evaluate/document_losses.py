@@ -36,7 +36,7 @@ class _Piece(NamedTuple):
     """Targets [start, stop) of a held-out set, all of one document, which is the `document`-th of all sets."""
 
     document: int
-    held: int
+    heldout: int
     start: int
     stop: int
     first: bool
@@ -66,21 +66,22 @@ def document_losses(
     Raises ValueError for a held-out set whose last document has no end.
     """
     seq_len = model.config.seq_len
-    tokens = [Tokens(held.shards, manifest.vocab_size, manifest.dtype) for held in manifest.heldout]
+    tokens = [Tokens(heldout.shards, manifest.vocab_size, manifest.dtype) for heldout in manifest.heldout]
     bounds = [
-        document_ends(each, held, manifest.end_of_text) for each, held in zip(tokens, manifest.heldout, strict=True)
+        document_ends(each, heldout, manifest.end_of_text)
+        for each, heldout in zip(tokens, manifest.heldout, strict=True)
     ]
     pieces = [
-        _Piece(document, held, at, min(at + seq_len, stop), at == start)
-        for document, (held, start, stop) in enumerate(
-            (held, start, stop)
-            for held, ends in enumerate(bounds)
+        _Piece(document, heldout, begin, min(begin + seq_len, stop), begin == start)
+        for document, (heldout, start, stop) in enumerate(
+            (heldout, start, stop)
+            for heldout, ends in enumerate(bounds)
             for start, stop in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)
         )
-        for at in range(start, stop, seq_len)
+        for begin in range(start, stop, seq_len)
     ]
     # one column a piece, each of one rank: their sum over ranks adds zeros alone, so it is exact
-    found = np.zeros((2, len(pieces)))
+    sums = np.zeros((2, len(pieces)))
     token_bytes = np.array(manifest.token_bytes, dtype=np.int64)
     was_training = model.training
     model.eval()
@@ -91,21 +92,21 @@ def document_losses(
         inputs = np.full((one.rows, one.length), manifest.end_of_text)
         targets = np.full_like(inputs, IGNORE)
         for row, number in enumerate(one.pieces):
-            ids = _read(pieces[number], tokens[pieces[number].held], manifest.end_of_text)
+            ids = _read(pieces[number], tokens[pieces[number].heldout], manifest.end_of_text)
             inputs[row, : len(ids) - 1], targets[row, : len(ids) - 1] = ids[:-1], ids[1:]
         nats = _nats(model, inputs, targets, world)
         if mine < len(each):
             real = targets != IGNORE
             sizes = (token_bytes[np.where(real, targets, 0)] * real).sum(1)
-            found[:, one.pieces] = np.stack([nats, sizes])[:, : len(one.pieces)]
+            sums[:, one.pieces] = np.stack([nats, sizes])[:, : len(one.pieces)]
     model.train(was_training)
-    nats, sizes = world.sum(torch.from_numpy(found).to(world.device)).cpu().numpy()
-    of = [piece.document for piece in pieces]
+    nats, sizes = world.sum(torch.from_numpy(sums).to(world.device)).cpu().numpy()
+    document_numbers = [piece.document for piece in pieces]
     return DocumentLosses(
-        sets=[held.name for held, ends in zip(manifest.heldout, bounds, strict=True) for _ in ends],
+        sets=[heldout.name for heldout, ends in zip(manifest.heldout, bounds, strict=True) for _ in ends],
         index=np.concatenate([np.arange(len(ends)) for ends in bounds]),
-        bits=np.bincount(of, nats) / math.log(2),
-        sizes=np.bincount(of, sizes).astype(np.int64),
+        bits=np.bincount(document_numbers, nats) / math.log(2),
+        sizes=np.bincount(document_numbers, sizes).astype(np.int64),
     )
 
 
@@ -119,7 +120,7 @@ def write_document_losses(
         parquet.write_table(str(path), pa.table(columns, schema=SCHEMA))
 
 
-def document_ends(tokens: Tokens, held: SourceShards, end_of_text: int) -> np.ndarray:
+def document_ends(tokens: Tokens, heldout: SourceShards, end_of_text: int) -> np.ndarray:
     """Where the documents of a held-out set end, behind their end-of-text tokens, int64 (documents,).
 
     Raises ValueError where the last token is no end of text.
@@ -128,13 +129,13 @@ def document_ends(tokens: Tokens, held: SourceShards, end_of_text: int) -> np.nd
         start + 1 + np.flatnonzero(tokens.read(start, min(start + CHUNK, len(tokens))) == end_of_text)
         for start in range(0, len(tokens), CHUNK)
     ]
-    found = np.concatenate(ends)
-    if not len(found) or found[-1] != len(tokens):
+    ends_of_documents = np.concatenate(ends)
+    if not len(ends_of_documents) or ends_of_documents[-1] != len(tokens):
         raise ValueError(
-            f"held-out source {held.name!r}: {held.shards[-1].path} does not end with the end-of-text token "
+            f"held-out source {heldout.name!r}: {heldout.shards[-1].path} does not end with the end-of-text token "
             f"{end_of_text}; make its token shards again"
         )
-    return found
+    return ends_of_documents
 
 
 class Pass(NamedTuple):
@@ -153,16 +154,16 @@ def passes(sizes: list[int], seq_len: int, tokens: int) -> list[Pass]:
     pass is padded to the next length, and the last pass has empty rows.
     """
     lengths = sorted({-(-seq_len * part // LENGTHS) for part in range(1, LENGTHS + 1)})
-    found, waiting, shorter = [], [], 0
+    forward_passes, waiting, shorter = [], [], 0
     for length in lengths:
         waiting += [number for number, size in enumerate(sizes) if shorter < size <= length]
         rows = max(1, tokens // length)
         last = length == lengths[-1]
         while len(waiting) >= rows or (last and waiting):
-            found.append(Pass(length, rows, waiting[:rows]))
+            forward_passes.append(Pass(length, rows, waiting[:rows]))
             waiting = waiting[rows:]
         shorter = length
-    return found
+    return forward_passes
 
 
 def _read(piece: _Piece, tokens: Tokens, end_of_text: int) -> np.ndarray:
@@ -176,5 +177,5 @@ def _read(piece: _Piece, tokens: Tokens, end_of_text: int) -> np.ndarray:
 @torch.no_grad()
 def _nats(model: Decoder, inputs: np.ndarray, targets: np.ndarray, world: World) -> np.ndarray:
     """The summed loss of each row, float64 (rows,)."""
-    given = (torch.from_numpy(part).to(world.device) for part in (inputs, targets))
-    return model.losses(*given).double().sum(1).cpu().numpy()
+    tensors = (torch.from_numpy(part).to(world.device) for part in (inputs, targets))
+    return model.losses(*tensors).double().sum(1).cpu().numpy()

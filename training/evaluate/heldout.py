@@ -64,9 +64,9 @@ def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) 
             raise ValueError(
                 f"held-out source {heldout.name!r} has {len(tokens)} token, it needs two; hold out more of it"
             )
-        chosen = total if heldout.digest else min(total, max(1, eval_tokens // seq_len))
-        for turn in range(chosen):
-            start = turn * total // chosen * seq_len
+        window_count = total if heldout.digest else min(total, max(1, eval_tokens // seq_len))
+        for turn in range(window_count):
+            start = turn * total // window_count * seq_len
             ids = tokens.read(start, min(start + seq_len + 1, len(tokens)))
             padding = (0, seq_len + 1 - len(ids))
             inputs.append(np.pad(ids[:-1], padding))
@@ -101,15 +101,15 @@ def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, worl
         targets = np.where(real[:, None], windows.targets[rows], IGNORE)
         inputs = torch.from_numpy(windows.inputs[rows]).to(world.device)
         nats = model.losses(inputs, torch.from_numpy(targets).to(world.device)).double().sum(1)
-        found = np.stack([nats.cpu().numpy(), (targets != IGNORE).sum(1), sizes[rows] * real], axis=1)
-        np.add.at(sums, windows.source[rows], found)
+        row_sums = np.stack([nats.cpu().numpy(), (targets != IGNORE).sum(1), sizes[rows] * real], axis=1)
+        np.add.at(sums, windows.source[rows], row_sums)
     model.train()
     total = world.sum(torch.from_numpy(sums).to(world.device)).cpu()
     metrics: dict[str, float] = {}
     for kind in ("heldout", "survivors"):
-        of = windows.of(kind)
-        if of.any():
-            nats, tokens, size = total[of].sum(0).tolist()
+        in_kind = windows.of(kind)
+        if in_kind.any():
+            nats, tokens, size = total[in_kind].sum(0).tolist()
             metrics |= {"heldout/loss": nats / tokens} if kind == "heldout" else {}
             metrics |= _bits(kind, nats, size)
     for name, (nats, _, size) in zip(windows.names, total.tolist(), strict=True):
@@ -129,16 +129,16 @@ def token_counts(manifest: TrainingManifest, world: World) -> np.ndarray:
     reading.
     """
     counts = np.zeros((len(manifest.sources), manifest.vocab_size), dtype=np.int64)
-    for found, source in zip(counts, manifest.sources, strict=True):
+    for source_counts, source in zip(counts, manifest.sources, strict=True):
         if not source.share:
             continue
         tokens = Tokens(source.shards, manifest.vocab_size, manifest.dtype)
         chunks = -(-len(tokens) // CHUNK)
-        chosen = min(chunks, COUNTED // CHUNK)
-        for turn in range(world.rank, chosen, world.size):
-            start = turn * chunks // chosen * CHUNK
+        chunk_count = min(chunks, COUNTED // CHUNK)
+        for turn in range(world.rank, chunk_count, world.size):
+            start = turn * chunks // chunk_count * CHUNK
             ids = tokens.read(start, min(start + CHUNK, len(tokens)))
-            found += np.bincount(ids, minlength=manifest.vocab_size)
+            source_counts += np.bincount(ids, minlength=manifest.vocab_size)
     return world.sum(torch.from_numpy(counts).to(world.device)).cpu().numpy()
 
 
@@ -158,8 +158,8 @@ def unigram_loss(counts: np.ndarray, windows: HeldoutWindows) -> dict[str, float
 
     A token with c occurrences among n has probability (c + 1) / (n + vocab_size).
     """
-    found = counts.sum(0)
-    nats = math.log(found.sum() + len(found)) - np.log(found + 1.0)
+    token_totals = counts.sum(0)
+    nats = math.log(token_totals.sum() + len(token_totals)) - np.log(token_totals + 1.0)
     rows = windows.of("heldout")[windows.source]
     targets = windows.targets[rows]
     targets = targets[targets != IGNORE]

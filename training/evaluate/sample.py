@@ -27,14 +27,14 @@ def verbatim(model: Decoder, texts: np.ndarray, prompt: int) -> np.ndarray:
             f"a prompt and its continuation are {texts.shape[1]} tokens, and the model reads {seq_len}: ask for fewer"
         )
     device = next(model.parameters()).device
-    found = np.empty(len(texts), np.int64)
+    lengths = np.empty(len(texts), np.int64)
     rows = max(1, TOKENS // texts.shape[1])
     for begin in range(0, len(texts), rows):
         ids = torch.from_numpy(texts[begin : begin + rows]).to(device)
-        written = model(ids[:, :-1])[:, prompt - 1 :].argmax(-1)
-        same = written == ids[:, prompt:]
-        found[begin : begin + rows] = same.int().cumprod(1).sum(1).cpu().numpy()
-    return found
+        likeliest = model(ids[:, :-1])[:, prompt - 1 :].argmax(-1)
+        same = likeliest == ids[:, prompt:]
+        lengths[begin : begin + rows] = same.int().cumprod(1).sum(1).cpu().numpy()
+    return lengths
 
 
 @torch.no_grad()

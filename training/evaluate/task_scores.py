@@ -65,19 +65,19 @@ def example_scores(
     pairs = [pair for task in tasks for example in task.examples for pair in example.pairs]
     rows, cut = [], np.zeros(len(pairs), dtype=bool)
     for index, (context, continuation) in enumerate(pairs):
-        before, behind = joined(context, continuation)
+        before, after = joined(context, continuation)
         start = [tokenizer.end_of_text, *tokenizer.encode(before)]
-        ids = tokenizer.encode(behind)
+        ids = tokenizer.encode(after)
         cut[index] = len(start) + len(ids) > model.config.seq_len + 1
         rows += _rows(index, start, ids, model.config.seq_len)
     nats, wrong = _losses(model, _batches(rows, tokens), len(pairs), world, progress)
-    found, first = [], 0
+    scores, first = [], 0
     for task in tasks:
         count = sum(len(example.pairs) for example in task.examples)
         part = slice(first, first + count)
-        found.append(_of_task(task, nats[part], wrong[part], int(cut[part].sum())))
+        scores.append(_of_task(task, nats[part], wrong[part], int(cut[part].sum())))
         first += count
-    return found
+    return scores
 
 
 def task_scores(
@@ -95,16 +95,16 @@ def task_scores(
     `acc` of the likeliest tokens, all of them right; `acc_stderr`; `perplexity` of the continuation as a
     whole; `bits_per_byte`. `cut` counts the pairs whose context was cut.
     """
-    found = example_scores(model, tasks, tokenizer, world, progress, tokens)
-    return {task.name: _figures(task, scores) for task, scores in zip(tasks, found, strict=True)}
+    all_scores = example_scores(model, tasks, tokenizer, world, progress, tokens)
+    return {task.name: _figures(task, scores) for task, scores in zip(tasks, all_scores, strict=True)}
 
 
 def scored(figures: dict[str, dict[str, float | int | None]]) -> dict[str, float]:
     """The figures as metrics: by the name `tasks/<task>/<figure>`, as MLflow takes names; those that there are."""
     return {
         re.sub(r"[^\w. :/-]", "_", f"tasks/{task}/{name}"): float(value)
-        for task, found in figures.items()
-        for name, value in found.items()
+        for task, task_figures in figures.items()
+        for name, value in task_figures.items()
         if value is not None
     }
 
@@ -142,9 +142,9 @@ def _losses(
     for turn in range(passes):
         mine = turn * world.size + world.rank
         batch = batches[min(mine, len(batches) - 1)]
-        found = _batch_losses(model, batch, world.device)
+        row_losses = _batch_losses(model, batch, world.device)
         if mine < len(batches):
-            np.add.at(sums, [row.pair for row in batch], found)
+            np.add.at(sums, [row.pair for row in batch], row_losses)
         progress(turn + 1, passes)
     model.train(was_training)
     total = world.sum(torch.from_numpy(sums).to(world.device)).cpu().numpy()
@@ -167,12 +167,12 @@ def _batch_losses(model: Decoder, batch: list[_Row], device: torch.device) -> np
     longest = len(batch[0].tokens) - 1
     inputs = torch.zeros(len(batch), longest, dtype=torch.long)
     targets = torch.full((len(batch), longest), IGNORE)
-    for at, row in enumerate(batch):
+    for index, row in enumerate(batch):
         length = len(row.tokens) - 1
-        inputs[at, :length] = torch.tensor(row.tokens[:-1])
-        targets[at, length - row.scored : length] = torch.tensor(row.tokens[length + 1 - row.scored :])
-    found = model.scores(inputs.to(device), targets.to(device))
-    return found.double().sum(2).T.cpu().numpy()
+        inputs[index, :length] = torch.tensor(row.tokens[:-1])
+        targets[index, length - row.scored : length] = torch.tensor(row.tokens[length + 1 - row.scored :])
+    scores = model.scores(inputs.to(device), targets.to(device))
+    return scores.double().sum(2).T.cpu().numpy()
 
 
 def _of_task(task: Task, nats: np.ndarray, wrong: np.ndarray, cut: int) -> ExampleScores:
@@ -198,14 +198,14 @@ def _of_task(task: Task, nats: np.ndarray, wrong: np.ndarray, cut: int) -> Examp
 
 
 def _figures(task: Task, scores: ExampleScores) -> dict[str, float | int | None]:
-    found: dict[str, float | int | None] = {"examples": len(task.examples), **_accuracy("acc", scores.hits)}
+    values: dict[str, float | int | None] = {"examples": len(task.examples), **_accuracy("acc", scores.hits)}
     if task.kind == "choice":
-        found |= _accuracy("acc_norm", scores.hits_norm) | _accuracy("acc_bytes", scores.hits_bytes)
-        found["chance"] = float(scores.chances.mean())
+        values |= _accuracy("acc_norm", scores.hits_norm) | _accuracy("acc_bytes", scores.hits_bytes)
+        values["chance"] = float(scores.chances.mean())
     else:
         mean = float(scores.bits.mean())
-        found["perplexity"] = 2**mean if mean < 1000 else None
-    return {**found, "bits_per_byte": float(scores.bits.sum() / scores.sizes.sum()), "cut": scores.cut}
+        values["perplexity"] = 2**mean if mean < 1000 else None
+    return {**values, "bits_per_byte": float(scores.bits.sum() / scores.sizes.sum()), "cut": scores.cut}
 
 
 def _accuracy(name: str, hits: np.ndarray) -> dict[str, float | int | None]:

@@ -44,9 +44,9 @@ def write_lm_eval_tasks(names: Sequence[str], folder: Path) -> Path:
             raise ValueError(f"lm-eval has no task {name}; `lm_eval ls tasks` lists them, groups are not read")
         folder.mkdir(parents=True, exist_ok=True)
         lines = b"".join(orjson.dumps(row) + b"\n" for row in _rows(name, _load(manager, name)))
-        written = folder / f".{name}.tmp"
-        written.write_bytes(lines)
-        written.replace(folder / f"{name}.jsonl")
+        temporary = folder / f".{name}.tmp"
+        temporary.write_bytes(lines)
+        temporary.replace(folder / f"{name}.jsonl")
     return folder
 
 
@@ -66,8 +66,8 @@ def _rows(name: str, task: Any) -> list[dict[str, Any]]:
     documents = task.test_docs() if task.has_test_docs() else task.validation_docs()
     rows = []
     for document in documents:
-        asked = task.fewshot_context(document, num_fewshot=0)
-        requests = task.construct_requests(document, asked)
+        prompt = task.fewshot_context(document, num_fewshot=0)
+        requests = task.construct_requests(document, prompt)
         # a space between the two is put there by scoring, and is no part of the answer
         pairs = [(context, text.removeprefix(" ")) for context, text in (request.args[:2] for request in requests)]
         answer = _answer(name, task, document)
@@ -83,12 +83,12 @@ def _rows(name: str, task: Any) -> list[dict[str, Any]]:
 
 def _answer(name: str, task: Any, document: Any) -> int:
     """The number of the right choice."""
-    found = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
-    if isinstance(found, str):
-        found = task.doc_to_choice(document).index(found)
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise ValueError(f"lm-eval's task {name} has {found!r} as the right answer of an example; name one with one")
-    return found
+    answer = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
+    if isinstance(answer, str):
+        answer = task.doc_to_choice(document).index(answer)
+    if isinstance(answer, bool) or not isinstance(answer, int):
+        raise ValueError(f"lm-eval's task {name} has {answer!r} as the right answer of an example; name one with one")
+    return answer
 
 
 LETTERS = ":letters"  # the end of the name of a task whose answers are letters
@@ -122,10 +122,12 @@ def lettered(task: Task) -> Task | None:
         contexts = {context for context, _ in example.pairs}
         if len(contexts) > 1 or len(example.pairs) > len(ascii_uppercase):
             return None
-        asked = contexts.pop().removesuffix("Answer:").rstrip()
+        question = contexts.pop().removesuffix("Answer:").rstrip()
         letters = ascii_uppercase[: len(example.pairs)]
-        listed = [f" {letter}. {choice.strip()}" for letter, (_, choice) in zip(letters, example.pairs, strict=True)]
-        context = "\n".join([*([asked] if asked else []), *listed, "Answer:"])
+        choice_lines = [
+            f" {letter}. {choice.strip()}" for letter, (_, choice) in zip(letters, example.pairs, strict=True)
+        ]
+        context = "\n".join([*([question] if question else []), *choice_lines, "Answer:"])
         examples.append(Example(tuple((context, letter) for letter in letters), example.answer))
     return Task(f"{task.name}{LETTERS}", "choice", tuple(examples))
 
@@ -157,7 +159,7 @@ def read_tasks(folder: Path) -> tuple[list[Task], list[str]]:
 def read_task(path: Path) -> Task:
     """The task in a file. Raises UnknownLayoutError by its first line, ValueError for a line that cannot be used."""
     examples: list[Example] = []
-    found: _Layout | None = None
+    task_layout: _Layout | None = None
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -166,12 +168,12 @@ def read_task(path: Path) -> Task:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise ValueError(f"{path}:{number}: is no JSON ({error}); mend or remove the line") from None
-            if found is None:
-                found = _layout(path, row)
-            examples.append(_example(found, row, f"{path}:{number}"))
-    if found is None:
+            if task_layout is None:
+                task_layout = _layout(path, row)
+            examples.append(_example(task_layout, row, f"{path}:{number}"))
+    if task_layout is None:
         raise UnknownLayoutError(f"{path.name} is empty")
-    return Task(path.stem, found.kind, tuple(examples))
+    return Task(path.stem, task_layout.kind, tuple(examples))
 
 
 def _example(layout: _Layout, row: Any, where: str) -> Example:

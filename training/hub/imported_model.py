@@ -41,12 +41,12 @@ def shape_of(source: Path, data: TrainingManifest) -> ModelConfig:
     of other shapes than its config's, and for another tokenizer.
     """
     weight_files(source, KEY)
-    described = json.loads((source / CONFIG).read_text(encoding="utf-8"))
-    config = model_config(described)
+    hub_config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+    config = model_config(hub_config)
     check_fits(source, config, key=KEY)
-    if described["vocab_size"] < data.vocab_size:
+    if hub_config["vocab_size"] < data.vocab_size:
         raise ValueError(
-            f"{source / CONFIG} has a vocab_size of {described['vocab_size']:,}, and the recipe's tokenizer has "
+            f"{source / CONFIG} has a vocab_size of {hub_config['vocab_size']:,}, and the recipe's tokenizer has "
             f"{data.vocab_size:,}: the model was not trained on this recipe's tokens; name another folder"
         )
     _check_tokenizer(source, data)
@@ -62,13 +62,13 @@ def write_imported_folder(source: Path, config: ModelConfig, data: TrainingManif
     temporary = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of an import that was killed
     temporary.mkdir(parents=True)
-    described = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+    hub_config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
     sources = weight_files(source)
-    export_model(_weights(sources, config), config, described["vocab_size"], temporary)
+    export_model(_weights(sources, config), config, hub_config["vocab_size"], temporary)
     write_tokenizer(temporary, Path(data.tokenizer.path), config.seq_len, data)
-    written = {path.name: files.checksum(str(path)) for path in sorted(temporary.iterdir())}
+    digests = {path.name: files.checksum(str(path)) for path in sorted(temporary.iterdir())}
     identity = {path.name: files.checksum(str(path)) for path in sources}
-    checked_json.write(str(temporary / MANIFEST), {"model": identity, "files": written})
+    checked_json.write(str(temporary / MANIFEST), {"model": identity, "files": digests})
     for path in temporary.iterdir():
         files.sync(path)
     os.rename(temporary, to)
@@ -88,13 +88,13 @@ def evaluated(folder: Path, data: TrainingManifest, eval_tokens: int, losses: Pa
 
 def _weights(sources: list[Path], config: ModelConfig) -> dict[str, torch.Tensor]:
     """By the Decoder's names, float32. Of tied matrices there is one; positions follow from the config."""
-    found: dict[str, torch.Tensor] = {}
+    weights: dict[str, torch.Tensor] = {}
     for path in sources:
         with safe_open(path, framework="pt") as tensors:
             for name in tensors.keys():
                 if not name.endswith("rotary_emb.inv_freq") and not (config.tie_embeddings and "lm_head" in name):
-                    found[own_name(name)] = tensors.get_tensor(name).float()
-    return found
+                    weights[own_name(name)] = tensors.get_tensor(name).float()
+    return weights
 
 
 def _check_tokenizer(source: Path, data: TrainingManifest) -> None:

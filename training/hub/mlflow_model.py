@@ -26,16 +26,16 @@ class TextGenerator(PythonModel):
         """`model_input`: prompts, a list or a data frame of one column; `params`: `max_tokens`, `temperature` (0: the
         likeliest token), `top_k` (0: the whole vocabulary), `seed`."""
         prompts = model_input.iloc[:, 0].tolist() if hasattr(model_input, "iloc") else list(model_input)
-        given = params or {}
+        options = params or {}
         return [
             sample_text(
                 self.model,
                 self.tokenizer,
-                int(given.get("max_tokens", 100)),
+                int(options.get("max_tokens", 100)),
                 prompt=prompt,
-                temperature=float(given.get("temperature", 0.8)),
-                top_k=int(given.get("top_k", 50)),
-                seed=int(given.get("seed", 0)),
+                temperature=float(options.get("temperature", 0.8)),
+                top_k=int(options.get("top_k", 50)),
+                seed=int(options.get("seed", 0)),
             )
             for prompt in prompts
         ]

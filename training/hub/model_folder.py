@@ -134,8 +134,8 @@ def model_card(
 
 
 def _bits(result: dict[str, Any], source: str) -> str:
-    found = result.get(f"heldout/{source}/bits_per_byte")
-    return "-" if found is None else f"{found:.4f}"
+    bits = result.get(f"heldout/{source}/bits_per_byte")
+    return "-" if bits is None else f"{bits:.4f}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -183,12 +183,12 @@ def write_model_folder(
     releases = [(one, version(one)) for one in ("gristmill", "sentencepiece", "torch")]
     card = model_card(name, saved.run, saved.data, result(saved), recipe, releases, [path.name for path in kept])
     (temporary / "README.md").write_text(card, encoding="utf-8")
-    written = {path.name: files.checksum(str(path)) for path in sorted(temporary.iterdir())}
-    checked_json.write(str(temporary / MANIFEST), {"model": identity, "files": written})
+    digests = {path.name: files.checksum(str(path)) for path in sorted(temporary.iterdir())}
+    checked_json.write(str(temporary / MANIFEST), {"model": identity, "files": digests})
     for path in temporary.iterdir():
         files.sync(path)
     if mended:  # the manifest last: until then it says which files are damaged
-        for name in (*written, MANIFEST):
+        for name in (*digests, MANIFEST):
             os.replace(temporary / name, to / name)
         files.sync(to)
         temporary.rmdir()
@@ -214,7 +214,9 @@ def _is_there(to: Path, identity: dict[str, str]) -> bool:
             f"{to} holds another model, or this one with weights of another type or mean: name another folder, or "
             "empty it"
         )
-    return all((to / name).is_file() and files.checksum(str(to / name)) == of for name, of in manifest["files"].items())
+    return all(
+        (to / name).is_file() and files.checksum(str(to / name)) == digest for name, digest in manifest["files"].items()
+    )
 
 
 def _newest(saved: SavedModel, count: int) -> list[Path]:
@@ -237,8 +239,8 @@ def _newest(saved: SavedModel, count: int) -> list[Path]:
 def _write_weights(folder: Path, weights: Path, averages: list[Path], saved: SavedModel, dtype: Dtype) -> None:
     assert saved.run is not None and saved.data is not None, "of a finished run"
     end = {"bos_token_id": saved.data.end_of_text, "eos_token_id": saved.data.end_of_text}
-    described = hugging_face_config(saved.run.model, saved.data.vocab_size)
-    write_json(folder / CONFIG, {**described, **end, "torch_dtype": dtype})
+    hub_config = hugging_face_config(saved.run.model, saved.data.vocab_size)
+    write_json(folder / CONFIG, {**hub_config, **end, "torch_dtype": dtype})
     write_json(folder / "generation_config.json", end)
     if dtype == "float32" and not averages:
         shutil.copyfile(weights, folder / WEIGHTS)
@@ -250,14 +252,14 @@ def _write_weights(folder: Path, weights: Path, averages: list[Path], saved: Sav
 
 def write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:
     """Write the tokenizer of a recipe as Hugging Face's tools read it, and as SentencePiece does where it is one."""
-    trained, (model, described) = load_tokenizer(tokenizer), TOKENIZERS
+    trained, (model, config_name) = load_tokenizer(tokenizer), TOKENIZERS
     if isinstance(trained, SentencePieceTokenizer):
         content = tokenizer_json(trained)
         check_same_ids(trained, content, heldout_texts(data, trained))
         shutil.copyfile(tokenizer, folder / model)
-        write_json(folder / described, content)
+        write_json(folder / config_name, content)
     else:
-        shutil.copyfile(tokenizer, folder / described)
+        shutil.copyfile(tokenizer, folder / config_name)
     write_json(folder / "tokenizer_config.json", tokenizer_config(trained, seq_len))
 
 

@@ -133,8 +133,8 @@ def averaged(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     for path in map(Path, paths):
         commit = commit_of(path, names)
         names = commit.fingerprint
-        found = {name: files.checksum(str(path / name)) for name in commit.files if (path / name).exists()}
-        check_files(path, commit, found)
+        digests = {name: files.checksum(str(path / name)) for name in commit.files if (path / name).exists()}
+        check_files(path, commit, digests)
         reader = dcp.FileSystemReader(path)
         weights = {
             name: torch.empty(entry.size, dtype=torch.float32)

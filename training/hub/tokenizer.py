@@ -74,10 +74,10 @@ def _bpe(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int])
     pieces = {names[i] for i in normal}
     ranked = sorted(normal, key=lambda i: (-tokenizer.processor.get_score(i), i))
     merges = [
-        [piece[:at], piece[at:]]
+        [piece[:split], piece[split:]]
         for piece in (names[i] for i in ranked)
-        for at in range(1, len(piece))
-        if piece[:at] in pieces and piece[at:] in pieces
+        for split in range(1, len(piece))
+        if piece[:split] in pieces and piece[split:] in pieces
     ]
     return {
         "type": "BPE",
@@ -94,8 +94,8 @@ def _bpe(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int])
 
 
 def _unigram(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int]) -> dict[str, Any]:
-    found = set(normal)
-    scores = [tokenizer.processor.get_score(i) if i in found else _NEVER for i in range(len(names))]
+    normal_ids = set(normal)
+    scores = [tokenizer.processor.get_score(i) if i in normal_ids else _NEVER for i in range(len(names))]
     return {
         "type": "Unigram",
         "unk_id": tokenizer.processor.unk_id(),
@@ -106,8 +106,12 @@ def _unigram(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[i
 
 def _is_unigram(tokenizer: SentencePieceTokenizer) -> bool:
     """Scores of a BPE are places in the order of its merges: whole numbers, each once."""
-    of = tokenizer.processor
-    scores = (of.get_score(i) for i in range(tokenizer.vocab_size) if not of.is_byte(i) and i not in tokenizer.special)
+    processor = tokenizer.processor
+    scores = (
+        processor.get_score(i)
+        for i in range(tokenizer.vocab_size)
+        if not processor.is_byte(i) and i not in tokenizer.special
+    )
     return any(score != round(score) for score in scores)
 
 
@@ -139,17 +143,17 @@ def tokenizer_config(tokenizer: TextTokenizer, seq_len: int) -> dict[str, Any]:
     }
 
 
-def check_same_ids(tokenizer: TextTokenizer, described: dict[str, Any], texts: Iterable[str]) -> int:
+def check_same_ids(tokenizer: TextTokenizer, config: dict[str, Any], texts: Iterable[str]) -> int:
     """Compare the ids that a tokenizer and a tokenizer.json give for texts, without special tokens; returns how many
     ids were compared.
 
     Raises ValueError for a text whose ids differ.
     """
-    written = read_tokenizer(json.dumps(described, ensure_ascii=False).encode(), "tokenizer.json")
+    exported = read_tokenizer(json.dumps(config, ensure_ascii=False).encode(), "tokenizer.json")
     compared = 0
     for text in texts:
         ids = tokenizer.encode(text)
-        if ids != written.encode(text):
+        if ids != exported.encode(text):
             raise ValueError(
                 f"tokenizer.json gives other ids than tokenizer.model for the text {text[:60]!r}...: this model is not "
                 "exported; train it with another tokenizer.kind or vocab_size"

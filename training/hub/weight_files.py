@@ -58,74 +58,76 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     weights were trained on the tokens of the tokenizer beside them.
     """
     files = weight_files(folder, key)
-    described = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
-    for name, ours, theirs in _settings(config, described, key):
+    hub_config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+    for name, ours, theirs in _settings(config, hub_config, key):
         if ours != theirs:
             raise ValueError(
                 f"{key} is {folder}, whose {CONFIG} gives {theirs} for {name}, and the recipe has {ours}; "
                 f"set {name}: {json.dumps(theirs)}, or name other weights"
             )
-    for name, wanted in (
+    for name, expected_value in (
         ("hidden_act", "silu"),
         ("attention_bias", False),
         ("mlp_bias", False),
         ("rope_scaling", None),
     ):
-        if described.get(name, wanted) != wanted:
+        if hub_config.get(name, expected_value) != expected_value:
             raise ValueError(
-                f"{key} is {folder}, whose {CONFIG} has {name} {described[name]}, which the decoder here "
+                f"{key} is {folder}, whose {CONFIG} has {name} {hub_config[name]}, which the decoder here "
                 "does not compute; name other weights"
             )
-    found = _shapes(files)
-    vocab_size = vocab_size or described["vocab_size"]
+    file_shapes = _shapes(files)
+    vocab_size = vocab_size or hub_config["vocab_size"]
     expected = dict(shapes(config, vocab_size))
     if config.tie_embeddings:
-        found.pop("lm_head.weight", None)
-    if other := sorted(found.keys() ^ expected.keys()):
+        file_shapes.pop("lm_head.weight", None)
+    if other := sorted(file_shapes.keys() ^ expected.keys()):
         what = "lack" if other[0] in expected else "have"
         raise ValueError(
             f"{key} is {folder}, whose weights {what} {other[0]}, against the recipe's `model`; change "
             "the recipe's `model`, or name other weights"
         )
     for name, shape in expected.items():
-        if found[name] != shape:
+        if file_shapes[name] != shape:
             raise ValueError(
-                f"{key} is {folder}, whose {name} is {list(found[name])}, where `model` and the "
+                f"{key} is {folder}, whose {name} is {list(file_shapes[name])}, where `model` and the "
                 f"vocabulary of {vocab_size} ask for {list(shape)}; change `model`, or name other weights"
             )
 
 
-def _settings(config: ModelConfig, described: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
+def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
     """Keys of the recipe with its value and that of config.json, whose defaults are those of LlamaConfig."""
-    kind = described.get("model_type")
+    kind = hub_config.get("model_type")
     if kind not in ("llama", "qwen3", "gristmill"):
         raise ValueError(f"{key} has weights of a model of the type {kind}; give ones of llama or qwen3")
-    heads = described["num_attention_heads"]
-    rope = described.get("rope_parameters") or {}
+    heads = hub_config["num_attention_heads"]
+    rope = hub_config.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default":
         raise ValueError(
             f"{key} has weights with rope_type {rope['rope_type']}, which the decoder here does not "
             "compute; name other weights"
         )
-    yield "model.dim", config.dim, described["hidden_size"]
-    yield "model.layers", config.layers, described["num_hidden_layers"]
+    yield "model.dim", config.dim, hub_config["hidden_size"]
+    yield "model.layers", config.layers, hub_config["num_hidden_layers"]
     yield "model.heads", config.heads, heads
-    yield "model.kv_heads", config.kv_head_count, described.get("num_key_value_heads", heads)
-    yield "model.ffn", config.ffn_dim, described["intermediate_size"]
-    yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", described.get("rope_theta", 10_000.0))
-    yield "model.norm_eps", config.norm_eps, described.get("rms_norm_eps", 1e-6)
-    yield "model.tie_embeddings", config.tie_embeddings, described.get("tie_word_embeddings", False)
-    yield "model.qk_norm", config.qk_norm, described.get("qk_norm", kind == "qwen3")
-    yield "model.logit_softcap", config.logit_softcap, described.get("logit_softcap")
+    yield "model.kv_heads", config.kv_head_count, hub_config.get("num_key_value_heads", heads)
+    yield "model.ffn", config.ffn_dim, hub_config["intermediate_size"]
+    yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0))
+    yield "model.norm_eps", config.norm_eps, hub_config.get("rms_norm_eps", 1e-6)
+    yield "model.tie_embeddings", config.tie_embeddings, hub_config.get("tie_word_embeddings", False)
+    yield "model.qk_norm", config.qk_norm, hub_config.get("qk_norm", kind == "qwen3")
+    yield "model.logit_softcap", config.logit_softcap, hub_config.get("logit_softcap")
 
 
 def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
     """Shapes of all tensors by their public names; reads the files' headers alone."""
-    found: dict[str, tuple[int, ...]] = {}
+    all_shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
         with safe_open(path, framework="numpy") as tensors:
-            found |= {n: tuple(tensors.get_slice(n).get_shape()) for n in tensors.keys() if not n.endswith(_UNUSED)}
-    return found
+            all_shapes |= {
+                n: tuple(tensors.get_slice(n).get_shape()) for n in tensors.keys() if not n.endswith(_UNUSED)
+            }
+    return all_shapes
 
 
 def shapes(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -67,31 +67,31 @@ def hugging_face_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
     }
 
 
-def model_config(described: dict[str, Any]) -> ModelConfig:
+def model_config(hub_config: dict[str, Any]) -> ModelConfig:
     """The shape that a config.json of Llama or Qwen3 has, `hugging_face_config`'s or another's; what it does not name
     has the default of `transformers`.
 
     Raises ValueError for heads of another size than hidden_size over their number, and as ModelConfig does.
     """
-    own = {name: described[name] for name in _OWN if name in described}
-    dim, heads = described["hidden_size"], described["num_attention_heads"]
-    if described.get("head_dim", dim // heads) != dim // heads:
+    own = {name: hub_config[name] for name in _OWN if name in hub_config}
+    dim, heads = hub_config["hidden_size"], hub_config["num_attention_heads"]
+    if hub_config.get("head_dim", dim // heads) != dim // heads:
         raise ValueError(
-            f"config.json has head_dim {described['head_dim']}, which the decoder here does not compute: its heads are "
-            f"of hidden_size / num_attention_heads, {dim // heads}; name another model"
+            f"config.json has head_dim {hub_config['head_dim']}, which the decoder here does not compute: its heads "
+            f"are of hidden_size / num_attention_heads, {dim // heads}; name another model"
         )
-    rope = described.get("rope_parameters") or {}
+    rope = hub_config.get("rope_parameters") or {}
     return ModelConfig(
         dim=dim,
-        layers=described["num_hidden_layers"],
+        layers=hub_config["num_hidden_layers"],
         heads=heads,
-        kv_heads=described.get("num_key_value_heads", heads),
-        ffn=described["intermediate_size"],
-        seq_len=described["max_position_embeddings"],
-        rope_theta=rope.get("rope_theta", described.get("rope_theta", 10_000.0)),
-        norm_eps=described.get("rms_norm_eps", 1e-6),
-        tie_embeddings=described.get("tie_word_embeddings", False),
-        **{"qk_norm": described["model_type"] == "qwen3", **own},
+        kv_heads=hub_config.get("num_key_value_heads", heads),
+        ffn=hub_config["intermediate_size"],
+        seq_len=hub_config["max_position_embeddings"],
+        rope_theta=rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0)),
+        norm_eps=hub_config.get("rms_norm_eps", 1e-6),
+        tie_embeddings=hub_config.get("tie_word_embeddings", False),
+        **{"qk_norm": hub_config["model_type"] == "qwen3", **own},
     )
 
 
@@ -120,8 +120,8 @@ def write_json(path: Path, value: Any) -> None:
 
 def load_model(out: Path) -> Decoder:
     """The exported model, unsharded, float32, on the CPU, in evaluation mode."""
-    described = json.loads((Path(out) / CONFIG).read_text(encoding="utf-8"))
-    model = empty_model(model_config(described), described["vocab_size"])
+    hub_config = json.loads((Path(out) / CONFIG).read_text(encoding="utf-8"))
+    model = empty_model(model_config(hub_config), hub_config["vocab_size"])
     weights = load_file(Path(out) / WEIGHTS)
     model.load_state_dict({own_name(name): tensor.float() for name, tensor in weights.items()}, assign=True)
     return model.eval()
@@ -150,10 +150,10 @@ def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManif
     folder = Path(run.training.init_from or "")
     check_fits(folder, run.model, manifest.vocab_size)
     tokenizer = tokenizer_file(folder)
-    found = {path.name: path for path in (*weight_files(folder), tokenizer)}
-    wanted = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
-    read = rank_slice(sorted(found), run.own_disks)
-    mine = [name for name in read if files.checksum(str(found[name])) != wanted.get(name)]
+    paths = {path.name: path for path in (*weight_files(folder), tokenizer)}
+    digests = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
+    read = rank_slice(sorted(paths), run.own_disks)
+    mine = [name for name in read if files.checksum(str(paths[name])) != digests.get(name)]
     if wrong := sorted(name for some in all_gather(mine) for name in some):
         raise ValueError(
             f"training.init_from is {folder}, whose {wrong[0]} is another than when the run was planned; put it back, "

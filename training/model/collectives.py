@@ -18,9 +18,9 @@ MEETING_SECONDS = 5.0  # between two meetings of ranks that work for long
 
 def all_gather(value: T) -> list[T]:
     """The values of all ranks, in their order, on every rank; a collective."""
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, value)
-    return found
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 def rank_slice(values: Sequence[T], own_disks: bool = False) -> Sequence[T]:
@@ -48,7 +48,7 @@ def all_do(work: Callable[[], None], group: dist.ProcessGroup | None = None) -> 
             dist.all_gather_object(states, state, group=group)
             if error:
                 raise error
-            if failed := [(rank, said) for rank, (_, said) in enumerate(states) if said]:
+            if failed := [(rank, message) for rank, (_, message) in enumerate(states) if message]:
                 raise RuntimeError("rank {}: {}".format(*failed[0]))
             if all(done for done, _ in states):
                 return

@@ -75,9 +75,9 @@ def causal_attention(
 ) -> torch.Tensor:
     """Causal attention, (batch, heads, length, head_dim); `mask`: that of `document_mask`, None: all before."""
     if isinstance(mask, BlockMask):
-        found = _flex(q, k, v, block_mask=mask, enable_gqa=grouped)
-        assert isinstance(found, torch.Tensor), "nothing else is asked for"
-        return found
+        output = _flex(q, k, v, block_mask=mask, enable_gqa=grouped)
+        assert isinstance(output, torch.Tensor), "nothing else is asked for"
+        return output
     return F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
 
 

@@ -72,8 +72,8 @@ def chunked(sums: Callable[..., torch.Tensor], chunks: int) -> Callable[..., tor
 
     def whole(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *settings: float | None) -> torch.Tensor:
         pieces = zip(x.chunk(chunks), targets.chunk(chunks), strict=True)
-        found = [checkpoint(sums, a, weight, b, *settings, use_reentrant=False) for a, b in pieces]
-        return torch.stack(found).sum(0)
+        chunk_sums = [checkpoint(sums, a, weight, b, *settings, use_reentrant=False) for a, b in pieces]
+        return torch.stack(chunk_sums).sum(0)
 
     return whole
 
@@ -90,10 +90,10 @@ def in_pieces(each: Callable[..., torch.Tensor], logits: int = LOGITS) -> Callab
         size = max(1, logits // len(weight))
         pieces = list(zip(x.split(size), targets.split(size), strict=True))
         if torch.is_grad_enabled() and len(pieces) > 1:
-            found = [checkpoint(each, a, weight, b, softcap, use_reentrant=False) for a, b in pieces]
+            piece_values = [checkpoint(each, a, weight, b, softcap, use_reentrant=False) for a, b in pieces]
         else:
-            found = [each(a, weight, b, softcap) for a, b in pieces]
-        return torch.cat(found, -1)
+            piece_values = [each(a, weight, b, softcap) for a, b in pieces]
+        return torch.cat(piece_values, -1)
 
     return whole
 

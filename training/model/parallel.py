@@ -62,18 +62,18 @@ def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -
     emulate = emulates_fp8(min_dim, device)
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
-    chosen = []
+    layer_names = []
 
     def large(module: nn.Module, name: str) -> bool:
         if not isinstance(module, nn.Linear):
             return False
         sides = (module.in_features, module.out_features)
         if fits := min(sides) >= min_dim and not any(side % FP8_MULTIPLE for side in sides):
-            chosen.append(name)
+            layer_names.append(name)
         return fits
 
     convert_to_float8_training(layers, config=Float8LinearConfig(emulate=emulate), module_filter_fn=large)
-    if not chosen:
+    if not layer_names:
         raise ValueError(
             f"training.fp8_min_dim is {min_dim}, but no matrix of the blocks is that large with sides that are "
             f"multiples of {FP8_MULTIPLE}: lower it, or set it to null"
@@ -234,20 +234,20 @@ def _use_flash_attention_3(device: torch.device) -> None:
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
 
 
-def precision(wanted: str, device: torch.device) -> str:
-    """The precision of products on a device: "bf16", "fp16" or "fp32". `wanted`: TrainingConfig.precision.
+def precision(setting: str, device: torch.device) -> str:
+    """The precision of products on a device: "bf16", "fp16" or "fp32". `setting`: TrainingConfig.precision.
 
     (On CPUs bf16 is emulated: 3.4 times slower than float32 where it was tried, so `auto` does not take it there.)
     """
-    if wanted != "auto":
-        return wanted
+    if setting != "auto":
+        return setting
     has_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16" if has_it else "fp32"
 
 
-def compute_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
-    """What products are computed in; None: float32. `wanted`: TrainingConfig.precision."""
-    return _DTYPES[precision(wanted, device)]
+def compute_dtype(setting: str, device: torch.device) -> torch.dtype | None:
+    """What products are computed in; None: float32. `setting`: TrainingConfig.precision."""
+    return _DTYPES[precision(setting, device)]
 
 
 def sharded_model(

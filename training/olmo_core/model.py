@@ -57,30 +57,30 @@ class OlmoDecoder(nn.Module):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Parameter]]:
         """By the Decoder's names, in its order; a tied matrix once."""
-        found = {own_name(name): each for name, each in self.transformer.named_parameters(prefix, recurse)}
-        yield from sorted(found.items(), key=lambda item: _order(item[0]))
+        parameters = {own_name(name): each for name, each in self.transformer.named_parameters(prefix, recurse)}
+        yield from sorted(parameters.items(), key=lambda item: _order(item[0]))
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor, z_loss: float = 0.0) -> torch.Tensor:
         """(cross-entropy in nats, z-loss with its weight) summed over this rank's tokens of the targets, float32 (2,).
 
         Its sum has the gradient of the loss of all tokens, of which other ranks may hold a part.
         """
-        found = self._run(tokens, targets, loss_reduction="sum", z_loss_multiplier=z_loss or None)
-        loss = local(found.loss)
-        own = local(found.ce_loss)
-        z = torch.zeros_like(own) if found.z_loss is None else local(found.z_loss)
+        output = self._run(tokens, targets, loss_reduction="sum", z_loss_multiplier=z_loss or None)
+        loss = local(output.loss)
+        own = local(output.ce_loss)
+        z = torch.zeros_like(own) if output.z_loss is None else local(output.z_loss)
         return torch.stack([own + (loss - loss.detach()), z])
 
     def losses(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As those of a Decoder, on every rank."""
-        found = self._run(tokens, targets, loss_reduction="none")
-        return self._whole(local(found.ce_loss))[:, : targets.shape[1]]
+        output = self._run(tokens, targets, loss_reduction="none")
+        return self._whole(local(output.ce_loss))[:, : targets.shape[1]]
 
     def scores(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As those of a Decoder, on every rank."""
-        found = self._run(tokens, targets, loss_reduction="none", return_logits=True)
-        assert found.logits is not None, "asked for"
-        nats, likeliest = self._whole(local(found.ce_loss)), self._whole(local(found.logits).argmax(-1))
+        output = self._run(tokens, targets, loss_reduction="none", return_logits=True)
+        assert output.logits is not None, "asked for"
+        nats, likeliest = self._whole(local(output.ce_loss)), self._whole(local(output.logits).argmax(-1))
         length = targets.shape[1]
         missed = (likeliest[:, :length] != targets) & (targets != IGNORE)
         return torch.stack([nats[:, :length], missed.float()])
@@ -172,5 +172,5 @@ def olmo_model(config: ModelConfig, training: TrainingConfig, vocab_size: int, w
         ac_config=None if mode is None else TransformerActivationCheckpointingConfig(mode=mode),
     )
     sum_gradients(model)
-    meshes = [get(world.mesh) for get, wanted in ((get_cp_mesh, context), (get_tp_mesh, tensor)) if wanted]
+    meshes = [get(world.mesh) for get, degree in ((get_cp_mesh, context), (get_tp_mesh, tensor)) if degree]
     return cast(Decoder, OlmoDecoder(model, config, meshes))

@@ -44,14 +44,14 @@ class Offer(Settings):
 @contextmanager
 def offered(run: RunConfig, folder: str, say: Callable[[str], None]) -> Iterator[None]:
     """Let other machines join a run, whose folder in the home this is, while the block lasts."""
-    given: dict[str, str] = {}
-    for setting, path in _given(run):
+    digests: dict[str, str] = {}
+    for setting, path in _local_files(run):
         digest = run.init_digests.get(path.name) if setting == INIT_FROM else None
-        digest = given[f"{setting}/{path.name}"] = digest or files.checksum(str(path))
+        digest = digests[f"{setting}/{path.name}"] = digest or files.checksum(str(path))
         target = files.join(folder, GIVEN, digest)
         if not files.exists(target):
             files.upload_file(str(path), target)
-    offer = Offer(run=run.model_copy(update={"tracking": None}), mixture=run.data.parent.name, given=given)
+    offer = Offer(run=run.model_copy(update={"tracking": None}), mixture=run.data.parent.name, given=digests)
     address = files.join(folder, JOIN)
     checked_json.write(address, offer.model_dump(mode="json"))
     say(f"waiting for the other machines, which join by: gristmill join {redact_url(address)}")
@@ -62,7 +62,7 @@ def offered(run: RunConfig, folder: str, say: Callable[[str], None]) -> Iterator
     files.remove(files.join(folder, GIVEN))
 
 
-def _given(run: RunConfig) -> Iterator[tuple[str, Path]]:
+def _local_files(run: RunConfig) -> Iterator[tuple[str, Path]]:
     """The files in local folders that settings name."""
     if run.training.init_from:
         folder = Path(run.training.init_from)
@@ -85,10 +85,10 @@ def accepted(folder: str, mixture: Callable[[str], Path], out: Path) -> Path:
     for name, digest in offer.given.items():
         fetch(files.join(folder, GIVEN, digest), digest, out / GIVEN / name)
     settings = {name.partition("/")[0] for name in offer.given}
-    placed = {setting: str(out / GIVEN / setting) for setting in settings}
+    local_paths = {setting: str(out / GIVEN / setting) for setting in settings}
     run = offer.run.model_copy(
         update={
-            "training": offer.run.training.model_copy(update=placed),
+            "training": offer.run.training.model_copy(update=local_paths),
             "data": mixture(files.join(folder.rsplit("/", 1)[0], offer.mixture)),
             "out": out,
             "store": files.join(folder, CHECKPOINTS),

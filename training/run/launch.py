@@ -46,19 +46,19 @@ class Forked:
 
     def poll(self) -> int | None:
         if self.returncode is None and select.select([self._channel], [], [], 0)[0]:
-            said = self._channel.recv(16)
+            reply = self._channel.recv(16)
             self._channel.close()
-            self.returncode = int(said) if said else _KILLED
+            self.returncode = int(reply) if reply else _KILLED
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Raises subprocess.TimeoutExpired."""
         until = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            remaining = None if until is None else until - time.monotonic()
+            if remaining is not None and remaining <= 0:
                 raise subprocess.TimeoutExpired(f"the run in process {self.pid}", timeout or 0)
-            select.select([self._channel], [], [], left)
+            select.select([self._channel], [], [], remaining)
         return code
 
     def terminate(self) -> None:
@@ -137,8 +137,8 @@ def default_processes(python: str = "") -> int:
     """One rank per GPU; 2 on a machine without, so that what runs is sharded training. `python`: whose torch sees the
     GPUs; "": ours."""
     if python:
-        asked = [python, "-c", "import torch; print(torch.cuda.device_count())"]
-        return int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) or 2
+        command = [python, "-c", "import torch; print(torch.cuda.device_count())"]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) or 2
     import torch
 
     return torch.cuda.device_count() or 2
@@ -177,8 +177,8 @@ def launch(
     out = Path(checked_json.read(str(run_json))["out"]).resolve()
     log_path.parent.mkdir(parents=True, exist_ok=True)
     for restart in range(1, restarts + 2):
-        for left in (STOP_MARKER, FAILURE):
-            (out / left).unlink(missing_ok=True)
+        for marker in (STOP_MARKER, FAILURE):
+            (out / marker).unlink(missing_ok=True)
         address = preloaded if processes == nodes.count == restart == 1 else ""
         code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, address, python)
         if code and (out / STOP_MARKER).exists():
@@ -291,15 +291,15 @@ def _grace(python: str) -> list[str]:
     Read in its text, since an import takes seconds.
     """
     if python == sys.executable:
-        found = importlib.util.find_spec("torch")
-        assert found is not None and found.origin is not None, "torch is installed"
-        torch = found.origin
+        spec = importlib.util.find_spec("torch")
+        assert spec is not None and spec.origin is not None, "torch is installed"
+        torch = spec.origin
     else:
-        asked = [python, "-c", "import importlib.util; print(importlib.util.find_spec('torch').origin)"]
-        torch = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        command = [python, "-c", "import importlib.util; print(importlib.util.find_spec('torch').origin)"]
+        torch = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     launcher = Path(torch).with_name("distributed") / "run.py"
-    known = '"--shutdown-timeout"' in launcher.read_text(encoding="utf-8")
-    return ["--shutdown-timeout", str(GRACE_SECONDS)] if known else []
+    has_option = '"--shutdown-timeout"' in launcher.read_text(encoding="utf-8")
+    return ["--shutdown-timeout", str(GRACE_SECONDS)] if has_option else []
 
 
 def _end(agent: Process) -> None:
@@ -370,8 +370,8 @@ def main(run_json: str) -> int:
         return STOPPED
     except Exception as error:
         with suppress(OSError), open(run.out / FAILURE, "x") as first:
-            said = next(iter(str(error).splitlines()), "")
-            first.write(f"rank {os.environ.get('RANK', '0')}: {type(error).__name__}: {said}\n")
+            first_line = next(iter(str(error).splitlines()), "")
+            first.write(f"rank {os.environ.get('RANK', '0')}: {type(error).__name__}: {first_line}\n")
         raise
     return 0
 

@@ -66,8 +66,8 @@ def joined(run: RunConfig) -> Iterator[World]:
         world = partial(olmo_world, training=training)
     else:
         world = partial(world_of, parallel=training.parallel)
-    with processes(run.timeout_seconds, world) as found:
-        yield found
+    with processes(run.timeout_seconds, world) as world_of_run:
+        yield world_of_run
 
 
 def empty_model(run: RunConfig, manifest: TrainingManifest, world: World) -> Decoder:
@@ -274,8 +274,8 @@ def _learn(
         record.read(coming.waited)
         progress = record.progress
         if spike := recovery.judge(progress, record.steps):
-            at = spike.seen - progress.step - 1
-            progress = recovery.go_back(progress, spike, record.pending[at].rate, record.steps[at].grad_norm)
+            index = spike.seen - progress.step - 1
+            progress = recovery.go_back(progress, spike, record.pending[index].rate, record.steps[index].grad_norm)
             step, left_out = progress.step, windows_left_out(progress.events)
             record.go_back(progress)
             coming.go_to(step, left_out)

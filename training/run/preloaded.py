@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from gristmill.training.run import launch
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 
-MOST = 1 << 20  # bytes of a request
+MAX_REQUEST_BYTES = 1 << 20  # bytes of a request
 WAITING = 256  # runs that may ask at once
 # Arrow's jemalloc begins a thread when it is loaded, and Python 3.12 warns of a fork beside one
 # (https://jemalloc.net/jemalloc.3.html, opt.background_thread)
@@ -76,7 +76,7 @@ def serve(door: socket.socket) -> None:
     own = os.getpid()
     while True:
         channel, _ = door.accept()
-        request, descriptors, _, _ = socket.recv_fds(channel, MOST, 1)
+        request, descriptors, _, _ = socket.recv_fds(channel, MAX_REQUEST_BYTES, 1)
         if not request:
             channel.close()
             continue

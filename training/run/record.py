@@ -123,13 +123,13 @@ class Record:
         self.timing: dict[str, float] = {}
         self.after: dict[str, float] = {}  # what came after the steps that were read, with the last of them
 
-    def add(self, taken: TakenStep) -> None:
-        self.pending.append(taken)
+    def add(self, step: TakenStep) -> None:
+        self.pending.append(step)
 
     def read(self, waited: float) -> None:
         """Wait for the steps since the last reading; a collective. `waited`: seconds of waiting for data since the
         beginning."""
-        self.steps = figures(torch.stack([taken.values for taken in self.pending]))
+        self.steps = figures(torch.stack([step.values for step in self.pending]))
         seconds = time.perf_counter() - self.began
         speed = sum(step.tokens for step in self.steps) / seconds
         self.timing = {
@@ -143,12 +143,12 @@ class Record:
 
     def _times(self, waited: float) -> dict[str, float]:
         """Seconds of the parts of a step on this rank, as means of the steps that were read."""
-        found = self.clock.read()
-        times = {part: found[part] for part in PARTS} | {"data": waited}
+        clock_times = self.clock.read()
+        times = {part: clock_times[part] for part in PARTS} | {"data": waited}
         mean = {f"time/{part}_seconds": seconds / len(self.steps) for part, seconds in times.items()}
         world = self.machine.world
         if world.size > 1:
-            mean["time/slowest_rank_over_mean"] = slowest_over_mean(found[BLOCKS], world)
+            mean["time/slowest_rank_over_mean"] = slowest_over_mean(clock_times[BLOCKS], world)
         return mean
 
     @contextmanager
@@ -165,7 +165,7 @@ class Record:
         fall.
         """
         progress, training = self.progress, self.training
-        for number, (taken, step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
+        for number, (pending_step, step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
             if step.verdict == NOT_FINITE and step.scale <= 1 and not training.guard.enabled:
                 raise FloatingPointError(
                     f"loss {step.loss}, gradient norm {step.grad_norm} at step {progress.step + 1}: not finite; lower "
@@ -175,9 +175,9 @@ class Record:
             progress.tokens += step.tokens
             progress.clipped += step.grad_norm > training.clip_norm
             progress.skipped += step.verdict != APPLIED
-            metrics = self._metrics(taken, step)
-            if taken.probe is not None:
-                metrics |= self._probed(taken.probe)
+            metrics = self._metrics(pending_step, step)
+            if pending_step.probe is not None:
+                metrics |= self._probed(pending_step.probe)
             if number == len(self.steps):
                 metrics |= heldout
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
@@ -190,13 +190,13 @@ class Record:
         self.after.clear()
         return any(step.stop_requested for step in self.steps)
 
-    def _metrics(self, taken: TakenStep, step: StepFigures) -> dict[str, float]:
+    def _metrics(self, pending_step: TakenStep, step: StepFigures) -> dict[str, float]:
         """Those of the newest step of the progress."""
         progress = self.progress
         metrics = {
             "train/loss": step.loss,
             "train/grad_norm": step.grad_norm,
-            "train/learning_rate": taken.rate,
+            "train/learning_rate": pending_step.rate,
             "train/tokens": float(progress.tokens),
             "train/clip_fraction": progress.clipped / progress.step,
         }
@@ -205,7 +205,7 @@ class Record:
             scale.see(step.noise, step.signal)
             metrics["train/noise_scale"] = scale.value
         if self.training.batch_ramp:
-            metrics["train/batch"] = float(taken.batch)
+            metrics["train/batch"] = float(pending_step.batch)
         if self.training.z_loss:
             metrics["train/z_loss"] = step.z_loss
         if step.scale != 1 or progress.skipped:
@@ -248,23 +248,23 @@ class ReportLines:
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
-        self.began = self.said = time.monotonic()
+        self.began = self.last_line_time = time.monotonic()
         self.first = 0
 
     def __call__(self, step: int, metrics: dict[str, float], speed: float) -> None:
         now = time.monotonic()
         self.first = self.first or step
         evaluated = "heldout/loss" in metrics
-        quiet = step > self.first and step % max(1, self.steps // 20) and now - self.said < LINE_SECONDS
+        quiet = step > self.first and step % max(1, self.steps // 20) and now - self.last_line_time < LINE_SECONDS
         if quiet and not evaluated:
             return
-        self.said = now
+        self.last_line_time = now
         line = f"step {step:{len(str(self.steps))}}/{self.steps}  loss {metrics.get('train/loss', math.nan):.4f}"
         line += f"  grad {metrics.get('train/grad_norm', math.nan):.3f}  lr {metrics['train/learning_rate']:.2e}"
         line += f"  {speed:,.0f} tokens/s"
         if self.first < step < self.steps:
-            left = (self.steps - step) * (now - self.began) / (step - self.first + 1)
-            line += f"  {datetime.timedelta(seconds=round(left))} left"
+            seconds_left = (self.steps - step) * (now - self.began) / (step - self.first + 1)
+            line += f"  {datetime.timedelta(seconds=round(seconds_left))} left"
         if evaluated:
             line += f"  held-out {metrics['heldout/loss']:.4f}"
         log.info(line)

@@ -66,10 +66,10 @@ class Recovery:
 
     def _replay(self) -> list[Event]:
         assert self.run.replay is not None, "asked for by those who have one"
-        found = read_events(self.run.replay)
-        if any(event.what == "stop" for event in found):
+        replayed_events = read_events(self.run.replay)
+        if any(event.what == "stop" for event in replayed_events):
             raise ValueError(f"{self.run.replay}: that run was stopped by its guard, so there is no end to reproduce")
-        return found
+        return replayed_events
 
     def forced(self, step: int) -> int | None:
         """The verdict on the update of a step (from 1) that a replayed run has taken; None: it is to be judged."""
@@ -87,18 +87,18 @@ class Recovery:
         path = self.run.out / EVENTS
         box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
         dist.broadcast_object_list(box, src=0)
-        known = [Event.model_validate(event) for event in box[0]]
+        known_events = [Event.model_validate(event) for event in box[0]]
         saved = self.checkpoints.newest() or self.run.resume_from
         seen = len(self.checkpoints.commit_of(saved).progress.events) if saved else 0
-        back = max((i for i, event in enumerate(known) if i >= seen and event.to is not None), default=None)
+        back = max((i for i, event in enumerate(known_events) if i >= seen and event.to is not None), default=None)
         if back is None:
             progress, saved = self._load(saved)
         else:
-            to = known[back].to
+            to = known_events[back].to
             assert to is not None, "chosen for it"
             self.checkpoints.remove_after(to)
             progress, saved = self._load(self._newest(to))
-            progress.events = known[: back + 1]
+            progress.events = known_events[: back + 1]
         if self.run.replay:
             progress.events = self._replay()
         self._write(progress.events)
@@ -205,22 +205,22 @@ class Recovery:
 
     def _stop(self, event: Event, decisions: list[Event]) -> None:
         path = self.run.out / REPORT
-        said = guard.sentence(event, decisions, self.run.training.steps, str(path))
+        sentence = guard.sentence(event, decisions, self.run.training.steps, str(path))
         if self.world.leads:
             report = {
-                "error": said,
+                "error": sentence,
                 "cause": guard.likeliest(decisions),
                 "events": [event.model_dump(mode="json", exclude_defaults=True) for event in decisions],
             }
             files.write_bytes(str(path), json.dumps(report, indent=1).encode() + b"\n")
-        raise FloatingPointError(said)
+        raise FloatingPointError(sentence)
 
     def _newest(self, step: int) -> Path | None:
         """The newest checkpoint of a step up to `step`."""
-        found, start = self.checkpoints.newest(step), self.run.resume_from
-        if found is None and start and self.checkpoints.commit_of(start).progress.step <= step:
+        newest, start = self.checkpoints.newest(step), self.run.resume_from
+        if newest is None and start and self.checkpoints.commit_of(start).progress.step <= step:
             return start
-        return found
+        return newest
 
     def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
         reshard(self.state.model)

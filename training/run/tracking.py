@@ -62,18 +62,18 @@ class TrackedNames:
 
     @staticmethod
     def of(manifest: TrainingManifest) -> TrackedNames:
-        sets = {f"{held.kind}/{held.name}": held.digest for held in manifest.heldout}
+        sets = {f"{heldout.kind}/{heldout.name}": heldout.digest for heldout in manifest.heldout}
         return TrackedNames(sets, manifest.tokenizer.digest)
 
     def __call__(self, metric: str) -> str:
         kind, _, rest = metric.partition("/")
         source, _, figure = rest.rpartition("/")
-        of = "heldout" if kind == "unigram" else kind
-        digest = self.sets.get(f"{of}/{source}", "") if source else self.digest(of)
+        set_kind = "heldout" if kind == "unigram" else kind
+        digest = self.sets.get(f"{set_kind}/{source}", "") if source else self.digest(set_kind)
         if figure == "loss" and any(self.sets.values()):
             figure = f"loss-by-tokenizer-{self.tokenizer[:SHORT]}"
-        named = f"{kind}-{digest[:SHORT]}" if digest else kind
-        return "/".join(filter(None, (named, source, figure)))
+        set_name = f"{kind}-{digest[:SHORT]}" if digest else kind
+        return "/".join(filter(None, (set_name, source, figure)))
 
     def digest(self, kind: str) -> str:
         """xxh3-128 of all sets of a kind; empty if there is none with fixed documents."""
@@ -89,13 +89,13 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, step: int, written: str | None) -> None:
-        found = path.exists()
+        exists = path.exists()
         try:
-            kept = [line for line in path.read_text().splitlines(True) if _is_upto(line, step)] if found else []
+            kept = [line for line in path.read_text().splitlines(True) if _is_upto(line, step)] if exists else []
         except (ValueError, KeyError, TypeError):
             raise _damaged(path) from None
         self._digest = xxhash.xxh3_128("".join(kept).encode())
-        if found and written not in (None, self.digest):
+        if exists and written not in (None, self.digest):
             raise _damaged(path)
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text("".join(kept))
@@ -200,8 +200,8 @@ class MlflowSender:
                 except Exception as error:
                     self.newest = None
                     if not self.failing:  # once, until it takes points again
-                        said = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
-                        log.warning("MLflow does not take points, which wait (%s); training goes on", said)
+                        message = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
+                        log.warning("MLflow does not take points, which wait (%s); training goes on", message)
                     self.failing = True
                     if last and attempt < 2:
                         time.sleep(1)
@@ -220,9 +220,9 @@ class MlflowSender:
             self.client.set_tag(run_id, GUARD_TAG, decisions)
             self.decided = decisions
         if self.newest is None:
-            known = self.client.get_run(run_id).data.metrics
+            metrics = self.client.get_run(run_id).data.metrics
             self.newest = {
-                key: max(point.step for point in self.client.get_metric_history(run_id, key)) for key in known
+                key: max(point.step for point in self.client.get_metric_history(run_id, key)) for key in metrics
             }
         while True:
             with self.lock:

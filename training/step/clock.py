@@ -42,12 +42,12 @@ class Clock:
             layer.register_forward_hook(self._block_ends, prepend=True)
 
     @torch.compiler.disable
-    def _block_begins(self, block: nn.Module, given: Any) -> None:
+    def _block_begins(self, block: nn.Module, inputs: Any) -> None:
         if torch.is_grad_enabled():
             self.began = self._now()
 
     @torch.compiler.disable
-    def _block_ends(self, block: nn.Module, given: Any, found: Any) -> None:
+    def _block_ends(self, block: nn.Module, inputs: Any, output: Any) -> None:
         if torch.is_grad_enabled():
             self._add(BLOCKS, self.began)
 
@@ -78,15 +78,15 @@ class Clock:
         step, by reading what it has found."""
         for name, spans in self.spans.items():
             self.seconds[name] += sum(began.elapsed_time(ended) for began, ended in spans) / 1000
-        found = {name: self.seconds[name] for name in (*PARTS, BLOCKS)}
+        seconds = {name: self.seconds[name] for name in (*PARTS, BLOCKS)}
         self.spans.clear()
         self.seconds.clear()
-        return found
+        return seconds
 
 
 def slowest_over_mean(seconds: float, world: World) -> float:
     """The largest of all ranks' seconds over their mean; a collective."""
     of_ranks = torch.zeros(world.size, dtype=torch.float64, device=world.device)
     of_ranks[world.rank] = seconds
-    found = world.sum(of_ranks).cpu()
-    return float(found.max() / found.mean())
+    all_seconds = world.sum(of_ranks).cpu()
+    return float(all_seconds.max() / all_seconds.mean())

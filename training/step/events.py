@@ -76,10 +76,10 @@ def windows_left_out(events: Sequence[Event]) -> list[tuple[int, int]]:
 
 def skipped_updates(events: Sequence[Event]) -> dict[int, str]:
     """Why updates are left out, by step, in what remains of a run after its rollbacks."""
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for event in events:
         if event.what == "skip":
-            found[event.step] = event.why
+            reasons[event.step] = event.why
         elif event.to is not None:
-            found = {step: why for step, why in found.items() if step <= event.to}
-    return found
+            reasons = {step: why for step, why in reasons.items() if step <= event.to}
+    return reasons

@@ -22,7 +22,7 @@ from gristmill.training.step.events import REASON_OUTLIER, Event
 BEFORE = 32  # losses that a spike is measured against
 NEWEST = 8  # losses that make a spike: the median of them counts, so that a single bad batch is none
 DEVIATIONS = 7  # as OLMo 2 counts spikes (arXiv 2501.00656): seven standard deviations from a rolling average
-LEAST_RISE = 0.1  # of the loss; smaller ones are left alone
+MIN_RISE = 0.1  # of the loss; smaller ones are left alone
 NOT_FINITE = 1e6  # stands for a loss that is no number: above any loss, and JSON can hold it
 # Share of the steps after the warm-up at which a loss must be below the unigram entropy. Of small runs (400 steps, 38
 # thousand parameters, 14 seeds) those with learning rates from 0.001 to 0.08 were last above it at shares up to 0.23,
@@ -59,7 +59,7 @@ class Losses:
             return math.nan, NOT_FINITE / 2
         level = median(before)
         noise = 1.4826 / math.sqrt(2) * median(abs(b - a) for a, b in pairwise(before))
-        return level, level + max(DEVIATIONS * noise, LEAST_RISE * level)
+        return level, level + max(DEVIATIONS * noise, MIN_RISE * level)
 
     def see(self, step: int, loss: float) -> Spike | None:
         """Take in the loss of a step; NaN and infinity count as NOT_FINITE."""
@@ -141,7 +141,7 @@ def cause(spike: Spike, data_excess: float, attention_logits: list[float]) -> st
     When they grew all the time, to GROWTH times the first, the structure is to blame (arXiv 2309.14322 and 2302.05442
     saw that before divergence, and mend it with qk-norm). What remains is the learning rate.
     """
-    rise = max(spike.loss - spike.level, LEAST_RISE * spike.level)  # where the norms alone were outliers
+    rise = max(spike.loss - spike.level, MIN_RISE * spike.level)  # where the norms alone were outliers
     if data_excess > min(rise, spike.level) / 2:
         return "data window"
     grew = len(attention_logits) >= 4 and all(a < b for a, b in pairwise(attention_logits))
@@ -171,7 +171,7 @@ def described(event: Event) -> str:
     figures = event.figures
     if figures["loss"] >= NOT_FINITE:
         return "loss or gradient was not finite"
-    if figures["loss"] < (1 + LEAST_RISE) * figures["loss_before"]:
+    if figures["loss"] < (1 + MIN_RISE) * figures["loss_before"]:
         return f"{NEWEST} gradient norms in a row were outliers, at last {figures['grad_norm']:.3g},"
     return f"the loss rose from {figures['loss_before']:.3g} to {figures['loss']:.3g}"
 

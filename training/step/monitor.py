@@ -31,24 +31,24 @@ class Power:
         self.device = device
         self.packages = [path for path in sorted(powercap.glob("*")) if _name(path).startswith("package-")]
         self.last = self._read()
-        self.at = time.perf_counter()
+        self.read_time = time.perf_counter()
 
     def __call__(self) -> dict[str, float]:
         now, counters = time.perf_counter(), self._read()
-        seconds, joules = now - self.at, 0.0
+        seconds, joules = now - self.read_time, 0.0
         for path, value in counters.items():
             before = self.last.get(path, value)
             wrapped = value < before  # at its range, which it begins again from
             joules += (value - before + (_number(path / "max_energy_range_uj") or 0) * wrapped) / 1e6
-        self.at, self.last = now, counters
-        found = {"system/package_watts": joules / seconds} if counters and seconds else {}
+        self.read_time, self.last = now, counters
+        watts_by_name = {"system/package_watts": joules / seconds} if counters and seconds else {}
         if (watts := gpu_watts(self.device)) is not None:
-            found["system/gpu_watts"] = watts
-        return found
+            watts_by_name["system/gpu_watts"] = watts
+        return watts_by_name
 
     def _read(self) -> dict[Path, int]:
-        found = {path: _number(path / "energy_uj") for path in self.packages}
-        return {path: value for path, value in found.items() if value is not None}
+        counters = {path: _number(path / "energy_uj") for path in self.packages}
+        return {path: value for path, value in counters.items() if value is not None}
 
 
 def gpu_watts(device: torch.device) -> float | None:
@@ -113,17 +113,17 @@ class Machine:
     def __call__(self, tokens_per_second: float) -> dict[str, float]:
         """`mfu` is the share of the data sheet's bf16 rate, absent where none is known, `mfu_measured` that of
         `measured_flops`. `_causal`: attention is counted below the diagonal only, as it is computed."""
-        found = {
+        metrics = {
             f"train/{name}{convention}": tokens_per_second * flops / (peak * self.world.size)
             for name, peak in self.peaks.items()
             if peak
             for convention, flops in self.flops.items()
         }
         if self.world.device.type == "cuda":
-            found["system/gpu_memory_peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+            metrics["system/gpu_memory_peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
         unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
         return (
-            found
+            metrics
             | self.power()
             | {
                 "system/processes": float(self.world.size),
@@ -217,11 +217,11 @@ def largest_logit(
     q, k, _ = attention.heads(x, cos, sin)
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     positions = torch.arange(q.shape[2], device=x.device)
-    found = []
+    maxima = []
     for first in range(0, q.shape[2], QUERIES):
         rows = slice(first, first + QUERIES)
         seen = positions[rows, None] >= positions
         if documents is not None:
             seen = seen & (documents[0, rows, None] == documents[0])
-        found.append((q[:, :, rows] @ k.transpose(2, 3)).float().masked_fill(~seen, -math.inf).amax())
-    return torch.stack(found).amax() / math.sqrt(attention.head_dim)
+        maxima.append((q[:, :, rows] @ k.transpose(2, 3)).float().masked_fill(~seen, -math.inf).amax())
+    return torch.stack(maxima).amax() / math.sqrt(attention.head_dim)

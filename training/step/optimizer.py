@@ -74,19 +74,19 @@ def orthogonalized(updates: list[torch.Tensor], like: torch.Tensor) -> list[torc
         return [orthogonal(update) for update in updates]
     group = mesh.get_group(mesh.ndim - 1)
     rows, columns = like.shape
-    held = -(-rows // ranks)  # rows of a rank, as fully_shard cuts: the last ones have fewer, or none
+    rows_per_rank = -(-rows // ranks)  # rows of a rank, as fully_shard cuts: the last ones have fewer, or none
     owned = -(-len(updates) // ranks)
-    sent = updates[0].new_zeros(ranks * owned, held, columns)
+    sent = updates[0].new_zeros(ranks * owned, rows_per_rank, columns)
     for piece, update in zip(sent, updates, strict=False):
         piece[: len(update)] = update
     received = torch.empty_like(sent)
     dist.all_to_all_single(received, sent, group=group)
-    pieces = received.view(ranks, owned, held, columns)
+    pieces = received.view(ranks, owned, rows_per_rank, columns)
     mine = range(owned)[: max(0, len(updates) - dist.get_rank(group) * owned)]
     for index in mine:
-        whole = pieces[:, index].reshape(ranks * held, columns)
+        whole = pieces[:, index].reshape(ranks * rows_per_rank, columns)
         whole[:rows] = orthogonal(whole[:rows])
-        pieces[:, index] = whole.view(ranks, held, columns)
+        pieces[:, index] = whole.view(ranks, rows_per_rank, columns)
     dist.all_to_all_single(sent, received, group=group)
     return [piece[: len(update)] for piece, update in zip(sent, updates, strict=False)]
 
@@ -161,11 +161,11 @@ def treatment(name: str, parameter: torch.Tensor, model: ModelConfig, training: 
 
 def parameter_groups(model: Decoder, training: TrainingConfig) -> list[ParameterGroup]:
     """All parameters of a model, sharded or not, each in one group; groups in the order of their first parameters."""
-    found: dict[Treatment, ParameterGroup] = {}
+    groups: dict[Treatment, ParameterGroup] = {}
     for name, parameter in model.named_parameters():
         its = treatment(name, parameter, model.config, training)
-        found.setdefault(its, ParameterGroup(its, {})).parameters[name] = parameter
-    return list(found.values())
+        groups.setdefault(its, ParameterGroup(its, {})).parameters[name] = parameter
+    return list(groups.values())
 
 
 def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: float | None = None) -> float:
@@ -188,8 +188,8 @@ def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: flo
     if training.schedule == "wsd":
         warmup = max(warmup, (1 - training.decay_ratio) * total)
     done = max(0.0, (tokens - warmup) / (total - warmup))
-    left = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "wsd": 1 - math.sqrt(done)}
-    return peak * (training.final_ratio + (1 - training.final_ratio) * left[training.schedule])
+    remaining_share = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "wsd": 1 - math.sqrt(done)}
+    return peak * (training.final_ratio + (1 - training.final_ratio) * remaining_share[training.schedule])
 
 
 @dataclass(frozen=True)

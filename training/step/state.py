@@ -101,8 +101,8 @@ class TrainState:
     ) -> None:
         self.model, self.optimizers, self.scale, self.outliers = model, optimizers, scale, outliers
         self.norms = MicroBatchNorms(model, world)
-        held = [copies(parameter, world) for parameter in model.parameters()]
-        self.copies = torch.tensor(held, dtype=torch.float64, device=world.device)
+        copy_counts = [copies(parameter, world) for parameter in model.parameters()]
+        self.copies = torch.tensor(copy_counts, dtype=torch.float64, device=world.device)
         self.clock = Clock(model, scale.value.device)
         # Taken at once: after a forward pass the model may hand out gathered parameters in place of its sharded ones.
         self.tensors = scale.tensors() | outliers.tensors()

@@ -66,8 +66,8 @@ def train_step(
     Returns a tensor on the device for `figures`.
     """
     model, scale = state.model, state.scale
-    counted = targets != IGNORE
-    count, sequences = world.readers.sum(torch.stack([counted.sum(), counted.any(1).sum()]))
+    is_target = targets != IGNORE
+    count, sequences = world.readers.sum(torch.stack([is_target.sum(), is_target.any(1).sum()]))
     total = torch.zeros(2, dtype=torch.float64, device=world.device)
     micro = min(training.micro_batch, len(inputs))  # as `rows_per_rank` cuts them
     state.norms.begin()

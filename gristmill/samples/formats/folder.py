@@ -128,26 +128,26 @@ def write_export(export: TokenExport, trainer: str, to: str, progress: Progress 
     Raises FileExistsError where the folder holds anything else; ValueError for what the trainer does not read. Holds
     a few hundred samples.
     """
-    chosen = TRAINERS[trainer]
-    given = chosen.files(export)
-    first = next(given)  # so that what a trainer cannot read is refused before anything is written
+    trainer_format = TRAINERS[trainer]
+    trainer_files = trainer_format.files(export)
+    first = next(trainer_files)  # so that what a trainer cannot read is refused before anything is written
     identity = _identity(export, trainer)
     sums = _begin(to, identity)
-    described = content(CARD, card(export, trainer, chosen.start(export)).encode())
-    found: dict[str, str] = {}
-    written = False
-    for out in chain([first], given, [described]):
+    card_file = content(CARD, card(export, trainer, trainer_format.start(export)).encode())
+    digests: dict[str, str] = {}
+    has_written = False
+    for out in chain([first], trainer_files, [card_file]):
         path = files.join(to, out.name)
         digest = _digest_of(path, out, sums, progress)
         if digest is None:
-            digest, written = _write(path, out, progress), True
-        found[out.name] = digest
-    found[IDENTITY] = hashlib.sha256(files.read_bytes(files.join(to, IDENTITY))).hexdigest()
-    if sums != found:
-        lines = (f"{digest}  {name}\n" for name, digest in sorted(found.items()))
+            digest, has_written = _write(path, out, progress), True
+        digests[out.name] = digest
+    digests[IDENTITY] = hashlib.sha256(files.read_bytes(files.join(to, IDENTITY))).hexdigest()
+    if sums != digests:
+        lines = (f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
         files.write_bytes(files.join(to, SUMS), "".join(lines).encode())
-        written = True
-    return written
+        has_written = True
+    return has_written
 
 
 def _identity(export: TokenExport, trainer: str) -> dict[str, Any]:
@@ -182,12 +182,12 @@ def _digest_of(path: str, out: OutFile, sums: dict[str, str], progress: Progress
     """SHA-256 of a file that is there, and as it should be; else None."""
     if not files.exists(path) or (out.size is not None and files.info(path)["size"] != out.size):
         return None
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with files.open_stream(path) as f:
         while piece := f.read(CHUNK):
-            found.update(piece)
+            digest.update(piece)
             progress(out.name, len(piece))
-    return found.hexdigest() if sums.get(out.name, found.hexdigest()) == found.hexdigest() else None
+    return digest.hexdigest() if sums.get(out.name, digest.hexdigest()) == digest.hexdigest() else None
 
 
 def _write(path: str, out: OutFile, progress: Progress) -> str:

@@ -89,8 +89,8 @@ def _later_phases(export: TokenExport) -> list[str]:
 def phase_samples(export: TokenExport) -> list[tuple[int, int]]:
     """The samples [begin, end) of each phase of the run; one where there are none."""
     firsts = [min(first, len(export.source)) for first in export.source.order.schedule.firsts]
-    found = zip(firsts, [*firsts[1:], len(export.source)], strict=True)
-    return [(begin, end) for begin, end in found if begin < end]
+    bounds = zip(firsts, [*firsts[1:], len(export.source)], strict=True)
+    return [(begin, end) for begin, end in bounds if begin < end]
 
 
 def blend(export: TokenExport, phase: int) -> list[str]:
@@ -102,8 +102,8 @@ def blend(export: TokenExport, phase: int) -> list[str]:
 
 
 def _table(export: TokenExport) -> str:
-    named = (f"`source-{i:03d}` is {one.name}" for i, one in enumerate(export.data.sources) if one.share)
-    return ", ".join(named)
+    names = (f"`source-{i:03d}` is {one.name}" for i, one in enumerate(export.data.sources) if one.share)
+    return ", ".join(names)
 
 
 def _tokenizer(export: TokenExport) -> list[str]:
@@ -122,8 +122,8 @@ def _phases(export: TokenExport) -> Iterator[OutFile]:
                 f.write(np.ascontiguousarray(ids[:, 1:]).tobytes())
 
         def lengths(count: int = end - begin) -> Iterator[np.ndarray]:
-            for at in range(0, count, CHUNK):
-                yield np.full(min(CHUNK, count - at), length, np.int64)
+            for first in range(0, count, CHUNK):
+                yield np.full(min(CHUNK, count - first), length, np.int64)
 
         yield OutFile(f"phase-{phase:03d}.bin", (end - begin) * length * width, write)
         yield index_file(f"phase-{phase:03d}.idx", end - begin, export.dtype, lengths)
@@ -149,14 +149,14 @@ def document_lengths(tokens: Tokens, shard: int, end_of_text: int) -> np.ndarray
     """Of the documents of a shard, in tokens, each with the one that ends it; the last may have none. Holds 8 bytes for
     each."""
     ends: list[np.ndarray] = []
-    at = 0
+    position = 0
     for chunk in shard_chunks(tokens, shard):
-        ends.append(np.flatnonzero(chunk == end_of_text) + at + 1)
-        at += len(chunk)
-    found = np.concatenate(ends) if ends else np.empty(0, np.int64)
-    if not len(found) or found[-1] != at:
-        found = np.append(found, at)
-    return np.diff(found, prepend=0)
+        ends.append(np.flatnonzero(chunk == end_of_text) + position + 1)
+        position += len(chunk)
+    document_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
+    if not len(document_ends) or document_ends[-1] != position:
+        document_ends = np.append(document_ends, position)
+    return np.diff(document_ends, prepend=0)
 
 
 def index_file(name: str, count: int, dtype: np.dtype, lengths: Callable[[], Iterator[np.ndarray]]) -> OutFile:
@@ -172,7 +172,7 @@ def index_file(name: str, count: int, dtype: np.dtype, lengths: Callable[[], Ite
             ends = np.cumsum(some) + begin
             f.write(((ends - some) * dtype.itemsize).astype("<i8").tobytes())
             begin = int(ends[-1]) if len(ends) else begin
-        for at in range(0, count + 1, CHUNK):
-            f.write(np.arange(at, min(at + CHUNK, count + 1), dtype="<i8").tobytes())
+        for first in range(0, count + 1, CHUNK):
+            f.write(np.arange(first, min(first + CHUNK, count + 1), dtype="<i8").tobytes())
 
     return OutFile(name, struct.calcsize(HEAD) + 12 * count + 8 * (count + 1), write)

@@ -40,8 +40,8 @@ def files_of(export: TokenExport) -> Iterator[OutFile]:
             for rows in export.rows(begin, end):
                 ids = np.where(rows < 0, ~rows, rows).astype(export.dtype)
                 for row, one in zip(rows, ids, strict=True):
-                    asked = (row >= 0).astype(np.uint8).tobytes() if "targets" in config["column_names"] else b""
-                    f.write(asked + one.tobytes())  # columns by name
+                    target_mask = (row >= 0).astype(np.uint8).tobytes() if "targets" in config["column_names"] else b""
+                    f.write(target_mask + one.tobytes())  # columns by name
 
         yield OutFile(f"train/{name}", size, write)
         raw = {"basename": name, "bytes": size, "hashes": {}}

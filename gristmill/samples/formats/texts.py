@@ -113,10 +113,10 @@ def _train(export: TokenExport) -> list[Iterator[np.ndarray]]:
 def _heldout(export: TokenExport) -> Iterator[np.ndarray]:
     for part in export.data.heldout:
         tokens = export.tokens(part)
-        at = 0
-        while at < len(tokens):
-            ids = document(tokens, at, export.data.end_of_text)
-            at += len(ids)
+        position = 0
+        while position < len(tokens):
+            ids = document(tokens, position, export.data.end_of_text)
+            position += len(ids)
             yield ids
 
 
@@ -129,23 +129,23 @@ def begun(export: TokenExport, begin: int, end: int) -> Iterator[np.ndarray]:
             if isinstance(read, PackedRows):
                 starts = [start for _, start, _, before in read.pieces(window) if before == end_of_text]
             else:
-                at = window * read.seq_len
-                stop = at + read.seq_len
-                before = tokens.read(max(at - 1, 0), stop - 1)
-                starts = (np.flatnonzero(before == end_of_text) + max(at - 1, 0) + 1).tolist()
-                starts = [0, *starts] if at == 0 else starts
+                window_start = window * read.seq_len
+                stop = window_start + read.seq_len
+                before = tokens.read(max(window_start - 1, 0), stop - 1)
+                starts = (np.flatnonzero(before == end_of_text) + max(window_start - 1, 0) + 1).tolist()
+                starts = [0, *starts] if window_start == 0 else starts
             for start in starts:
                 yield document(tokens, start, end_of_text)
 
 
 def document(tokens: Tokens, start: int, end_of_text: int) -> np.ndarray:
     """The tokens of a source from `start` to the end of that text."""
-    pieces, at = [], start
-    while at < len(tokens):
-        piece = tokens.read(at, min(at + LOOK, len(tokens)))
+    pieces, position = [], start
+    while position < len(tokens):
+        piece = tokens.read(position, min(position + LOOK, len(tokens)))
         ends = np.flatnonzero(piece == end_of_text)
         pieces.append(piece[: ends[0] + 1] if len(ends) else piece)
         if len(ends):
             break
-        at += len(piece)
+        position += len(piece)
     return np.concatenate(pieces)

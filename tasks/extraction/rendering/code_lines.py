@@ -30,9 +30,9 @@ def code(source: Source, first: int, last: int) -> str:
     """The lines of code between two tags, indented as they are; without their numbers."""
     element, end, ends = source.element, source.end, source.ends(first, last)
     numbers = _numbers(source, first, last, ends)
-    written = _Lines(element[first] == _CODE)
+    lines = _Lines(element[first] == _CODE)
     pos, k = end[first], first + 1
-    behind = first  # the tag that the text stands behind
+    last_tag = first  # the tag that the text stands behind
     number, start = False, -1  # that was the number of a line; its tag
     while True:
         stop = source.begin[k]
@@ -45,21 +45,21 @@ def code(source: Source, first: int, last: int) -> str:
                     text = text.removeprefix(" " * numbers[start])
                 elif b"ltx_" not in source.tag(start):
                     text = text.removeprefix("\xa0")  # Doxygen parts a line from its number by it
-            if element[behind] == ENDS - _A and (anchor := _ANCHOR.search(source.tag(behind - 1))):
+            if element[last_tag] == ENDS - _A and (anchor := _ANCHOR.search(source.tag(last_tag - 1))):
                 text = text.removeprefix(anchor[1].decode()).removeprefix(" ")  # Doxygen up to 1.7
-            if not (element[behind] in _OUTSIDE_CELLS and behind != first and not text.strip()):
-                written.text(text)
+            if not (element[last_tag] in _OUTSIDE_CELLS and last_tag != first and not text.strip()):
+                lines.text(text)
         if k >= last:
             break
-        pos, behind, tag = end[k], k, element[k]
+        pos, last_tag, tag = end[k], k, element[k]
         number = False
-        written.close(k)
+        lines.close(k)
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
-                written.line_break()
+                lines.line_break()
             elif k in ends and (k in numbers or _is_number(source, k, ends[k])):
                 start, k, number = k, ends[k], True
-                pos, behind = end[k], k
+                pos, last_tag = end[k], k
             elif k in ends and (
                 (PROPERTIES[tag] & SKIP and not PROPERTIES[tag] & RAW)
                 or tag == _BUTTON
@@ -67,13 +67,13 @@ def code(source: Source, first: int, last: int) -> str:
                 or (tag == _THEAD and element[first] == _TABLE)
             ):
                 k = ends[k]
-                pos, behind = end[k], k
+                pos, last_tag = end[k], k
             elif tag in _CELLS:
-                written.cell()
+                lines.cell()
             elif tag not in _TABLE_PARTS and k in ends and _is_line(source, k, tag):
-                written.open(ends[k], bool(PROPERTIES[tag] & BLOCK))
+                lines.open(ends[k], bool(PROPERTIES[tag] & BLOCK))
         k += 1
-    return re.sub(r"\A(?:[ \t]*\n)+", "", "".join(written.out)).rstrip()
+    return re.sub(r"\A(?:[ \t]*\n)+", "", "".join(lines.out)).rstrip()
 
 
 class _Lines:
@@ -127,11 +127,11 @@ class _Lines:
     def close(self, tag: int) -> None:
         """End the lines that end up to a tag."""
         while self._opened and self._opened[-1][0] <= tag:
-            _, at, self._block = self._opened.pop()
-            if all(self.out[i].isspace() and "\n" not in self.out[i] for i in range(at, len(self.out))):
-                del self.out[at:]  # an empty line holds a space so that it is as high as others
-            if not self._closed or at == len(self.out):
-                self._ended_itself = at < len(self.out) and self.out[-1].endswith("\n")
+            _, begin, self._block = self._opened.pop()
+            if all(self.out[i].isspace() and "\n" not in self.out[i] for i in range(begin, len(self.out))):
+                del self.out[begin:]  # an empty line holds a space so that it is as high as others
+            if not self._closed or begin == len(self.out):
+                self._ended_itself = begin < len(self.out) and self.out[-1].endswith("\n")
                 self._closed = True
 
 
@@ -172,7 +172,7 @@ def _digits(source: Source, text: bytes) -> bool:
 def language(source: Source, first: int, last: int) -> str:
     """The language that code says it is in, by the classes of its element, of the two around it and of its first."""
     for k in range(max(0, first - 2), min(first + 3, last)):
-        if source.element[k] >= 0 and (found := _LANGUAGE.search(source.classes(k))):
-            if found[1].lower() not in _NO_LANGUAGE:
-                return found[1]
+        if source.element[k] >= 0 and (match := _LANGUAGE.search(source.classes(k))):
+            if match[1].lower() not in _NO_LANGUAGE:
+                return match[1]
     return ""

@@ -53,7 +53,7 @@ _AS_PRE = re.compile(r"white-space\s*:\s*pre(?:-wrap)?\s*(?:;|$)")
 def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
     """Whether a table shows code: a row a line, or all lines in one cell beside their numbers; `within`: of a `pre`."""
     marked = False
-    named = b"class" in source.tag(first) and bool(_LINES.search(source.classes(first)))
+    has_line_class = b"class" in source.tag(first) and bool(_LINES.search(source.classes(first)))
     for k in range(first, last):
         tag = source.element[k]
         if tag not in _CELLS and k != first:
@@ -66,15 +66,15 @@ def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
         if k > first + 40:
             break
     lines = source.element[first:last].count(_PRE)  # in ViewVC's tables each is a line
-    if not (marked and named) and lines < 2:
+    if not (marked and has_line_class) and lines < 2:
         return False
     numbers = number_cells(source, first, last, source.ends(first, last))
-    return bool(numbers) and ((marked and named) or len(numbers) == lines)
+    return bool(numbers) and ((marked and has_line_class) or len(numbers) == lines)
 
 
 def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) -> set[int]:
     """The first cells of the rows of a table, behind its header, if they count these; else none."""
-    found: set[int] = set()
+    cells: set[int] = set()
     number = None
     row = head = False
     for k in range(first + 1, last):
@@ -85,15 +85,15 @@ def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) ->
             row = not head
         elif tag in _CELLS and row:
             row = False
-            behind = ends.get(k, last)
-            if behind > k + _FEW:
+            end_tag = ends.get(k, last)
+            if end_tag > k + _FEW:
                 return set()
-            digits = source.between(k, behind).strip()
+            digits = source.between(k, end_tag).strip()
             if not digits.isdecimal() or (number is not None and int(digits) != number + 1):
                 return set()
             number = int(digits)
-            found.add(k)
-    return found
+            cells.add(k)
+    return cells
 
 
 def counted(source: Source, first: int, last: int) -> dict[int, int]:
@@ -102,10 +102,10 @@ def counted(source: Source, first: int, last: int) -> dict[int, int]:
     lines = source.data[source.end[first] : source.begin[last]].split(b"\n")
     while len(lines) > 1 and _ONLY_TAGS.fullmatch(lines[-1]):
         lines.pop()
-    at = source.end[first]
+    position = source.end[first]
     if not lines[0].strip():  # a line feed that a `pre` begins with is not shown
-        at += len(lines.pop(0)) + 1
-    found: dict[int, int] = {}
+        position += len(lines.pop(0)) + 1
+    numbers: dict[int, int] = {}
     number = None
     widths, spaces = [], []
     blank = False
@@ -114,28 +114,28 @@ def counted(source: Source, first: int, last: int) -> dict[int, int]:
         if not begins or (number is not None and int(begins[3]) != number + 1):
             return {}
         number = int(begins[3])
-        found[bisect_left(source.begin, at + begins.start(1))] = 0
-        at += len(line) + 1
+        numbers[bisect_left(source.begin, position + begins.start(1))] = 0
+        position += len(line) + 1
         widths.append(begins.end(3) - begins.end(1))
-        behind = line[begins.end() :]
-        spaces.append(len(behind) - len(behind.lstrip(b" ")))
-        blank |= not _TAG.sub(b"", behind).strip()
-    if not found:
+        rest = line[begins.end() :]
+        spaces.append(len(rest) - len(rest.lstrip(b" ")))
+        blank |= not _TAG.sub(b"", rest).strip()
+    if not numbers:
         return {}
     # A line by itself that is all number is code: nobody numbers one empty line. Its first word may be a number, too: a
     # class that does not say that it counts lines says what the word is.
     if len(lines) == 1:
-        tag = max(found)
+        tag = max(numbers)
         styled = source.element[tag] == _SPAN and b"class" not in source.tag(tag)
         if blank or not (styled or b"user-select" in lines[0]):
             return {}
     # Pygments has no space there, and code that stands in may be all there is.
-    if blank or source.element[max(found)] != _SPAN:
+    if blank or source.element[max(numbers)] != _SPAN:
         # Either all gaps are equally wide, or all lines begin in one column.
         column = min(space + width for space, width in zip(spaces, widths, strict=True))
         gaps = max([min(spaces)] * len(lines), [max(0, column - width) for width in widths], key=sum)
-        found = dict(zip(found, gaps, strict=True))
-    return found
+        numbers = dict(zip(numbers, gaps, strict=True))
+    return numbers
 
 
 def containers(source: Source) -> Iterator[int]:
@@ -146,22 +146,22 @@ def containers(source: Source) -> Iterator[int]:
     if source.data.find(b"ltx_", 0, _HEAD) >= 0:
         kinds += _LATEXML
     for name, element, content in kinds:
-        behind = -1
+        last_tag = -1
         for tag in _tags_with(source, name):
-            if tag > behind and source.element[tag] == element and (node := _node(source, tag)) >= 0:
-                behind = int(source.page.nodes.last[node])
-                if source.data.find(content, source.end[tag], source.begin[behind]) >= 0:
+            if tag > last_tag and source.element[tag] == element and (node := _node(source, tag)) >= 0:
+                last_tag = int(source.page.nodes.last[node])
+                if source.data.find(content, source.end[tag], source.begin[last_tag]) >= 0:
                     yield node
     yield from _styled(source)
 
 
 def _tags_with(source: Source, text: bytes) -> Iterator[int]:
-    at = source.data.find(text) if source.has(text) else -1
-    while at >= 0:
-        tag = bisect_left(source.begin, at) - 1
-        if tag >= 0 and at < source.end[tag]:
+    position = source.data.find(text) if source.has(text) else -1
+    while position >= 0:
+        tag = bisect_left(source.begin, position) - 1
+        if tag >= 0 and position < source.end[tag]:
             yield tag
-        at = source.data.find(text, at + 1)
+        position = source.data.find(text, position + 1)
 
 
 def _node(source: Source, tag: int) -> int:
@@ -173,13 +173,13 @@ def _node(source: Source, tag: int) -> int:
 
 def _styled(source: Source) -> Iterator[int]:
     """The nodes of divisions that a style shows as `pre` is shown (Visual Studio Code, Notion)."""
-    behind = -1
+    last_tag = -1
     for tag in _tags_with(source, b"monospace"):
-        if tag <= behind or source.element[tag] != _DIV:
+        if tag <= last_tag or source.element[tag] != _DIV:
             continue
         if _AS_PRE.search(source.attribute(tag, "style") or "") and (node := _node(source, tag)) >= 0:
-            behind = int(source.page.nodes.last[node])
-            inner = set(source.element[tag + 1 : behind])
+            last_tag = int(source.page.nodes.last[node])
+            inner = set(source.element[tag + 1 : last_tag])
             if all(element == _DIV or not PROPERTIES[element] & BLOCK for element in inner if 0 <= element < COMMENT):
                 yield node
 
@@ -192,10 +192,10 @@ def broken(source: Source) -> Iterator[tuple[int, int]]:
     if not len(begins) or not len(ends) or not len(lines):
         return
     place = np.searchsorted(ends, begins)
-    behind = ends[np.minimum(place, len(ends) - 1)]
-    alone = (behind > begins) & (np.append(begins[1:], len(elements)) > behind)
-    several = np.searchsorted(lines, begins) < np.searchsorted(lines, behind)
-    for first, last in zip(*(each[alone & several].tolist() for each in (begins, behind)), strict=True):
+    next_ends = ends[np.minimum(place, len(ends) - 1)]
+    alone = (next_ends > begins) & (np.append(begins[1:], len(elements)) > next_ends)
+    several = np.searchsorted(lines, begins) < np.searchsorted(lines, next_ends)
+    for first, last in zip(*(each[alone & several].tolist() for each in (begins, next_ends)), strict=True):
         inner = elements[first + 1 : last]
         own = np.where(inner >= 0, inner, ENDS - inner)
         if not (PROPERTIES[own[own < len(PROPERTIES)]] & BLOCK).any():

@@ -12,7 +12,7 @@ from gristmill.tasks.extraction.scanned import ENDS, HEADING, Page
 from gristmill.tasks.extraction.vocabulary import E
 
 # How much of a section or a list is kept if all of it is.
-_MOST = 2 / 3
+_MIN_KEPT_SHARE = 2 / 3
 # From this part of its text on a block is a link: of menus and breadcrumbs, not of what is kept around it.
 _LINKS = 0.8
 # How many headings in a row head the same: more are a list.
@@ -60,9 +60,9 @@ def _is_formula(source: Source, block: int) -> bool:
     else:
         after, before = int(blocks.after[block]), int(blocks.before[block])
         if before > after + 2 and _MATH.search(source.classes(after + 1)):  # pandoc's, for KaTeX to read
-            apart = source.text(source.end[after], source.begin[after + 1])
-            behind = source.text(source.end[before - 1], source.begin[before])
-            return not (apart.strip() or behind.strip()) and source.element[before - 1] == ENDS - _SPAN
+            text_before = source.text(source.end[after], source.begin[after + 1])
+            text_after = source.text(source.end[before - 1], source.begin[before])
+            return not (text_before.strip() or text_after.strip()) and source.element[before - 1] == ENDS - _SPAN
         begin, end = int(blocks.begin[block]), int(blocks.end[block])
         if source.page.text[begin] not in (36, 92):  # $ and \
             return False
@@ -84,7 +84,7 @@ def _items(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     total = np.bincount(lists, size)
     keeps = np.bincount(lists, size * kept[blocks])
     linked = page.blocks.linked[blocks] >= _LINKS * size
-    kept[blocks] |= (lists > 0) & ~linked & (keeps >= _MOST * total)[lists]
+    kept[blocks] |= (lists > 0) & ~linked & (keeps >= _MIN_KEPT_SHARE * total)[lists]
 
 
 def _sections(source: Source, around: Enclosing, kept: np.ndarray) -> None:
@@ -97,14 +97,17 @@ def _sections(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     path = page.nodes.path[node]
     size = (page.blocks.end - page.blocks.begin).astype(np.int64)
     total, keeps, linked = (np.add.reduceat(each, headings) for each in (size, size * kept, page.blocks.linked))
-    whole, dropped = keeps >= _MOST * total, (keeps < (1 - _MOST) * total) & (linked < _LINKS * total)
+    whole, dropped = (
+        keeps >= _MIN_KEPT_SHARE * total,
+        (keeps < (1 - _MIN_KEPT_SHARE) * total) & (linked < _LINKS * total),
+    )
     if not dropped.any() or not whole.any():
         return
     ends = np.append(headings[1:], len(kept))
     for each in np.unique(path[dropped]):
         same = np.flatnonzero(path == each)
         sure = np.flatnonzero(whole[same])
-        if keeps[same].sum() >= _MOST * total[same].sum() and len(sure):
+        if keeps[same].sum() >= _MIN_KEPT_SHARE * total[same].sum() and len(sure):
             for i in same[sure[0] : sure[-1]]:
                 if dropped[i]:
                     kept[headings[i] : ends[i]] = True
@@ -128,10 +131,10 @@ def _higher(level: list[int]) -> list[int]:
     """Of each heading the next that is not below it; their number where there is none."""
     higher = [len(level)] * len(level)
     for i in range(len(level) - 1, -1, -1):
-        at = i + 1
-        while at < len(level) and level[at] > level[i]:
-            at = higher[at]
-        higher[i] = at
+        next_heading = i + 1
+        while next_heading < len(level) and level[next_heading] > level[i]:
+            next_heading = higher[next_heading]
+        higher[i] = next_heading
     return higher
 
 
@@ -153,7 +156,7 @@ def _entries(source: Source, together: Units, kept: np.ndarray) -> None:
         np.concatenate(([0], np.cumsum(each, dtype=np.int64))) for each in (size, size * kept, page.blocks.linked)
     )
     total = totals[following] - totals[headings]
-    whole = keeps[following] - keeps[headings] >= _MOST * total
+    whole = keeps[following] - keeps[headings] >= _MIN_KEPT_SHARE * total
     linked = links[following] - links[headings] >= _LINKS * total
     reference = np.unique(page.nodes.path[node], return_inverse=True)[1]
     others = np.bincount(reference, whole)[reference] - whole
@@ -190,12 +193,12 @@ def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:
                 following = ends[i + 2 : i + _ROW + 1]  # of the row, and behind it
                 below = next((other for other in following if totals[other] > totals[block]), end)
                 is_link = page.blocks.linked[block] >= _LINKS * size[block]
-                if not is_link and keeps[below] - keeps[block] >= _MOST * (totals[below] - totals[block]) > 0:
+                if not is_link and keeps[below] - keeps[block] >= _MIN_KEPT_SHARE * (totals[below] - totals[block]) > 0:
                     kept[block] = True
                     continue
                 end = ends[higher[i]]
             total = totals[end] - totals[block]
-            kept[block] = total > 0 and keeps[end] - keeps[block] >= _MOST * total
+            kept[block] = total > 0 and keeps[end] - keeps[block] >= _MIN_KEPT_SHARE * total
 
 
 def _headed(source: Source, together: Units, kept: np.ndarray) -> None:

@@ -11,9 +11,9 @@ _PARTS = tuple(E[name] for name in ("tr", "tbody", "thead", "tfoot", "table"))
 # At the edges of these a span of rows ends (HTML standard, 4.9.12).
 _GROUPS = tuple(code for name in ("tbody", "thead", "tfoot") for code in (E[name], ENDS - E[name]))
 # A cell of data is short: bytes, with headers and without.
-_LONGEST_HEADED, _LONGEST = 3000, 500
+_MAX_CELL_WITH_HEADER, _MAX_CELL = 3000, 500
 # The standard's limits of spans are 1000 and 65534; no row of text has so many columns.
-_WIDEST, _HIGHEST = 100, 1000
+_MAX_COLUMNS, _MAX_ROWS = 100, 1000
 _CELLS = 200_000
 
 
@@ -22,7 +22,7 @@ def is_data(source: Source, node: int, tables: Tables) -> bool:
     headed = tables.headers[node] > 0
     if tables.inner[node] or tables.columns[node] < 2 or tables.rows[node] < (1 if headed else 2):
         return False
-    if tables.filled[node] < 2 or tables.longest[node] > (_LONGEST_HEADED if headed else _LONGEST):
+    if tables.filled[node] < 2 or tables.longest[node] > (_MAX_CELL_WITH_HEADER if headed else _MAX_CELL):
         return False
     if not headed and 4 * tables.crowded[node] > tables.filled[node]:
         return False
@@ -37,8 +37,8 @@ def _of_lines(source: Source, first: int, last: int) -> bool:
     """Whether a `pre` between two tags has several lines."""
     ends = source.ends(first, last)
     return any(
-        source.element[k] == _PRE and source.data.find(b"\n", source.end[k], source.begin[behind]) >= 0
-        for k, behind in ends.items()
+        source.element[k] == _PRE and source.data.find(b"\n", source.end[k], source.begin[end_tag]) >= 0
+        for k, end_tag in ends.items()
     )
 
 
@@ -52,17 +52,17 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
     grid: list[list[str]] = []
     row: list[str] | None = None
     below: dict[int, int] = {}  # of each column, how many more rows a cell from above reaches into
-    behind, cell, size = first, -1, 0
+    last_tag, cell, size = first, -1, 0
     in_row = False  # a row has begun, and no cell of it
     for k in range(first + 1, last + 1):
         tag = source.element[k] if k < last else ENDS - _TABLE
         if not _bounds(tag):
             continue
         text = ""
-        if k > behind + 1:
-            text = " ".join(inline(source, behind, k, markdown).split())
-        elif source.begin[k] > source.end[behind]:
-            text = " ".join(source.text(source.end[behind], source.begin[k]).split())
+        if k > last_tag + 1:
+            text = " ".join(inline(source, last_tag, k, markdown).split())
+        elif source.begin[k] > source.end[last_tag]:
+            text = " ".join(source.text(source.end[last_tag], source.begin[k]).split())
         if cell >= 0 and source.element[cell] != _CAPTION:
             if row is None:
                 row, in_row = [], False
@@ -71,7 +71,7 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
             size += _place(source, cell, text.replace("|", "\\|") if "|" in text else text, row, below, spans)
         elif text:
             outside.append(text)
-        behind, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1
+        last_tag, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1
         if tag in _PARTS or (tag < 0 and ENDS - tag in _PARTS):
             if row is not None or in_row:
                 _reach([] if row is None else row, below)
@@ -96,8 +96,8 @@ def _reach(row: list[str], below: dict[int, int]) -> None:
 def _place(source: Source, cell: int, text: str, row: list[str], below: dict[int, int], spans: bool) -> int:
     """Put a cell into its row; how many columns it takes."""
     _reach(row, below)
-    wide = _span(source, cell, "colspan", _WIDEST) if spans else 1
-    high = _span(source, cell, "rowspan", _HIGHEST) if spans else 1
+    wide = _span(source, cell, "colspan", _MAX_COLUMNS) if spans else 1
+    high = _span(source, cell, "rowspan", _MAX_ROWS) if spans else 1
     for column in range(wide):
         if high > 1:
             below[len(row)] = high - 1
@@ -128,7 +128,7 @@ def is_column(grid: list[list[str]]) -> bool:
 
 def lines(grid: list[list[str]], markdown: bool) -> list[str]:
     """A line for each row; in Markdown the first is the header."""
-    found = ["| " + " | ".join(row) + " |" for row in grid]
-    if markdown and found:
-        found.insert(1, "|" + " --- |" * len(grid[0]))
-    return found
+    table_lines = ["| " + " | ".join(row) + " |" for row in grid]
+    if markdown and table_lines:
+        table_lines.insert(1, "|" + " --- |" * len(grid[0]))
+    return table_lines

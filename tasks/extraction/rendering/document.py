@@ -60,81 +60,81 @@ class Lists:
 
     def indent(self, node: int) -> int:
         """How far the items of the list around a node stand in, by the marks of the lists around it."""
-        at = self._list(node)
-        if at < 0:
+        list_node = self._list(node)
+        if list_node < 0:
             return 0
-        if at not in self._indent:
-            outer = self._list(int(self._parent[at]))
-            self._indent[at] = self.indent_of(outer) if outer >= 0 else 0
-        return self._indent[at]
+        if list_node not in self._indent:
+            outer = self._list(int(self._parent[list_node]))
+            self._indent[list_node] = self.indent_of(outer) if outer >= 0 else 0
+        return self._indent[list_node]
 
-    def indent_of(self, at: int) -> int:
+    def indent_of(self, list_node: int) -> int:
         """How far what is inside of the items of a list stands in; a list of which no item is shown does not count."""
-        return min(60, self.indent(at) + self._width.get(at, 0))
+        return min(60, self.indent(list_node) + self._width.get(list_node, 0))
 
     def content(self, node: int) -> int:
         """How far the text of an item stands in."""
-        at = self._list(node)
-        return self.indent_of(at) if at >= 0 else 0
+        list_node = self._list(node)
+        return self.indent_of(list_node) if list_node >= 0 else 0
 
     def _list(self, node: int) -> int:
         """The innermost list that a node is or lies in; -1 for none."""
         way = []
-        found = -1
+        list_node = -1
         while node >= 0:
             if node in self._around:
-                found = self._around[node]
+                list_node = self._around[node]
                 break
             way.append(node)
             if self._tag[node] in _LISTS:
-                found = node
+                list_node = node
                 break
             node = int(self._parent[node])
         for each in way:
-            self._around[each] = found
-        return found
+            self._around[each] = list_node
+        return list_node
 
-    def _of(self, at: int) -> dict[int, str]:
+    def _of(self, list_node: int) -> dict[int, str]:
         """The numbers of all items of a list."""
-        if at in self._numbers:
-            return self._numbers[at]
+        if list_node in self._numbers:
+            return self._numbers[list_node]
         if self._items is None:
             self._items = {}
             for node in (self._tag == _LIST_ITEM).nonzero()[0].tolist():
                 self._items.setdefault(int(self._parent[node]), []).append(node)
-        items = self._items.get(at, [])
+        items = self._items.get(list_node, [])
         nodes, source = self._source.page.nodes, self._source
-        first = int(nodes.first[at])
+        first = int(nodes.first[list_node])
         tag = source.tag(first).lower()
         number = _number(source.attribute(first, "start")) if b"start" in tag else None
         step = -1 if b"reversed" in tag else 1
         if number is None:
             number = len(items) if step < 0 else 1
         kind = _kind(source, first, tag)
-        found = {}
+        numbers = {}
         for item in items:
             own = source.tag(int(nodes.first[item]))
-            if b"value" in own and (given := _number(source.attribute(int(nodes.first[item]), "value"))) is not None:
-                number = given
-            found[item] = _written(number, kind) + "."
+            if b"value" in own and (value := _number(source.attribute(int(nodes.first[item]), "value"))) is not None:
+                number = value
+            numbers[item] = _written(number, kind) + "."
             number += step
-        self._numbers[at] = found
-        return found
+        self._numbers[list_node] = numbers
+        return numbers
 
 
 def _kind(source: Source, first: int, tag: bytes) -> str:
     """How the numbers of a list are written, as the attribute `type` has it."""
     if kind := source.attribute(first, "type") if b"type" in tag else None:
         return kind
-    found = None
+    match = None
     if b"list-style" in tag:
-        found = _STYLE.search((source.attribute(first, "style") or "").lower())
+        match = _STYLE.search((source.attribute(first, "style") or "").lower())
     elif b"alpha" in tag or b"roman" in tag or b"latin" in tag:
-        found = _CLASS.search(source.classes(first))
-    if not found:
+        match = _CLASS.search(source.classes(first))
+    if not match:
         return "1"
-    letter = "i" if found[2] == "roman" else "a"
-    return letter if found[1] == "lower" else letter.upper()
+    letter = "i" if match[2] == "roman" else "a"
+    return letter if match[1] == "lower" else letter.upper()
 
 
 def _number(value: str | None) -> int | None:
@@ -169,7 +169,7 @@ _RUNS, _LINE_BEGINS = re.compile(r"[^\S\n]{2,}|[^\S\n ]"), re.compile(r"\n +")
 _MARK = re.compile(r"^(\d*)(?=(?:(?<!\d)(?:#{1,6}|[-+*>])|(?<=\d)[.)])(?:\s|$)|(?<!\d)(?:```|~~~))", re.MULTILINE)
 PARAGRAPH, ITEM, DEFINITION, ROWS, TERM = range(5)
 # What is longer is set large, and heads nothing. In characters.
-_LONGEST_HEADING = 250
+_MAX_HEADING = 250
 
 
 class _Block(NamedTuple):
@@ -196,8 +196,8 @@ def render(source: Source, chosen: Units, kept: np.ndarray, markdown: bool = Fal
     """The text of the kept blocks (bool) of a page."""
     writer = _Writer(source, chosen, markdown)
     done: set[int] = set()
-    found = list(_kept(source, chosen, kept))
-    for block, following in zip_longest(found, found[1:]):
+    kept_blocks = list(_kept(source, chosen, kept))
+    for block, following in zip_longest(kept_blocks, kept_blocks[1:]):
         if block.unit:
             if block.unit in done:
                 continue
@@ -298,7 +298,7 @@ class _Writer:
 
     def _marked_heading(self, heading: int, text: str) -> str:
         level = int(self._source.page.nodes.tag[heading]) - _H1 + 1 if heading > 0 else 1
-        if len(text) > _LONGEST_HEADING:
+        if len(text) > _MAX_HEADING:
             return text
         if text.startswith("**") and text.endswith("**") and "*" not in text[2:-2]:
             text = text[2:-2]
@@ -347,8 +347,8 @@ def _whole(source: Source, whole: Whole, markdown: bool) -> _Piece:
         equations = "ltx_eqn" in source.classes(first)
         if data_tables.is_column(grid) and not equations:
             return _Piece(_FAR.join([*outside, *filter(None, map("".join, grid))]).strip(), PARAGRAPH, False)
-        found = [" ".join(filter(None, row)) for row in grid] if equations else data_tables.lines(grid, markdown)
-        return _Piece(_FAR.join([*outside, _CLOSE.join(found)]).strip(), ROWS, False)
+        table_lines = [" ".join(filter(None, row)) for row in grid] if equations else data_tables.lines(grid, markdown)
+        return _Piece(_FAR.join([*outside, _CLOSE.join(table_lines)]).strip(), ROWS, False)
     if kind == CODE:
         text = code_lines.code(source, first, last)
         if markdown and text:

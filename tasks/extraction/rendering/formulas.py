@@ -25,7 +25,7 @@ _ADDRESS = re.compile(
 _SOURCE = re.compile(r"\s*(?:\$.*\$|\\begin\{.*\})\s*", re.DOTALL)
 _STYLE = re.compile(r"^\{\s*\\(?:displaystyle|textstyle)\s?(.*)\}$", re.DOTALL)
 _EMPTY_LINE = re.compile(r"\n\s*\n")
-_DEEPEST = 40
+_MAX_DEPTH = 40
 
 _SCRIPTS = {"msup": "^", "msub": "_", "mover": "^", "munder": "_"}
 _BOTH = {"msubsup": "_^", "munderover": "_^"}
@@ -85,12 +85,12 @@ def delimited(tex: str, display: bool) -> str:
     tex = " ".join(tex.split())
     if tex.startswith(r"\begin{displaymath}"):
         tex, display = tex.removeprefix(r"\begin{displaymath}").removesuffix(r"\end{displaymath}").strip(), True
-    for left, right in (("$$", "$$"), (r"\[", r"\]"), (r"\(", r"\)"), ("$", "$")):
-        if tex.startswith(left) and tex.endswith(right) and len(tex) >= len(left + right):
-            tex = tex[len(left) : len(tex) - len(right)].strip()
+    for opening, closing in (("$$", "$$"), (r"\[", r"\]"), (r"\(", r"\)"), ("$", "$")):
+        if tex.startswith(opening) and tex.endswith(closing) and len(tex) >= len(opening + closing):
+            tex = tex[len(opening) : len(tex) - len(closing)].strip()
             break
-    if found := _STYLE.match(tex):
-        tex = found[1].strip()
+    if match := _STYLE.match(tex):
+        tex = match[1].strip()
     tex = tex.removeprefix("% <![CDATA[").removesuffix("%]]>").strip()
     if not tex:
         return ""
@@ -99,8 +99,8 @@ def delimited(tex: str, display: bool) -> str:
 
 def of_script(tag: bytes) -> str | None:
     """The formula of a `<script>`, None if it holds none."""
-    if found := _SCRIPT.match(tag):
-        return delimited(found[2].decode("utf-8", "replace"), b"display" in found[1].lower())
+    if match := _SCRIPT.match(tag):
+        return delimited(match[2].decode("utf-8", "replace"), b"display" in match[1].lower())
     return None
 
 
@@ -136,10 +136,10 @@ def of_element(source: Source, first: int, last: int, display: bool = False) -> 
             tex = source.attribute(k, "data-latex")
         elif math is None and name == "span" and "katex-mathml" in source.classes(k):
             tex = _of_stripped(source, k)
-        elif element == SCRIPT and (found := of_script(source.tag(k))) is not None:
-            return found
-        elif element == IMG and math is None and (found := of_image(source, k)) is not None:
-            return found
+        elif element == SCRIPT and (formula := of_script(source.tag(k))) is not None:
+            return formula
+        elif element == IMG and math is None and (formula := of_image(source, k)) is not None:
+            return formula
     if math is not None and _has_annotation(source, math, last):
         tex = _annotation(source, math, last) or tex
     if tex is None and math is not None:
@@ -195,13 +195,13 @@ def _tree(source: Source, first: int, last: int) -> list:
         elif name in ("annotation", "annotation-xml", "assistive-mml"):
             skipped = name
         elif name == "c":
-            if found := re.search(r"mjx-c([0-9A-Fa-f]+)", source.classes(k)):
-                stack[-1][2] += chr(min(int(found[1], 16), 0x10FFFF))
+            if match := re.search(r"mjx-c([0-9A-Fa-f]+)", source.classes(k)):
+                stack[-1][2] += chr(min(int(match[1], 16), 0x10FFFF))
         else:
             node: list = [name, [], ""]
             stack[-1][1].append(node)
             closed = source.tag(k).endswith(b"/>")
-            if not closed and len(stack) < _DEEPEST:
+            if not closed and len(stack) < _MAX_DEPTH:
                 stack.append(node)
     return root
 

@@ -58,7 +58,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     ends = source.ends(first, last)
     hides = source.hides(first, last)
     out: list[str] = []
-    opened: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
+    open_elements: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
     pos, k = end[first], first + 1
     searched = first  # up to this tag elements that show formulas have none
     while True:
@@ -69,14 +69,14 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             break
         pos = end[k]
         tag = element[k]
-        while opened and opened[-1][0] <= k:
-            _close(opened.pop(), out, source, k, last, markdown)
-        found, behind = _formula(source, k, ends, k < searched)
-        if found is not None:
-            out.append(found)
-            pos, k = max(pos, end[behind]), behind + 1
+        while open_elements and open_elements[-1][0] <= k:
+            _close(open_elements.pop(), out, source, k, last, markdown)
+        formula, last_tag = _formula(source, k, ends, k < searched)
+        if formula is not None:
+            out.append(formula)
+            pos, k = max(pos, end[last_tag]), last_tag + 1
             continue
-        searched = max(searched, behind)
+        searched = max(searched, last_tag)
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
                 out.append("\n")
@@ -95,26 +95,28 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
                 k = ends.get(k, last - 1)  # one that is not closed goes on as far as its block
             elif PROPERTIES[tag] & BLOCK:
                 out.append(" ")
-            elif k in ends and len(opened) < _NESTED:
+            elif k in ends and len(open_elements) < _NESTED:
                 if tag in (_SUP, _SUB, _RT, _RTC, _RP):
-                    opened.append((ends[k], len(out), _NOTE if tag == _SUP and _is_note(source, k, ends[k]) else tag))
-                elif _marks(tag, markdown, opened):
-                    opened.append((ends[k], len(out), tag))
+                    open_elements.append(
+                        (ends[k], len(out), _NOTE if tag == _SUP and _is_note(source, k, ends[k]) else tag)
+                    )
+                elif _marks(tag, markdown, open_elements):
+                    open_elements.append((ends[k], len(out), tag))
         elif tag < 0 and PROPERTIES[ENDS - tag] & BLOCK:
             out.append(" ")
         k += 1
-    while opened:
-        _close(opened.pop(), out, source, last, last, markdown)
+    while open_elements:
+        _close(open_elements.pop(), out, source, last, last, markdown)
     text = _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
     return _BOLD_APART.sub(" ", text) if markdown else text
 
 
 def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int, markdown: bool) -> None:
     """Rewrite an element that ends at a tag of the piece up to the tag `last`."""
-    _, at, kind = element
-    text = "".join(out[at:])
+    _, length, kind = element
+    text = "".join(out[length:])
     content = text.strip()
-    del out[at:]
+    del out[length:]
     if kind not in _MARKS:
         out.append(_rewritten(kind, content, out, "*`" if markdown else ""))
     elif not content:
@@ -144,9 +146,9 @@ def _apart(outside: str, inside: str) -> bool:
     return outside != "*" and (inside.isalnum() or not outside.isalnum())
 
 
-def _marks(tag: int, markdown: bool, opened: list[tuple[int, int, int]]) -> bool:
+def _marks(tag: int, markdown: bool, open_elements: list[tuple[int, int, int]]) -> bool:
     """Whether an element is marked: not in another of its mark, and not in code."""
-    return markdown and tag in _MARKS and all(_MARKS.get(kind) not in ("`", _MARKS[tag]) for *_, kind in opened)
+    return markdown and tag in _MARKS and all(_MARKS.get(kind) not in ("`", _MARKS[tag]) for *_, kind in open_elements)
 
 
 def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tuple[str | None, int]:
@@ -156,16 +158,16 @@ def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tu
     """
     tag = source.element[k]
     if tag == formulas.SCRIPT:
-        found = formulas.of_script(source.tag(k))
-        return found, k if found is not None else k - 1
+        formula = formulas.of_script(source.tag(k))
+        return formula, k if formula is not None else k - 1
     if tag == formulas.IMG:
-        found = formulas.of_image(source, k)
-        return found, k if found is not None else k - 1
+        formula = formulas.of_image(source, k)
+        return formula, k if formula is not None else k - 1
     if tag == formulas.MATH or tag == CUSTOM:
         if k in ends and (tag == formulas.MATH or source.name(k) == "mjx-container"):
-            found = formulas.of_element(source, k, ends[k])
-            if found is not None:
-                return found, ends[k]
+            formula = formulas.of_element(source, k, ends[k])
+            if formula is not None:
+                return formula, ends[k]
     elif tag in (_SPAN, _DIV) and k in ends:
         classes = source.classes(k)
         if classes and not searched and formulas.RENDERED.search(classes):
@@ -173,17 +175,17 @@ def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tu
     return None, k - 1
 
 
-def _rendered(source: Source, k: int, behind: int, classes: str) -> tuple[str | None, int]:
+def _rendered(source: Source, k: int, end_tag: int, classes: str) -> tuple[str | None, int]:
     """The same for an element that shows a formula; "" where its LaTeX follows in a script of its own."""
     if "MathJax" in classes or "mjx" in classes.lower():
-        for j in range(behind + 1, min(behind + 4, len(source.element))):
+        for j in range(end_tag + 1, min(end_tag + 4, len(source.element))):
             if source.element[j] == formulas.SCRIPT and formulas.of_script(source.tag(j)) is not None:
-                return "", behind
+                return "", end_tag
             if "Preview" in classes and source.element[j] >= 0 and "MathJax" in source.classes(j):
-                return "", behind
+                return "", end_tag
     display = "display" in source.classes(k - 1) if k and source.element[k - 1] in (_SPAN, _DIV) else False
-    found = formulas.of_element(source, k, behind, display)
-    return found, behind
+    formula = formulas.of_element(source, k, end_tag, display)
+    return formula, end_tag
 
 
 def _is_permalink(source: Source, first: int, last: int) -> bool:
@@ -193,9 +195,9 @@ def _is_permalink(source: Source, first: int, last: int) -> bool:
     return set(text) <= _SIGNS | {" "} and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
 
 
-def _is_note(source: Source, k: int, behind: int) -> bool:
+def _is_note(source: Source, k: int, end_tag: int) -> bool:
     """Whether the link right around a `sup`, or right in it, leads to a place of the page."""
-    within = range(k + 1, min(k + 3, behind))
+    within = range(k + 1, min(k + 3, end_tag))
     around = range(k - 1, k) if k and not source.data[source.end[k - 1] : source.begin[k]].strip() else range(0)
     return any(source.element[j] == _A and b"#" in source.tag(j) for j in (*around, *within))
 
@@ -232,7 +234,7 @@ def _rewritten(kind: int, content: str, before: list[str], marks: str) -> str:
 
 def _part_whole(before: list[str]) -> None:
     """The numerator of a fraction stands apart from a number before it: `3 1/2`."""
-    for at in range(len(before) - 1, max(-1, len(before) - 4), -1):
-        if before[at][:1] == "^" and before[at][1:].isdigit():
-            before[at] = " " + before[at][1:]
+    for index in range(len(before) - 1, max(-1, len(before) - 4), -1):
+        if before[index][:1] == "^" and before[index][1:].isdigit():
+            before[index] = " " + before[index][1:]
             return

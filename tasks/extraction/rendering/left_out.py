@@ -14,14 +14,14 @@ from gristmill.tasks.kernels.compiled import nb
 
 
 def _bits(*names: str) -> np.uint64:
-    known = [*(name for name, _ in WORDS), *(f"<{name}>" for name in AROUND)]
-    return np.uint64(sum(1 << known.index(name) for name in names))
+    word_names = [*(name for name, _ in WORDS), *(f"<{name}>" for name in AROUND)]
+    return np.uint64(sum(1 << word_names.index(name) for name in names))
 
 
 _PARTS, _SIDES, _QUOTE = _bits("<nav>", "<footer>", "<dialog>"), _bits("<aside>", "sidebar"), _bits("<blockquote>")
 # the part of the kept words from which on a container holds the main text after all, and that of a sidebar's text from
 # which on it is a list of links
-MOST, LINKED = 1 / 3, 0.5
+MIN_CONTAINER_SHARE, LINKED = 1 / 3, 0.5
 
 
 @nb.njit(nogil=True, cache=True)
@@ -29,8 +29,8 @@ def beside(page: Page, kept: np.ndarray, words: np.ndarray) -> np.ndarray:
     """The kept blocks (bool) in containers beside the main text; `words`: float32, of each block.
 
     Containers are the outermost `nav`, `footer` or `dialog`, except in quotations, whose `footer` names a source, and
-    the innermost `aside` or sidebar, by its class, of whose text LINKED is links. None counts that has MOST of the kept
-    words. Holds 49 bytes for each node.
+    the innermost `aside` or sidebar, by its class, of whose text LINKED is links. None counts that has
+    MIN_CONTAINER_SHARE of the kept words. Holds 49 bytes for each node.
     """
     blocks, nodes = page.blocks, page.nodes
     n, m = len(blocks.begin), len(nodes.parent)
@@ -61,15 +61,15 @@ def beside(page: Page, kept: np.ndarray, words: np.ndarray) -> np.ndarray:
     for k in range(n):
         if kept[k]:
             p, s = part[blocks.node[k]], side[blocks.node[k]]
-            out[k] = (p >= 0 and in_part[p] < MOST * total) or (
-                s >= 0 and in_side[s] < MOST * total and linked[s] >= LINKED * size[s]
+            out[k] = (p >= 0 and in_part[p] < MIN_CONTAINER_SHARE * total) or (
+                s >= 0 and in_side[s] < MIN_CONTAINER_SHARE * total and linked[s] >= LINKED * size[s]
             )
     return out
 
 
 WINDOW = 8
 # the part of a block's windows that stand above it; the words of such blocks in a row, and of each of them on average
-SHARE, LEAST, EACH = 0.9, 60, 15
+SHARE, MIN_REPEAT_WORDS, EACH = 0.9, 60, 15
 # odd, so that it has an inverse: the word that leaves a window is taken out of its sum
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LEAVES = np.uint64(pow(int(_FACTOR), WINDOW, 2**64))
@@ -81,9 +81,9 @@ def repeats(page: Page, kept: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
     kept, whole: bool, of each block; what is in a whole, code or a table of data, repeats nothing. A block repeats if
     SHARE of its windows of WINDOW words stand above it, where kept blocks are read on from one to the next; a shorter
-    block, if there is one of the same words. Such blocks in a row are a repeat if they have LEAST words together and
-    EACH on average. A word is letters, digits and all that is not ASCII, in any case of ASCII's letters. Holds 40 to
-    72 bytes for each.
+    block, if there is one of the same words. Such blocks in a row are a repeat if they have MIN_REPEAT_WORDS words
+    together and EACH on average. A word is letters, digits and all that is not ASCII, in any case of ASCII's letters.
+    Holds 40 to 72 bytes for each.
     """
     text, blocks = page.text, page.blocks
     n = len(kept)
@@ -104,13 +104,13 @@ def repeats(page: Page, kept: np.ndarray, whole: np.ndarray) -> np.ndarray:
             begin = end
             end += _words(text, blocks.begin[k], blocks.end[k], words[begin:])
             first = min(begin + WINDOW, end) - 1  # the word that the block's first window ends in
-            found = 0
+            matches = 0
             window = np.uint64(0)
             for i in range(begin, end):
                 window = _moved(window, words, begin, i)
                 if i >= first:
-                    found += table[_slot(table, window)] == window
-            repeated = end > begin and found >= SHARE * (end - first)
+                    matches += table[_slot(table, window)] == window
+            repeated = end > begin and matches >= SHARE * (end - first)
             if end - begin < WINDOW:
                 table[_slot(table, window)] = window
             before = max(0, begin - WINDOW + 1)
@@ -124,7 +124,7 @@ def repeats(page: Page, kept: np.ndarray, whole: np.ndarray) -> np.ndarray:
             blocks_in_row += 1
             words_in_row += end - begin
             continue
-        if words_in_row >= max(LEAST, EACH * blocks_in_row):
+        if words_in_row >= max(MIN_REPEAT_WORDS, EACH * blocks_in_row):
             for i in range(blocks_in_row):
                 out[row[i]] = True
         blocks_in_row = words_in_row = 0

@@ -55,18 +55,18 @@ class Source:
 
     def name(self, number: int) -> str:
         """The name of a tag in lower case, without a prefix."""
-        found = _NAME.match(self.data, self.begin[number])
-        return found[1].decode("ascii", "replace").lower().rpartition(":")[2] if found else ""
+        match = _NAME.match(self.data, self.begin[number])
+        return match[1].decode("ascii", "replace").lower().rpartition(":")[2] if match else ""
 
     def attribute(self, number: int, name: str) -> str | None:
         """The value of an attribute of a tag, None without one."""
         pattern = _ATTRIBUTES.get(name)
         if pattern is None:
             pattern = _ATTRIBUTES[name] = re.compile(_ATTRIBUTE % name.encode())
-        found = pattern.search(self.data, self.begin[number], self.end[number])
-        if not found:
+        match = pattern.search(self.data, self.begin[number], self.end[number])
+        if not match:
             return None
-        return html.unescape((found[1] or found[2] or found[3] or b"").decode("utf-8", "replace"))
+        return html.unescape((match[1] or match[2] or match[3] or b"").decode("utf-8", "replace"))
 
     def classes(self, number: int) -> str:
         return self.attribute(number, "class") or ""
@@ -99,15 +99,15 @@ class Source:
 
     def ends(self, first: int, last: int) -> dict[int, int]:
         """Of each start tag between two tags its end tag, if there is one, by number."""
-        found: dict[int, int] = {}
-        opened: defaultdict[int | str, list[int]] = defaultdict(list)
+        end_tags: dict[int, int] = {}
+        open_tags: defaultdict[int | str, list[int]] = defaultdict(list)
         for k, element in enumerate(self.element[first + 1 : last], first + 1):
             if element == COMMENT:
                 continue
             own = element if element >= 0 else ENDS - element
-            starts = opened[self.name(k) if own == OTHER or own == CUSTOM else own]
+            starts = open_tags[self.name(k) if own == OTHER or own == CUSTOM else own]
             if element >= 0:
                 starts.append(k)
             elif starts:
-                found[starts.pop()] = k
-        return found
+                end_tags[starts.pop()] = k
+        return end_tags

@@ -183,18 +183,20 @@ def shared(page: Page, likely: np.ndarray, words: np.ndarray, unit: np.ndarray) 
     weight = words + 1.0
     total, sure = np.bincount(unit, weight), np.bincount(unit, likely * weight)
     mean = sure / np.maximum(total, 1)
-    found = sections(page, words, likely)
-    of, first = np.unique(unit, return_index=True)  # what is in no unit is one here, and is not looked at
-    section = found.section[first]
-    whole = np.stack((total[of], sure[of]), axis=1)
-    around = found.own[section] - whole
-    for wider in (found.beside[section] - whole, found.above[section]):
+    page_sections = sections(page, words, likely)
+    unit_numbers, first = np.unique(unit, return_index=True)  # what is in no unit is one here, and is not looked at
+    section = page_sections.section[first]
+    whole = np.stack((total[unit_numbers], sure[unit_numbers]), axis=1)
+    around = page_sections.own[section] - whole
+    for wider in (page_sections.beside[section] - whole, page_sections.above[section]):
         around = np.where(around[:, :1] < _FEW, wider, around)
     rest, rest_sure = around.T
     near = np.clip(rest, 0, NEAR)
-    followed = (sure[of] + near * np.clip(rest_sure / np.maximum(rest, 1), 0, 1)) / np.maximum(total[of] + near, 1)
-    follows = found.headed[section] & ~indexes(page, unit)[of]
-    mean[of] = np.where(follows, np.maximum(mean[of], followed), mean[of])
+    followed = (sure[unit_numbers] + near * np.clip(rest_sure / np.maximum(rest, 1), 0, 1)) / np.maximum(
+        total[unit_numbers] + near, 1
+    )
+    follows = page_sections.headed[section] & ~indexes(page, unit)[unit_numbers]
+    mean[unit_numbers] = np.where(follows, np.maximum(mean[unit_numbers], followed), mean[unit_numbers])
     return np.where(unit > 0, mean[unit], likely).astype(np.float32)
 
 

@@ -143,21 +143,25 @@ class Snapshot(SourceSettings):
     def _listed(self) -> dict[str, str]:
         path = files.join(self.base, "crawl-data", self.snapshot, f"{self.format}.paths.gz")
         names = files_of_list(path)
-        listed = list(names)
+        selected_files = list(names)
         if self.segments:
-            segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in listed]
-            wanted = set(_part(list(dict.fromkeys(segments)), self.segments, f"{redact_url(path)}: segments"))
-            listed = [file for file, segment in zip(listed, segments, strict=True) if segment in wanted]
+            segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in selected_files]
+            selected_segments = set(
+                _part(list(dict.fromkeys(segments)), self.segments, f"{redact_url(path)}: segments")
+            )
+            selected_files = [
+                file for file, segment in zip(selected_files, segments, strict=True) if segment in selected_segments
+            ]
         if self.files:
-            listed = _part(listed, self.files, f"{redact_url(path)}: files")
-        return {file: names[file] for file in listed}
+            selected_files = _part(selected_files, self.files, f"{redact_url(path)}: files")
+        return {file: names[file] for file in selected_files}
 
 
-def _part(listed: list[str], places: tuple[int, int], what: str) -> list[str]:
+def _part(names: list[str], places: tuple[int, int], what: str) -> list[str]:
     first, last = places
-    if not first <= last < len(listed):
-        raise FileNotFoundError(f"{what} {first} to {last} are asked for; there are 0 to {len(listed) - 1}")
-    return listed[first : last + 1]
+    if not first <= last < len(names):
+        raise FileNotFoundError(f"{what} {first} to {last} are asked for; there are 0 to {len(names) - 1}")
+    return names[first : last + 1]
 
 
 def _snapshot_or_path(value: str, info: ValidationInfo) -> str:
@@ -227,8 +231,8 @@ class Selection(IndexFilters, _Indexed):
         paths = set(expand(self._other_paths()))
         for name in self.index:
             if re.fullmatch(SNAPSHOT, name):
-                listed = files_of_list(files.join(self.base, "crawl-data", name, "cc-index-table.paths.gz"))
-                paths.update(path for path in listed if "/subset=warc/" in path)
+                table_paths = files_of_list(files.join(self.base, "crawl-data", name, "cc-index-table.paths.gz"))
+                paths.update(path for path in table_paths if "/subset=warc/" in path)
         return sorted(paths)
 
     def inspect(self, deep: bool) -> Inspection:

@@ -62,18 +62,25 @@ class Look:
 def table_look(kind: str, values: Mapping[str, Sequence[Any]]) -> Look:
     """What a file of tables is. `values`: those of some rows, by column."""
     lengths = {
-        name: sum(map(len, texts)) / len(found)
-        for name, found in values.items()
-        if (texts := [value for value in found if isinstance(value, str)]) and len(texts) * 2 >= len(found)
+        name: sum(map(len, texts)) / len(column_values)
+        for name, column_values in values.items()
+        if (texts := [value for value in column_values if isinstance(value, str)])
+        and len(texts) * 2 >= len(column_values)
     }
     lengths = {name: length for name, length in lengths.items() if length}
     if not lengths:
         return Look(None, trouble=f"no column with text; there are {', '.join(values) or 'none'}")
     text = _named(_TEXT, lengths) or max(lengths, key=lambda name: lengths[name])
     others = [
-        name for name, found in values.items() if name != text and any(isinstance(each, str | int) for each in found)
+        name
+        for name, column_values in values.items()
+        if name != text and any(isinstance(each, str | int) for each in column_values)
     ]
-    dates = [name for name, found in values.items() if name != text and any(each is not None for each in found)]
+    dates = [
+        name
+        for name, column_values in values.items()
+        if name != text and any(each is not None for each in column_values)
+    ]
     columns = Columns(text, _named(_URL, others), _named(_ID, others), _named(_DATE, dates))
     begun = tuple(value[:CHARACTERS] for value in values[text] if isinstance(value, str))
     others = [name for name in values if name not in columns.named]

@@ -90,8 +90,8 @@ def _own_record(number: int, row: Mapping[str, Any], columns: Columns, max_bytes
     html = row.get("html")
     content = row.get("text") if html is None else html
     if not isinstance(content, str | bytes):
-        found = "missing" if content is None else f"a {type(content).__name__}"
-        return tables.lost(number, "no_text", f"record {number + 1}: its text is {found}")
+        reason = "missing" if content is None else f"a {type(content).__name__}"
+        return tables.lost(number, "no_text", f"record {number + 1}: its text is {reason}")
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     if len(data) > max_bytes:
         return tables.lost(number, "too_large", f"record {number + 1}: more than {max_bytes} bytes")
@@ -99,7 +99,7 @@ def _own_record(number: int, row: Mapping[str, Any], columns: Columns, max_bytes
         own = {ours: _plain(row[theirs]) for ours, theirs in columns.own_of([name for name in row if name != "html"])}
     except TypeError as error:
         return tables.lost(number, "damaged_record", f"record {number + 1}: {error}")
-    url, identity, date = (tables.said(row.get(name)) for name in ("url", "id", "date"))
+    url, identity, date = (tables.as_text(row.get(name)) for name in ("url", "id", "date"))
     kind = "text/plain" if html is None else "text/html"
     charset = "utf-8" if isinstance(content, str) else None
     return Record(

@@ -184,14 +184,14 @@ class Files(SourceSettings):
         sizes: dict[str, int | None] = {}
         problems: list[Problem] = []
         is_complete = True
-        for at, pattern in enumerate(self.paths):
+        for index, pattern in enumerate(self.paths):
             if not files.is_local(pattern) and not deep:
                 is_complete = False
                 continue
             try:
                 matches = self.model_copy(update={key: (pattern,)}).shards()
             except (OSError, ValueError, RuntimeError) as error:
-                problems.append(((key, at), error_sentence(error, pattern)))
+                problems.append(((key, index), error_sentence(error, pattern)))
                 continue
             for shard in matches:
                 if shard.path in sizes:
@@ -201,7 +201,7 @@ class Files(SourceSettings):
                     try:
                         sizes[shard.path] = self.size_of(shard.path)
                     except (OSError, RuntimeError) as error:
-                        problems.append(((key, at), error_sentence(error, shard.path)))
+                        problems.append(((key, index), error_sentence(error, shard.path)))
         if is_complete and not problems:
             try:
                 self.shards()  # names that two patterns give
@@ -210,14 +210,14 @@ class Files(SourceSettings):
         if sizes and not problems:
             problems += self.column_problems(next(iter(sizes)))
         if sizes and all(size == 0 for size in sizes.values()):
-            listed = ", ".join(self.paths)
-            problems.append(((key,), f"is {listed}, of which every file is empty; give files with documents"))
-        known = [size for size in sizes.values() if size is not None]
+            patterns = ", ".join(self.paths)
+            problems.append(((key,), f"is {patterns}, of which every file is empty; give files with documents"))
+        known_sizes = [size for size in sizes.values() if size is not None]
         is_packed = any(not path.endswith((".jsonl", ".json", ".txt")) for path in sizes)
         return Inspection(
             self,
             len(sizes) if is_complete else None,
-            sum(known) if is_complete and len(known) == len(sizes) else None,
+            sum(known_sizes) if is_complete and len(known_sizes) == len(sizes) else None,
             is_packed,
             is_complete,
             tuple(problems),

@@ -97,8 +97,8 @@ class Code(Files):
         return False
 
     def shards(self) -> list[Shard]:
-        named = shards(self.file_format, files_of(self.paths, folders=True), self.read_columns)
-        return [replace(shard, repositories=self.repositories) for shard in named]
+        plain_shards = shards(self.file_format, files_of(self.paths, folders=True), self.read_columns)
+        return [replace(shard, repositories=self.repositories) for shard in plain_shards]
 
     def size_of(self, path: str) -> int | None:
         return fingerprint.stated(path).size  # of a folder that of its files
@@ -119,7 +119,9 @@ class Code(Files):
         if not (head.startswith((b"PK\x03\x04", *_PACKED)) or head[257:262] == b"ustar"):
             return None
         first = islice(archives.members(beginning.path, _UNPACKED, DEFAULT), _FILES)
-        names = [known for member in first if member.problem is None and (known := by_name(member.path))]
+        names = [
+            name_language for member in first if member.problem is None and (name_language := by_name(member.path))
+        ]
         if any(language not in _TEXTS_AND_DATA for language, _ in names):
             return Look(cls.key)
         return Look(None, trouble="an archive of files, among the first of which none is known as source code")

@@ -53,9 +53,9 @@ def knows_content(part: Range) -> bool:
 
 def ended(buffer: RecordBuffer, part: Range, first: Resume, complete: bool) -> RangeRead:
     """How a range was read, of which the last record was read, or that was left before."""
-    behind = complete and part.end is not None and is_behind(buffer, part.end)
+    is_past_end = complete and part.end is not None and is_behind(buffer, part.end)
     used = first.rewinds - buffer.rewinds, first.salvage - buffer.content.salvage
-    return RangeRead(first, _resume(buffer) if behind else None, complete, *used)
+    return RangeRead(first, _resume(buffer) if is_past_end else None, complete, *used)
 
 
 def known_of(path: str, remote_io: RemoteIOConfig) -> tuple[bool, int | None]:
@@ -68,22 +68,22 @@ def known_of(path: str, remote_io: RemoteIOConfig) -> tuple[bool, int | None]:
         return content.compressed, content.dictionary_at
 
 
-def set_dictionary(path: str, remote_io: RemoteIOConfig, content: Content, at: int | None) -> None:
+def set_dictionary(path: str, remote_io: RemoteIOConfig, content: Content, offset: int | None) -> None:
     """Have the content's zstd members decoded by the dictionary in the frame that begins at this place of the file."""
-    if at is not None:
-        with open_content(path, remote_io, at) as whole:
+    if offset is not None:
+        with open_content(path, remote_io, offset) as whole:
             whole.open()
-            content.dictionary, content.dictionary_at = whole.dictionary, at
+            content.dictionary, content.dictionary_at = whole.dictionary, offset
 
 
 def _find(content: Content, part: Range) -> bool:
     """Go to the first member in the range that holds a record; False if there is none."""
-    at = content.stored_offset
-    while find_member(content, at, part.end):
-        at = content.stored_offset
-        if at >= part.begin:
-            return part.end is None or at < part.end
-        at += 1
+    offset = content.stored_offset
+    while find_member(content, offset, part.end):
+        offset = content.stored_offset
+        if offset >= part.begin:
+            return part.end is None or offset < part.end
+        offset += 1
     return False
 
 
@@ -93,8 +93,8 @@ def _resume(buffer: RecordBuffer) -> Resume:
     content = buffer.content
     buffer.skip_blanks()
     warc = buffer.warc or buffer.data.startswith(b"WARC/", buffer.position)
-    at, base = (_stored(buffer), buffer.offset) if buffer.plain else (buffer.start, buffer.start_base)
-    return Resume(at, base, warc, content.dictionary_at, buffer.rewinds, content.salvage)
+    offset, base = (_stored(buffer), buffer.offset) if buffer.plain else (buffer.start, buffer.start_base)
+    return Resume(offset, base, warc, content.dictionary_at, buffer.rewinds, content.salvage)
 
 
 def is_behind(buffer: RecordBuffer, end: int) -> bool:
@@ -118,8 +118,8 @@ def _stored(buffer: RecordBuffer) -> int:
 def _begins_for_sure(buffer: RecordBuffer) -> bool:
     """As `find_member` finds a record that is not compressed."""
     buffer.fill(HEAD)
-    data, at = buffer.data, buffer.position
-    if not WARC_FOUND.match(data, at) and arc_line(data, at) is None:
+    data, position = buffer.data, buffer.position
+    if not WARC_FOUND.match(data, position) and arc_line(data, position) is None:
         return False
-    end = head_end(data, at, at + HEAD)
-    return end is not None and not CONTROLS.search(data, at, end[0])
+    end = head_end(data, position, position + HEAD)
+    return end is not None and not CONTROLS.search(data, position, end[0])

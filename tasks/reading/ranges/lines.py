@@ -57,34 +57,34 @@ def count(path: str, part: Range, remote_io: RemoteIOConfig) -> LineCount:
     if not compressed:
         # frames without content ahead of lines: nobody writes them, and Content knows what becomes of them
         return LineCount(0, whole=True) if SKIPPABLE.match(head) else _count_plain(path, part, remote_io)
-    for at in _candidates(path, part, remote_io):
-        with open_content(path, remote_io, at) as content:
+    for offset in _candidates(path, part, remote_io):
+        with open_content(path, remote_io, offset) as content:
             set_dictionary(path, remote_io, content, dictionary)
-            if (found := _count_members(content, part)) is not None:
-                return found
+            if (line_count := _count_members(content, part)) is not None:
+                return line_count
     return LineCount()
 
 
-def divide(counted: Sequence[tuple[Range, LineCount]]) -> list[Range]:
+def divide(line_counts: Sequence[tuple[Range, LineCount]]) -> list[Range]:
     """What is read in the place of each range of a file, in order: ranges whose first line is known. Where they do not
     fit, all that is left of the file by one, and nothing by those behind it."""
-    found: list[Range] = []
-    at: int | None = 0
+    ranges: list[Range] = []
+    offset: int | None = 0
     start = LineStart()
-    for given, count in counted:
-        if at is None or (given.end is not None and at >= given.end):
-            found.append(EMPTY)
+    for part, count in line_counts:
+        if offset is None or (part.end is not None and offset >= part.end):
+            ranges.append(EMPTY)
             continue
-        if count.first != at or count.whole:
-            found.append(Range(at, None, lines=start))
-            at = None
+        if count.first != offset or count.whole:
+            ranges.append(Range(offset, None, lines=start))
+            offset = None
             continue
         stop = start.base + count.bytes
-        found.append(Range(at, count.next, lines=LineStart(start.base, start.number, start.within, stop)))
+        ranges.append(Range(offset, count.next, lines=LineStart(start.base, start.number, start.within, stop)))
         # a range without content leaves things as they are
         within = count.within if count.bytes else start.within
-        start, at = LineStart(stop, start.number + count.lines, within), count.next
-    return found
+        start, offset = LineStart(stop, start.number + count.lines, within), count.next
+    return ranges
 
 
 def _count_plain(path: str, part: Range, remote_io: RemoteIOConfig) -> LineCount:
@@ -105,16 +105,16 @@ def _candidates(path: str, part: Range, remote_io: RemoteIOConfig) -> Iterator[i
     """Where in the range something looks like the beginning of a member, in order."""
     if part.begin == 0:
         yield 0
-    at, tail = max(1, part.begin), b""
-    with closing(open_at(path, remote_io, at)) as stream:
+    offset, tail = max(1, part.begin), b""
+    with closing(open_at(path, remote_io, offset)) as stream:
         while piece := stream.read(PIECE):
-            data, base = tail + piece, at - len(tail)
-            for found in MAGIC.finditer(data):
-                if part.end is not None and base + found.start() >= part.end:
+            data, base = tail + piece, offset - len(tail)
+            for match in MAGIC.finditer(data):
+                if part.end is not None and base + match.start() >= part.end:
                     return
-                yield base + found.start()
+                yield base + match.start()
             # a beginning that lies across two pieces is found with the second
-            at, tail = at + len(piece), data[-_MAGIC_BYTES + 1 :]
+            offset, tail = offset + len(piece), data[-_MAGIC_BYTES + 1 :]
 
 
 def _count_members(content: Content, part: Range) -> LineCount | None:

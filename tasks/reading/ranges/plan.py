@@ -94,34 +94,36 @@ def corrected(read: Sequence[tuple[Range, RangeRead]]) -> list[Range | None]:
     its place: from the first such range on, all that is left of the file by this one, and nothing by those behind
     it."""
     resume = read[0][1].first
-    for at, (given, found) in enumerate(read):
-        if _is_inside(resume, given) != (found.first is not None) or (found.first and not _fits(found, resume)):
+    for index, (part, range_read) in enumerate(read):
+        if _is_inside(resume, part) != (range_read.first is not None) or (
+            range_read.first and not _fits(range_read, resume)
+        ):
             rest = EMPTY if resume is None else Range(resume.at, None, resume)
-            return [None] * at + [rest] + [EMPTY] * (len(read) - at - 1)
-        if resume and found.first:
-            resume = _behind(found, resume)
+            return [None] * index + [rest] + [EMPTY] * (len(read) - index - 1)
+        if resume and range_read.first:
+            resume = _next_resume(range_read, resume)
     return [None] * len(read)
 
 
-def _is_inside(resume: Resume | None, given: Range) -> bool:
-    return resume is not None and (given.end is None or resume.at < given.end)
+def _is_inside(resume: Resume | None, part: Range) -> bool:
+    return resume is not None and (part.end is None or resume.at < part.end)
 
 
-def _fits(found: RangeRead, resume: Resume | None) -> bool:
-    first = found.first
-    if first is None or resume is None or not found.complete:
+def _fits(range_read: RangeRead, resume: Resume | None) -> bool:
+    first = range_read.first
+    if first is None or resume is None or not range_read.complete:
         return False
     same = (first.at, first.warc, first.dictionary) == (resume.at, resume.warc, resume.dictionary)
-    return same and found.rewinds <= resume.rewinds and found.salvage <= resume.salvage
+    return same and range_read.rewinds <= resume.rewinds and range_read.salvage <= resume.salvage
 
 
-def _behind(found: RangeRead, resume: Resume) -> Resume | None:
+def _next_resume(range_read: RangeRead, resume: Resume) -> Resume | None:
     """How the reading goes on behind a range that began with `resume`, whatever it took for its `base`."""
-    if found.next is None or found.first is None:
+    if range_read.next is None or range_read.first is None:
         return None
     return replace(
-        found.next,
-        base=resume.base + found.next.base - found.first.base,
-        rewinds=resume.rewinds - found.rewinds,
-        salvage=resume.salvage - found.salvage,
+        range_read.next,
+        base=resume.base + range_read.next.base - range_read.first.base,
+        rewinds=resume.rewinds - range_read.rewinds,
+        salvage=resume.salvage - range_read.salvage,
     )

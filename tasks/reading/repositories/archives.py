@@ -27,13 +27,13 @@ from gristmill.tasks.reading.members import Content, Stored, open_at
 from gristmill.tasks.reading.ranges.plan import Reading
 
 # of a name, or of a header of tar; longer ones would be held whole
-_MOST_HEADER = 1 << 20
-_MOST_PATH = 4096  # as Linux has it
+_MAX_HEADER = 1 << 20
+_MAX_PATH = 4096  # as Linux has it
 _SHOWN = 200  # characters of a name that is refused
 _LZMA_MEMORY = 256 << 20
 _PIECE = 1 << 16
 # of a zip's directory, which is held: some hundred thousand files, 700 bytes each in memory
-_MOST_DIRECTORY = 32 << 20
+_MAX_DIRECTORY = 32 << 20
 _LOCAL_HEADER = 30  # bytes ahead of a member's name, as PKWARE's APPNOTE has it (4.3.7)
 _BZIP2, _XZ, _ZIP = b"BZh", b"\xfd7zXZ\0", (b"PK\x03\x04", b"PK\x05\x06")
 _BUNDLE = (b"# v2 git bundle\n", b"# v3 git bundle\n")
@@ -91,9 +91,9 @@ def members(
         yield from _until_damage(_of_zip(file, most_unpacked, reading))
 
 
-def _until_damage(found: Iterator[Member]) -> Iterator[Member]:
+def _until_damage(archive_members: Iterator[Member]) -> Iterator[Member]:
     try:
-        yield from found
+        yield from archive_members
     except streams.RemoteIOError:
         raise
     except TooMuchError as error:
@@ -122,7 +122,7 @@ def _read_file(path: str, most: int) -> bytes:
 
 def unsafe(path: str) -> bool:
     """Whether a member's path leads out of its archive, is longer than paths are, or is none at all."""
-    if len(path) > _MOST_PATH:
+    if len(path) > _MAX_PATH:
         return True
     parts = path.replace("\\", "/").split("/")
     return (
@@ -139,23 +139,23 @@ class _Ranges(io.BufferedReader):
     """A zip archive whose directory is refused if it is larger than 32 MiB."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        wanted = _MOST_DIRECTORY + 1 if size is None or size < 0 else size
-        if wanted <= _MOST_DIRECTORY + 1:
-            found = super().read(wanted)
-            if len(found) <= _MOST_DIRECTORY:
-                return found
-        raise OSError(f"its directory has {wanted:,} bytes, or more")
+        byte_count = _MAX_DIRECTORY + 1 if size is None or size < 0 else size
+        if byte_count <= _MAX_DIRECTORY + 1:
+            data = super().read(byte_count)
+            if len(data) <= _MAX_DIRECTORY:
+                return data
+        raise OSError(f"its directory has {byte_count:,} bytes, or more")
 
 
 def _overlapping(archive: zipfile.ZipFile) -> set[int]:
     """Where in the archive members begin that reach into the next one: one compressed text, said to be thousands of
     files (Fifield 2019, "A better zip bomb")."""
-    found, end = set(), archive.start_dir
+    offsets, end = set(), archive.start_dir
     for info in sorted(archive.infolist(), key=lambda each: each.header_offset, reverse=True):
         if info.header_offset + _LOCAL_HEADER + info.compress_size > end:
-            found.add(info.header_offset)
+            offsets.add(info.header_offset)
         end = info.header_offset
-    return found
+    return offsets
 
 
 def _of_zip(file: IO[bytes], most_unpacked: int, reading: Reading) -> Iterator[Member]:
@@ -194,7 +194,7 @@ class _Forward(io.RawIOBase):
 
     def __init__(self, pieces: Iterator[bytes], most: int) -> None:
         self.pieces, self.most = pieces, most
-        self.at, self.piece, self.last = 0, b"", b""
+        self.position, self.piece, self.last = 0, b"", b""
         self.back = False
 
     def readable(self) -> bool:
@@ -204,36 +204,36 @@ class _Forward(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self.at - self.back
+        return self.position - self.back
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence != os.SEEK_SET or offset < self.at - 1:
+        if whence != os.SEEK_SET or offset < self.position - 1:
             raise OSError("it is read forwards")
-        self.back = offset == self.at - 1
-        while self.at < offset and self._take(offset - self.at):
+        self.back = offset == self.position - 1
+        while self.position < offset and self._take(offset - self.position):
             pass
         return self.tell()
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _MOST_HEADER:
+        if not 0 <= size <= _MAX_HEADER:
             raise OSError(f"a header has {size:,} bytes")
-        found = []
+        pieces = []
         if self.back and size:
-            found, size, self.back = [self.last], size - 1, False
-        while size and (taken := self._take(size)):
-            found.append(taken)
-            size -= len(taken)
-        return b"".join(found)
+            pieces, size, self.back = [self.last], size - 1, False
+        while size and (piece := self._take(size)):
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
 
     def _take(self, size: int) -> bytes:
         if not self.piece:
             self.piece = next(self.pieces, b"")
-        taken, self.piece = self.piece[:size], self.piece[size:]
-        self.at += len(taken)
-        if self.at > self.most:
+        piece, self.piece = self.piece[:size], self.piece[size:]
+        self.position += len(piece)
+        if self.position > self.most:
             raise TooMuchError(f"it unfolds to more than {self.most:,} bytes")
-        self.last = taken[-1:] or self.last
-        return taken
+        self.last = piece[-1:] or self.last
+        return piece
 
 
 def _of_stream(stored: Stored, head: bytes, name: str, most_unpacked: int, reading: Reading) -> Iterator[Member]:
@@ -274,11 +274,11 @@ def _is_tar(first: bytes) -> bool:
 
 
 def _read_all(file: _Forward, most: int) -> bytes:
-    found = []
+    pieces = []
     while most and (piece := file.read(min(most, _PIECE))):
-        found.append(piece)
+        pieces.append(piece)
         most -= len(piece)
-    return b"".join(found)
+    return b"".join(pieces)
 
 
 class _Header(tarfile.TarInfo):
@@ -328,7 +328,7 @@ def _pieces(stored: Stored, head: bytes, reading: Reading) -> Iterator[bytes]:
     else:
         unpacked = Content(stored).pieces()
     for piece in unpacked:
-        reading.bytes = stored.at
+        reading.bytes = stored.position
         yield piece
 
 

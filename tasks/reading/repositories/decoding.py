@@ -12,7 +12,7 @@ _DECLARED = re.compile(rb"^[^\n]*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd]")
 # of characters; a form feed or an escape is no such one
-_MOST_CONTROLS = 0.001
+_MAX_CONTROLS = 0.001
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ def decoded(data: bytes) -> Decoded:
         place = error.start
     declared = _DECLARED.search(b"\n".join(data[:1000].split(b"\n")[:2]))
     if declared is not None:
-        found = _strictly(data, declared[1].decode("ascii", "replace"))
-        if found.problem is None:
-            return found
-    found = _strictly(data, charset.guess(data))
-    if found.problem is None and len(_CONTROLS.findall(found.text)) > _MOST_CONTROLS * len(found.text):
-        return Decoded(problem=("not_decodable", f"no UTF-8 at byte {place}, and controls as {found.encoding}"))
-    return found
+        text = _strictly(data, declared[1].decode("ascii", "replace"))
+        if text.problem is None:
+            return text
+    text = _strictly(data, charset.guess(data))
+    if text.problem is None and len(_CONTROLS.findall(text.text)) > _MAX_CONTROLS * len(text.text):
+        return Decoded(problem=("not_decodable", f"no UTF-8 at byte {place}, and controls as {text.encoding}"))
+    return text
 
 
 def _strictly(data: bytes, encoding: str) -> Decoded:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 # folders above a file in which what it imports is looked for, beside the root
-_MOST_ABOVE = 16
+_MAX_ABOVE = 16
 # lines that are looked up, of all files together: 64 MiB of code have a fourth of that
-_MOST_LINES = 200_000
+_MAX_LINES = 200_000
 # statements at the beginning of a line: those inside of functions do not say what must come first
 _PYTHON = re.compile(r"^(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+\(?([^#\n]*)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 _SCRIPT_ENDINGS = (".ts", ".tsx", ".js", ".jsx", ".mjs", ".cjs", ".d.ts")
@@ -23,7 +23,7 @@ _PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE)
 def _above(path: str) -> Iterator[str]:
     """The folders from a file's own up to the root."""
     folder = posixpath.dirname(path)
-    for _ in range(_MOST_ABOVE):
+    for _ in range(_MAX_ABOVE):
         yield folder
         if not folder:
             return
@@ -89,11 +89,11 @@ class Imports:
     def __init__(self, paths: Sequence[str]) -> None:
         self.places: dict[str, int] = {}
         self.modules: dict[str, int] = {}
-        self.left = _MOST_LINES
-        for at, path in enumerate(paths):
-            self.places.setdefault(path, at)
+        self.remaining_lines = _MAX_LINES
+        for index, path in enumerate(paths):
+            self.places.setdefault(path, index)
             if path.endswith(".py"):
-                self.modules.setdefault(_module(path), at)
+                self.modules.setdefault(_module(path), index)
 
     def of(self, path: str, text: str) -> set[int] | None:
         """The places of the files that a file imports; None for a language whose imports are not known."""
@@ -103,17 +103,17 @@ class Imports:
         if rule is None:
             return None
         pattern, resolver = rule
-        found = set()
+        places = set()
         for name in {match[1] for match in self._matches(pattern, text)}:
             candidates = (self.places[each] for each in resolver(path, name, text) if each in self.places)
-            if (at := next(candidates, None)) is not None:
-                found.add(at)
-        return found
+            if (place := next(candidates, None)) is not None:
+                places.add(place)
+        return places
 
     def _matches(self, pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-        found = list(islice(pattern.finditer(text), self.left))
-        self.left -= len(found)
-        return found
+        matches = list(islice(pattern.finditer(text), self.remaining_lines))
+        self.remaining_lines -= len(matches)
+        return matches
 
 
 def _module(path: str) -> str:
@@ -124,21 +124,21 @@ def _of_python(path: str, lines: list[re.Match[str]], modules: dict[str, int]) -
     """A module of the repository is known by its path, or by the end of it, as the folder of sources is not always the
     first."""
     package = _module(path) if path.endswith("/__init__.py") else _module(path).rpartition(".")[0]
-    found: set[int] = set()
+    places: set[int] = set()
     for match in lines:
         if match[3]:
-            wanted = [name.split()[0] for name in match[3].split(",") if name.split()]
+            module_names = [name.split()[0] for name in match[3].split(",") if name.split()]
         else:
             base = _absolute(match[1], package)
             names = [name.split()[0] for name in match[2].strip("() \\").split(",") if name.split()]
-            wanted = [f"{base}.{name}" if base else name for name in names]
-            known = [name for name in wanted if _of_name(name, package, modules) is not None]
+            module_names = [f"{base}.{name}" if base else name for name in names]
+            known_names = [name for name in module_names if _of_name(name, package, modules) is not None]
             # a package that gives only its own modules need not be read before
-            wanted = known if len(known) == len(wanted) else [*known, base]
-        for name in wanted:
-            if (at := _of_name(name, package, modules)) is not None:
-                found.add(at)
-    return found
+            module_names = known_names if len(known_names) == len(module_names) else [*known_names, base]
+        for name in module_names:
+            if (place := _of_name(name, package, modules)) is not None:
+                places.add(place)
+    return places
 
 
 def _absolute(name: str, package: str) -> str:
@@ -154,7 +154,7 @@ def _of_name(name: str, package: str, modules: dict[str, int]) -> int | None:
     if name in modules:
         return modules[name]
     folders = package.split(".")
-    for depth in range(len(folders), max(0, len(folders) - _MOST_ABOVE), -1):
-        if (at := modules.get(".".join([*folders[:depth], name]))) is not None:
-            return at
+    for depth in range(len(folders), max(0, len(folders) - _MAX_ABOVE), -1):
+        if (place := modules.get(".".join([*folders[:depth], name]))) is not None:
+            return place
     return None

@@ -7,8 +7,8 @@ from gristmill.tasks.reading.repositories.archives import members
 from gristmill.tasks.reading.repositories.decoding import decoded
 from gristmill.tasks.source_code import licenses
 
-_MOST_BYTES = 1 << 20
-_MOST_FILES = 1000  # of a repository that say something of licences
+_MAX_BYTES = 1 << 20
+_MAX_FILES = 1000  # of a repository that say something of licences
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,12 @@ class RepositoryLicenses:
             folder = folder.rpartition("/")[0]
             stated = self.stated.get(folder)
             if texts := self.texts.get(folder):
-                found = licenses.together(texts) or ""
-                if stated and (not texts or _names(found) <= _names(stated) or _later(found) == _later(stated)):
+                text_license = licenses.together(texts) or ""
+                if stated and (
+                    not texts or _names(text_license) <= _names(stated) or _later(text_license) == _later(stated)
+                ):
                     return License(stated, "metadata")
-                return License(found, "text")
+                return License(text_license, "text")
             if stated:
                 return License(stated, "metadata")
         return License(None, "none")
@@ -61,14 +63,14 @@ def _later(expression: str) -> str:
 def repository_licenses(path: str, most_unpacked: int, remote_io: RemoteIOConfig) -> RepositoryLicenses:
     """Read what a repository's licence files and metadata say: the archive is read through once for it. Holds one such
     file."""
-    found = RepositoryLicenses()
+    repository = RepositoryLicenses()
     seen = 0
     for member in members(path, most_unpacked, remote_io):
         is_text = licenses.is_license_file(member.path)
-        if member.problem or member.size > _MOST_BYTES or not (is_text or licenses.is_metadata(member.path)):
+        if member.problem or member.size > _MAX_BYTES or not (is_text or licenses.is_metadata(member.path)):
             continue
         try:
-            text = decoded(member.read(_MOST_BYTES)).text
+            text = decoded(member.read(_MAX_BYTES)).text
         except Exception:  # of several libraries: the file itself goes to the ledger when it is read as one
             continue
         folder, _, name = member.path.rpartition("/")
@@ -76,14 +78,14 @@ def repository_licenses(path: str, most_unpacked: int, remote_io: RemoteIOConfig
             # a folder of licences is that of what is beside it
             above = folder.rpartition("/")[0] if name and folder.rpartition("/")[2].lower() in _FOLDERS else folder
             if license := licenses.of_text(text):
-                found.texts.setdefault(above, []).append(license)
+                repository.texts.setdefault(above, []).append(license)
         elif license := licenses.of_metadata(member.path, text):
-            at = folder.rpartition("/")[0] if folder.endswith((".egg-info", ".dist-info")) else folder
-            found.stated.setdefault(at, license)
+            project_folder = folder.rpartition("/")[0] if folder.endswith((".egg-info", ".dist-info")) else folder
+            repository.stated.setdefault(project_folder, license)
         seen += 1
-        if seen == _MOST_FILES:
+        if seen == _MAX_FILES:
             break
-    return found
+    return repository
 
 
 _FOLDERS = ("licenses", "license", "licence", "licences")

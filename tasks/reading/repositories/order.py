@@ -17,25 +17,27 @@ def in_order(files: Sequence[tuple[str, str]]) -> list[int]:
     known follow by their paths."""
     imports = Imports([path for path, _ in files])
     needs = {
-        at: others - {at} for at, (path, text) in enumerate(files) if (others := imports.of(path, text)) is not None
+        place: others - {place}
+        for place, (path, text) in enumerate(files)
+        if (others := imports.of(path, text)) is not None
     }
     users: dict[int, list[int]] = {}
-    for at, others in needs.items():
+    for place, others in needs.items():
         for other in others & needs.keys():
-            users.setdefault(other, []).append(at)
-    left = {at: len(others & needs.keys()) for at, others in needs.items()}
-    heap = [(count, files[at][0], at) for at, count in left.items()]
+            users.setdefault(other, []).append(place)
+    open_needs = {place: len(others & needs.keys()) for place, others in needs.items()}
+    heap = [(count, files[place][0], place) for place, count in open_needs.items()]
     heapq.heapify(heap)
-    found: list[int] = []
+    places: list[int] = []
     while heap:
-        count, _, at = heapq.heappop(heap)
-        if left.get(at) != count:
+        count, _, place = heapq.heappop(heap)
+        if open_needs.get(place) != count:
             continue  # placed, or with fewer left by now
-        del left[at]
-        found.append(at)
-        for user in users.get(at, ()):
-            if user in left:
-                left[user] -= 1
-                heapq.heappush(heap, (left[user], files[user][0], user))
-    rest = sorted((at for at in range(len(files)) if at not in needs), key=lambda at: files[at][0])
-    return found + rest
+        del open_needs[place]
+        places.append(place)
+        for user in users.get(place, ()):
+            if user in open_needs:
+                open_needs[user] -= 1
+                heapq.heappush(heap, (open_needs[user], files[user][0], user))
+    rest = sorted((place for place in range(len(files)) if place not in needs), key=lambda place: files[place][0])
+    return places + rest

@@ -62,34 +62,36 @@ def records(
     each licence header. Raises FileNotFoundError, RemoteIOError.
     """
     repository = _ENDINGS.sub("", name.rstrip("/"))
-    known = repository_licenses(path, how.archive_bytes, remote_io)
-    found = _files(members(path, how.archive_bytes, remote_io, reading), how, max_bytes, known)
+    repository_license = repository_licenses(path, how.archive_bytes, remote_io)
+    files_and_problems = _files(
+        members(path, how.archive_bytes, remote_io, reading), how, max_bytes, repository_license
+    )
     number = 0
-    held: list[_File] = []
+    waiting: list[_File] = []
     size = 0
-    for each in found:
+    for each in files_and_problems:
         if isinstance(each, Record) or how.unit == "file":
             yield _numbered(each, number, repository)
             number += 1
             continue
-        held.append(each)
+        waiting.append(each)
         size += len(each.text)
         if size >= _HELD:
-            for document in _documents(held, how):
+            for document in _documents(waiting, how):
                 yield _joined(document, number, repository, how)
                 number += 1
-            held, size = [], 0
-    for document in _documents(held, how):
+            waiting, size = [], 0
+    for document in _documents(waiting, how):
         yield _joined(document, number, repository, how)
         number += 1
 
 
 def _files(
-    found: Iterator[Member], how: Repositories, max_bytes: int, known: RepositoryLicenses
+    archive_members: Iterator[Member], how: Repositories, max_bytes: int, repository_license: RepositoryLicenses
 ) -> Iterator[_File | Record]:
     """What became of each member: a file, or a record with a problem, whose number is given later."""
     headers: set[str] = set()
-    for member in found:
+    for member in archive_members:
         path = member.path
         if member.problem:
             yield _lost(path, *member.problem)
@@ -122,7 +124,7 @@ def _files(
             yield _lost(path, reason, f"left out: {reason}")
             continue
         span = _license_header(path, content)
-        license = known.of(path, content, content[span.start : span.stop] if span else "")
+        license = repository_license.of(path, content, content[span.start : span.stop] if span else "")
         header = 0
         if span and not how.repeated_headers:
             content, header = _without_repeated(content, span, headers)
@@ -134,8 +136,8 @@ def _left_out(path: str, text: str, kinds: tuple[Kept, ...]) -> Kept | None:
 
 
 def _license_header(path: str, text: str) -> Span | None:
-    named = by_name(path)
-    language = named[0] if named else by_shebang(text)
+    name_language = by_name(path)
+    language = name_language[0] if name_language else by_shebang(text)
     return license_header(text, language) if language else None
 
 
@@ -155,14 +157,14 @@ def _documents(files: list[_File], how: Repositories) -> Iterator[list[_File]]:
     """Files in their order, in documents of bounded size."""
     document: list[_File] = []
     size = 0
-    for at in in_order([(file.path, file.text) for file in files]):
-        length = len(files[at].text.encode("utf-8", "replace")) + len(
-            _header(files[at], how).encode("utf-8", "replace")
+    for place in in_order([(file.path, file.text) for file in files]):
+        length = len(files[place].text.encode("utf-8", "replace")) + len(
+            _header(files[place], how).encode("utf-8", "replace")
         )
         if document and size + length > how.document_bytes:
             yield document
             document, size = [], 0
-        document.append(files[at])
+        document.append(files[place])
         size += length
     if document:
         yield document

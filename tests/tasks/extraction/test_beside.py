@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.engines import blocks
-from gristmill.tasks.extraction.rendering.left_out import LINKED, MOST, beside
+from gristmill.tasks.extraction.rendering.left_out import LINKED, MIN_CONTAINER_SHARE, beside
 
 TAGS = ("nav", "footer", "dialog", "aside", "div class=sidebar", "div", "blockquote", "section")
 PROSE = st.integers(1, 6).map(lambda count: " ".join(["word"] * count))
@@ -42,7 +42,8 @@ def by_walk(found: list) -> list[bool]:
 
     def few(container, of):
         return (
-            sum(len(text.split()) for text, _, kept, above in found if kept and of(above) == container) < MOST * total
+            sum(len(text.split()) for text, _, kept, above in found if kept and of(above) == container)
+            < MIN_CONTAINER_SHARE * total
         )
 
     def links(container):

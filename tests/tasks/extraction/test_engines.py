@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from safetensors import safe_open
 
 from gristmill.tasks.extraction import second_stage
-from gristmill.tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
+from gristmill.tasks.extraction.engines import ENGINES, MAX_DEPTH, MODEL, best_f1, choose
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.features import FEATURES
 from gristmill.tasks.extraction.page import extract_page, metadata
@@ -270,7 +270,7 @@ def test_drops_name_their_rule():
         "detail": URL,
     }
     assert extract_page(b"", "text/html", None, URL, "blocks", "plain")["rule"] == "empty_text"
-    deep = b"<div>" * (DEEPEST + 1) + STORY[0].encode()
+    deep = b"<div>" * (MAX_DEPTH + 1) + STORY[0].encode()
     for engine in ("trafilatura", "justext"):
         assert extract_page(deep, "text/html", None, URL, engine, "plain")["rule"] == "too_deep"
     assert extract_page(deep, "text/html", None, URL, "blocks", "plain")["text"] == STORY[0]

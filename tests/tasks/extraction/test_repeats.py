@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.engines import blocks
-from gristmill.tasks.extraction.rendering.left_out import EACH, LEAST, SHARE, WINDOW, repeats
+from gristmill.tasks.extraction.rendering.left_out import EACH, MIN_REPEAT_WORDS, SHARE, WINDOW, repeats
 
 # words of one letter, so that windows recur by chance, and a long one, so that runs of every length do
 WORDS = st.sampled_from(["a", "B", "ß", "7", "mill stone grain river wheel flour sack baker"])
@@ -40,7 +40,7 @@ def by_sets(texts: list[str], kept: list[bool], whole: list[bool]) -> list[bool]
         above += words
         seen.update(windows)
         seen.update(tuple(above[i : i + WINDOW]) for i in range(len(above) - WINDOW + 1))
-    least = [max(LEAST, EACH * len(run)) for run in runs]
+    least = [max(MIN_REPEAT_WORDS, EACH * len(run)) for run in runs]
     dropped = {
         k for run, words in zip(runs, least, strict=True) if sum(count for _, count in run) >= words for k, _ in run
     }

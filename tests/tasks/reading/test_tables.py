@@ -17,7 +17,7 @@ from fastwarc.stream_io import ZstdWriter
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading.columns import Columns
-from gristmill.tasks.reading.members import MOST_HELD
+from gristmill.tasks.reading.members import MAX_HELD_BYTES
 from gristmill.tasks.reading.tables import read_row, records
 from tests.crawl_server import Fault, seeded
 
@@ -271,4 +271,4 @@ def test_a_line_that_unfolds_without_end_takes_a_bounded_memory(tmp_path):
     [record] = records(str(tmp_path / "bomb.jsonl.zst"), "jsonl", Columns(), 1 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert record.problem[0] == "too_large" and peak < MOST_HELD + (64 << 20)
+    assert record.problem[0] == "too_large" and peak < MAX_HELD_BYTES + (64 << 20)
