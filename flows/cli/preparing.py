@@ -11,7 +11,6 @@ import wrapt
 from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render.results import capacity_lines, capacity_table, plan_tables
 from gristmill.flows.cli.terminal import console, print_json, print_texts
-from gristmill.flows.experiments.planning.plan import DEVICE_HOURS
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe import reference
@@ -19,6 +18,7 @@ from gristmill.flows.recipe.check import run as checking
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
+from gristmill.training.hardware import DEVICE_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -47,10 +47,7 @@ import math
 
 from gristmill.flows.experiments.planning.memory import FLOAT, Counts, optimizer_bytes
 from gristmill.training.config import TrainingConfig
-
-# Hours of one device between failures. Grattafiori et al. 2024 (Llama 3, arXiv 2407.21783), section 3.3.4: 419
-# interruptions that nobody had planned in 54 days of 16,384 H100.
-DEVICE_HOURS = 54 * 24 * 16_384 / 419
+from gristmill.training.hardware import DEVICE_HOURS
 
 
 @dataclass(frozen=True)

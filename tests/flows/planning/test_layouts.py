@@ -11,7 +11,7 @@ from gristmill.flows.experiments.planning import layouts, memory, plan
 from gristmill.flows.experiments.planning.layouts import Devices, Work
 from gristmill.flows.experiments.planning.memory import Kept, Layout, bytes_kept
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.hardware import DataSheet, data_sheet
+from gristmill.training.hardware import DEVICE_HOURS, DataSheet, data_sheet
 from tests.flows.planning import published
 
 
@@ -200,7 +200,7 @@ def test_dalys_interval_wastes_least(stall, failures):
 
 def test_failures_of_llama_3():
     llama = published.LLAMA_3_FAILURES
-    assert plan.DEVICE_HOURS / llama["devices"] == pytest.approx(llama["hours"], abs=0.05)
+    assert DEVICE_HOURS / llama["devices"] == pytest.approx(llama["hours"], abs=0.05)
 
 
 MODEL = ModelConfig(dim=512, layers=8, heads=8, seq_len=512)
