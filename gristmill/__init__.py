@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling.scale import agreement, scale
     from gristmill.flows.explore.search.memorised import Memorised, memorised
     from gristmill.flows.explore.search.opened import OpenedIndex, open_index
-    from gristmill.flows.explore.search.phrases import FoundPhrase, find
-    from gristmill.flows.explore.search.spans import Trace, trace
+    from gristmill.flows.explore.search.phrases import FoundPhrase, Trace, find, trace
     from gristmill.flows.explore.search.words import FoundWords, OpenedWords, find_words, open_words
     from gristmill.flows.machine.remaking import remake
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
@@ -94,7 +93,7 @@ _MODULES = {
     "Report": "gristmill.flows.reports.run",
     "Rows": "gristmill.flows.reports.run.rows",
     "ScalingReport": "gristmill.flows.experiments.scaling.report",
-    "Trace": "gristmill.flows.explore.search.spans",
+    "Trace": "gristmill.flows.explore.search.phrases",
     "TrainingPlan": "gristmill.flows.experiments.planning.plan",
     "ablate": "gristmill.flows.experiments.decisions.ablate",
     "agreement": "gristmill.flows.experiments.scaling.scale",
@@ -113,7 +112,7 @@ _MODULES = {
     "remake": "gristmill.flows.machine.remaking",
     "scale": "gristmill.flows.experiments.scaling.scale",
     "tokens": "gristmill.flows.pipeline",
-    "trace": "gristmill.flows.explore.search.spans",
+    "trace": "gristmill.flows.explore.search.phrases",
 }
 
 

@@ -35,8 +35,7 @@ from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files, parquet
 from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.config import ModelConfig, Settings, TrainingConfig
-from gristmill.training.data.batches import batches
-from gristmill.training.data.digests import check_digests
+from gristmill.training.data.batches import batches, check_digests
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from gristmill.flows.experiments.decisions import ablate as ablation
     from gristmill.flows.experiments.decisions import device as decision_device
-    from gristmill.flows.experiments.decisions import leaderboard, noise
+    from gristmill.flows.experiments.decisions import noise, report
     from gristmill.flows.experiments.decisions import plan as decision_plan
     from gristmill.flows.experiments.decisions import tasks as decision_tasks
-    from gristmill.flows.experiments.decisions.leaderboard import LeaderboardRow
     from gristmill.flows.experiments.decisions.plan import Arms
+    from gristmill.flows.experiments.decisions.report import LeaderboardRow
     from gristmill.flows.recipe.recipe import Recipe
 else:
     ablation = wrapt.lazy_import("gristmill.flows.experiments.decisions.ablate")
     decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
-    leaderboard = wrapt.lazy_import("gristmill.flows.experiments.decisions.leaderboard")
+    report = wrapt.lazy_import("gristmill.flows.experiments.decisions.report")
     noise = wrapt.lazy_import("gristmill.flows.experiments.decisions.noise")
     decision_plan = wrapt.lazy_import("gristmill.flows.experiments.decisions.plan")
     decision_tasks = wrapt.lazy_import("gristmill.flows.experiments.decisions.tasks")
@@ -204,7 +204,7 @@ def decisions(
 ) -> None:
 
     home = MachineSettings().home
-    found = leaderboard.leaderboard(home, base or None, by_cost)
+    found = report.leaderboard(home, base or None, by_cost)
     if as_json:
         print_json([asdict(one) for one in found])
         return

@@ -69,10 +69,8 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "decisions": "All decisions of this home side by side: which change gained most, by what judge "
             "and at what size.",
         },
-        "gristmill.flows.cli.mixing": {
-            "mix": "Look for the mixture of a recipe's sources that is worth training on, and write it as a recipe.",
-        },
         "gristmill.flows.cli.scaling": {
+            "mix": "Look for the mixture of a recipe's sources that is worth training on, and write it as a recipe.",
             "scale": "Train a grid of small models and fit a scaling law to it: the loss at other sizes, "
             "with intervals.",
             "agreement": "Train models of several sizes on several recipes: from which size on is the order "
@@ -216,7 +214,7 @@ GROUPS: dict[str, dict[str, dict[str, str]]] = {
         },
     },
     "import": {
-        "gristmill.flows.cli.importing": {
+        "gristmill.flows.cli.exporting": {
             "run": "A training that another program did on a recipe's tokens, as a run of the recipe's "
             "experiment in MLflow: its\n"
             "losses, and its model by the figures of the recipe's own, with the loss of each held-out "

@@ -17,13 +17,13 @@ from gristmill.flows.cli.terminal import print_json, print_texts
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import expressions, phrases
     from gristmill.flows.explore.search import opened as opened_indexes
-    from gristmill.flows.explore.search import spans as span_search
+    from gristmill.flows.explore.search import phrases as span_search
     from gristmill.flows.explore.search import words as word_search
     from gristmill.flows.explore.search.opened import OpenedIndex
 else:
     opened_indexes = wrapt.lazy_import("gristmill.flows.explore.search.opened")
     phrases = wrapt.lazy_import("gristmill.flows.explore.search.phrases")
-    span_search = wrapt.lazy_import("gristmill.flows.explore.search.spans")
+    span_search = wrapt.lazy_import("gristmill.flows.explore.search.phrases")
     word_search = wrapt.lazy_import("gristmill.flows.explore.search.words")
     expressions = wrapt.lazy_import("gristmill.flows.explore.search.expressions")
 

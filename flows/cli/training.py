@@ -14,7 +14,7 @@ from gristmill.storage import files
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.perplexity import models_by_language
-from gristmill.tasks.models.quality.quality import Classifier
+from gristmill.tasks.models.quality import Classifier
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.models import classifier as classifiers

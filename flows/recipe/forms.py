@@ -15,7 +15,7 @@ from gristmill.flows.recipe.errors import Origin as RecipeOrigin
 from gristmill.flows.recipe.recipe import RECIPES, Recipe, load, read, validated
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.reading.formats.crawls import SNAPSHOT, Range
-from gristmill.tasks.reading.newest_snapshot import LISTING, newest_snapshot
+from gristmill.tasks.reading.index import LISTING, newest_snapshot
 
 NEWEST = "newest"
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weig
 
 if TYPE_CHECKING:
     from gristmill.storage import fingerprint as fingerprints
-    from gristmill.storage.tokens import text_tokens
+    from gristmill.storage.tokens import tokenizers as token_names
     from gristmill.tasks.tokens import tokenizer as tokenizers
 else:
     fingerprints = wrapt.lazy_import("gristmill.storage.fingerprint")
-    text_tokens = wrapt.lazy_import("gristmill.storage.tokens.text_tokens")
+    token_names = wrapt.lazy_import("gristmill.storage.tokens.tokenizers")
     tokenizers = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
@@ -105,4 +105,4 @@ def vocabulary(path: Path, end_of_text: str | None = None) -> int:
 
 def _token_names(path: Path, end_of_text: str | None) -> tuple[str, ...]:
     data, name = tokenizers.given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
-    return tuple(text_tokens.read_tokenizer(data, name).names)
+    return tuple(token_names.read_tokenizer(data, name).names)

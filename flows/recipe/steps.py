@@ -34,8 +34,7 @@ from gristmill.tasks.models.harm import AdultContent, Toxicity
 from gristmill.tasks.models.language.language import Language
 from gristmill.tasks.models.language.mixed_languages import MixedLanguages
 from gristmill.tasks.models.perplexity.perplexity import Perplexity
-from gristmill.tasks.models.quality.bucket import QualityBucket
-from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.quality import Quality, QualityBucket
 from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.rules.bad_words import BadWords

@@ -36,7 +36,7 @@ from gristmill.tasks.kernels.duplicates import contained
 from gristmill.tasks.kernels.minhash import holdout, signatures
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
-from gristmill.tasks.search.pieces import Pieces
+from gristmill.tasks.search.index import Pieces
 from gristmill.tasks.search.shards import ShardIndex
 
 _SENTENCES = (

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gristmill.tasks.engine.job_progress import JobProgress
 from gristmill.tasks.engine.jobs import JobResult
+from gristmill.tasks.engine.log_fields import JobProgress
 
 
 @dataclass

@@ -17,7 +17,7 @@ from rich.theme import Theme
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.run.phase_rates import PhaseRates, duration
 from gristmill.storage.printable import printable
-from gristmill.tasks.engine import job_progress, log_fields
+from gristmill.tasks.engine import log_fields
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.jobs import JobResult
 from gristmill.tasks.engine.make import StageResult
@@ -133,7 +133,7 @@ class ProgressReporter:
                 level, line, fields = messages.get_nowait()
             except queue.Empty:
                 return
-            if (reported := job_progress.reported(fields)) is not None:
+            if (reported := log_fields.reported(fields)) is not None:
                 if self._rates is not None and fields.get("phase") == self._rates.phase:
                     self._rates.take(fields["shard"], reported)
                 continue

@@ -15,7 +15,7 @@ from gristmill.tasks.documents.decisions import decide_shard, edit_shard, measur
 from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
-from gristmill.tasks.models.quality.bucket import (
+from gristmill.tasks.models.quality import (
     QualityBucket,
     Scorers,
     bucket_shard,

@@ -20,7 +20,7 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.shards import PackedRows, Tokens, Windows
 
 if TYPE_CHECKING:
-    from gristmill.samples.manifest import Manifest, Source
+    from gristmill.samples.shards import Manifest, Source
     from gristmill.storage.tokens.training_manifest import SourceShare, TrainingManifest
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gristmill.samples.manifest import Manifest, Rows, Shard, load_manifest
 from gristmill.samples.order import Order
-from gristmill.samples.shards import Span
+from gristmill.samples.shards import Manifest, Rows, Shard, Span, load_manifest
 from gristmill.samples.xxh3 import file_digest
 from gristmill.storage.damage import damaged, missing
 

@@ -1,6 +1,7 @@
 """Configuration of remote reads, the retry policy and its errors, connection slots."""
 
 import errno
+import ipaddress
 import logging
 import os
 import random
@@ -13,13 +14,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import tenacity
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import DefaultResolver
 from filelock import FileLock, Timeout
+from yarl import URL
 
-from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.config import RemoteIOConfig, configured
 from gristmill.storage.remote.redact import redact_urls
 
 log = logging.getLogger(__name__)
@@ -200,3 +204,90 @@ def _remedy(error: BaseException, remote_io: RemoteIOConfig) -> str:
     if isinstance(error, PermissionError) or status == 401:
         return "Check the address and the credentials for it"
     return "Check the address, and that the file there is complete and at rest; then run the same command again"
+
+
+# Where an HTTP server may send its reader: not from https to http, and to no address of a private network.
+#
+# Addresses that a recipe names are read wherever they are. A redirect is a server's word: it could make this machine
+# ask services that only this machine reaches, as a cloud's metadata at 169.254.169.254.
+
+
+_NOT_PUBLIC = (
+    "an address of this machine or of a private network, which is not followed unless "
+    "GRISTMILL_REMOTE_IO__PRIVATE_REDIRECTS=true"
+)
+
+
+class _Resolver(AbstractResolver):
+    """The system's answers; of hosts that were reached by a redirect from another host the public ones."""
+
+    def __init__(self) -> None:
+        self.resolver = DefaultResolver()
+        self.redirected: set[str] = set()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        hosts = await self.resolver.resolve(host, port, family)
+        bounded = host in self.redirected and not configured().private_redirects
+        if bounded and not (hosts := [one for one in hosts if _is_public(one["host"])]):
+            raise _refused(host)
+        return hosts
+
+    async def close(self) -> None:
+        await self.resolver.close()
+
+
+async def checked_client(**options: Any) -> aiohttp.ClientSession:
+    """A client that follows a redirect as far as it is allowed, else raises BadResponse. For fsspec's `get_client`."""
+    resolver = _Resolver()
+    trace = aiohttp.TraceConfig()
+
+    async def check(session: Any, context: Any, redirect: aiohttp.TraceRequestRedirectParams) -> None:
+        location = redirect.response.headers.get("Location") or redirect.response.headers.get("URI")
+        try:
+            target = redirect.url.join(URL(location or ""))
+        except ValueError:
+            return  # aiohttp's own error
+        host = target.host or ""
+        if redirect.url.scheme == "https" and target.scheme != "https":
+            redirect.response.close()
+            raise BadResponse(f"the server redirects from https to {target.scheme}://{host}, which is not followed")
+        if host == redirect.url.host or configured().private_redirects:
+            return
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            resolver.redirected.add(host)
+            return
+        if not _is_public(host):
+            redirect.response.close()
+            raise _refused(host)
+
+    async def begin(session: Any, context: Any, request: aiohttp.TraceRequestStartParams) -> None:
+        resolver.redirected.discard(request.url.host or "")
+
+    trace.on_request_start.append(begin)
+    trace.on_request_redirect.append(check)
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=resolver), trace_configs=[trace], **options)
+
+
+def check_public(host: str, what: str) -> None:
+    """Raise ValueError if a host is not public, unless this machine allows it. An unknown one is no error here."""
+    if configured().private_redirects:
+        return
+    try:
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return
+    if addresses and not any(map(_is_public, addresses)):
+        raise ValueError(f"{what} {host}, {_NOT_PUBLIC}")
+
+
+def _is_public(host: str) -> bool:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return (getattr(address, "ipv4_mapped", None) or address).is_global
+
+
+def _refused(host: str) -> BadResponse:
+    return BadResponse(f"the server redirects to {host}, {_NOT_PUBLIC}")

@@ -23,8 +23,8 @@ import pyarrow as pa
 import wrapt
 
 from gristmill.storage import leftovers
-from gristmill.tasks.engine import clusters, job_progress, log_fields, shared_work
-from gristmill.tasks.engine.worker_code import cannot_import, check_workers
+from gristmill.tasks.engine import clusters, log_fields, shared
+from gristmill.tasks.engine.shared import cannot_import, check_workers
 
 if TYPE_CHECKING:
     import distributed
@@ -154,7 +154,7 @@ class Dask:
         started = now = time.monotonic()
         pause = 0.0
         try:
-            shared_work.give(self.client, self._name, number, work)
+            shared.give(self.client, self._name, number, work)
             while waiting or begun:
                 if waiting and len(begun) <= ahead // 2:
                     ahead = self._ahead()
@@ -173,7 +173,7 @@ class Dask:
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 seconds = sum(took for _, took in results) / sum(len(each) for each, _ in results)
-                together = max(1, min(_MAX_JOBS_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
+                together = max(1, min(_MAX_JOBS_TOGETHER, int(shared.SECONDS / max(seconds, 1e-6))))
                 for future, (each, _) in zip(batch, results, strict=True):
                     batch_jobs = begun.pop(future.key)
                     waiting.again(batch_jobs[len(each) :])
@@ -183,7 +183,7 @@ class Dask:
             if unfinished := [future for future in self._held if future.key in begun and not future.done()]:
                 self.client.cancel(unfinished)
             if self.client.status == "running":
-                shared_work.take_back(self.client, self._name, number)
+                shared.take_back(self.client, self._name, number)
 
     def _begin(self, some: list[list[tuple[int, Any]]], begun: dict[Any, list[tuple[int, Any]]]) -> list[Any]:
         """The futures of more jobs, which are `begun` then, too."""
@@ -192,9 +192,9 @@ class Dask:
         # of one group, so that they are handed out as workers become free, and not all at once
         group = f"{self._name}-{self._works}"
         keyed = {(group, uuid.uuid4().hex): jobs for jobs in some}
-        payloads = [shared_work.dumps([job for _, job in jobs]) for jobs in some]
+        payloads = [shared.dumps([job for _, job in jobs]) for jobs in some]
         names, numbers = [self._name] * len(some), [self._works] * len(some)
-        futures = self.client.map(shared_work.call, names, numbers, payloads, key=list(keyed), pure=False)
+        futures = self.client.map(shared.call, names, numbers, payloads, key=list(keyed), pure=False)
         # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
         # that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]
@@ -311,7 +311,7 @@ def executor(
 @contextmanager
 def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
     handler = ToQueue(messages)
-    loggers = [logging.getLogger(name) for name in (*LOGGERS, job_progress.LOGGER)]
+    loggers = [logging.getLogger(name) for name in (*LOGGERS, log_fields.LOGGER)]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
@@ -361,7 +361,7 @@ def _plugin(json_lines: bool) -> Any:
 
         def setup(self, worker: Any) -> None:
             try:
-                from gristmill.tasks.engine import job_progress, log_fields
+                from gristmill.tasks.engine import log_fields
             except ImportError:
                 return
             keep_what_is_freed()
@@ -379,12 +379,12 @@ def _plugin(json_lines: bool) -> Any:
                 for handler in self.handlers:
                     logging.getLogger(name).addHandler(handler)
                 logging.getLogger(name).setLevel(logging.DEBUG)
-            logging.getLogger(job_progress.LOGGER).addHandler(self.handlers[0])
-            logging.getLogger(job_progress.LOGGER).setLevel(logging.DEBUG)
+            logging.getLogger(log_fields.LOGGER).addHandler(self.handlers[0])
+            logging.getLogger(log_fields.LOGGER).setLevel(logging.DEBUG)
 
         def teardown(self, worker: Any) -> None:
             for handler in getattr(self, "handlers", ()):
-                for name in (*LOGGERS, job_progress.LOGGER):
+                for name in (*LOGGERS, log_fields.LOGGER):
                     logging.getLogger(name).removeHandler(handler)
 
     return Gristmill()

@@ -37,6 +37,67 @@ if TYPE_CHECKING:
 else:
     justext = wrapt.lazy_import("justext")
     trafilatura = wrapt.lazy_import("trafilatura")
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import DocumentStep
+
+OTHERS = "others"  # the key of a row that has the further texts of its page
+
+
+def united(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the engines made of one page, in their order, as what the first made of it that found a text; `others` are
+    the further texts, each once, as (engine, text). Of a page without any text it is the first engine's drop."""
+    by_text: dict[str, Mapping[str, Any]] = {}
+    for each in results:
+        if "rule" not in each:
+            by_text.setdefault(each["text"], each)
+    if not by_text:
+        return dict(results[0])
+    first, *others = by_text.values()
+    return {**first, OTHERS: [(each["engine"], each["text"]) for each in others]}
+
+
+def chosen(
+    rows: Sequence[dict], columns: pa.Schema, normalized: Callable[[pa.Table], pa.Table], steps: Sequence[DocumentStep]
+) -> list[dict]:
+    """The rows of a batch of documents, each with the first of its texts that `steps` keep, and that text's engine.
+
+    rows: those of documents, whose columns are `columns`, with the key `others`, which is taken out. normalized: what
+    becomes of the documents' texts before the steps see them; a document may be left out. Each turn asks about one more
+    text of the pages that have none yet; holds these once more, with the signals of the steps.
+    """
+    further = [row.pop(OTHERS, []) for row in rows]
+    answer = list(rows)
+    pending = [(index, row) for index, row in enumerate(rows) if further[index]]
+    turn = 0
+    while pending:
+        kept = _kept(pa.Table.from_pylist([row for _, row in pending], schema=columns), normalized, steps)
+        for index, row in pending:
+            if row["id"] in kept:
+                answer[index] = row
+        pending = [
+            (index, row | {"engine": engine, "text": text, "characters": len(text)})
+            for index, row in pending
+            if row["id"] not in kept and turn < len(further[index])
+            for engine, text in [further[index][turn]]
+        ]
+        turn += 1
+    return answer
+
+
+def _kept(
+    documents: pa.Table, normalized: Callable[[pa.Table], pa.Table], steps: Sequence[DocumentStep]
+) -> frozenset[str]:
+    """The ids of the documents that the steps keep."""
+    signals = measured(normalized(documents), steps).table
+    dropped = decide(signals, [(step.step, step.decisions()) for step in steps])
+    return frozenset(signals["id"].to_pylist()).difference(*(rows["id"].to_pylist() for _, rows in dropped))
+
 
 # What it cannot take becomes a row of the ledger; a message would repeat it.
 logging.getLogger("trafilatura").setLevel(logging.CRITICAL)

@@ -31,11 +31,11 @@ from gristmill.tasks.documents.measure import EditCounts, measured
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
-from gristmill.tasks.engine.job_progress import ProgressReport
+from gristmill.tasks.engine.log_fields import ProgressReport
+from gristmill.tasks.extraction.engines import chosen, united
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
 from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type
-from gristmill.tasks.extraction.union import chosen, united
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted

@@ -20,7 +20,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.engine import process_start
+from gristmill.tasks.engine import job_costs
 from gristmill.tasks.guard import child
 from gristmill.tasks.guard.channel import CALL, RESULT, Ring, framed, pack, unpack
 
@@ -323,7 +323,7 @@ class _Zygote:
         if answer["error"] is not None:
             self.close()
             raise RuntimeError(f"the guarded process cannot import {work}: {answer['error']}")
-        process_start.count_child(self.process.pid)
+        job_costs.count_child(self.process.pid)
 
     def fork(self, limits: Limits, ring: Ring) -> _Worker:
         """A new worker. Raises ConnectionError if the zygote has left or dies over it."""

@@ -22,7 +22,7 @@ from gristmill.tasks.pii.digits import (
     next_group,
     spaced,
 )
-from gristmill.tasks.pii.plans import MAX_GROUPS
+from gristmill.tasks.pii.phones import MAX_GROUPS
 from gristmill.tasks.pii.shapes import (
     DIGIT,
     HEX,

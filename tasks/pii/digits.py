@@ -8,7 +8,7 @@ import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.compiled import nb
-from gristmill.tasks.pii.plans import TRUNK
+from gristmill.tasks.pii.phones import TRUNK
 from gristmill.tasks.pii.shapes import DIGIT, WORD, has, run
 
 MIN_DIGITS = 7

@@ -30,8 +30,7 @@ from gristmill.tasks.pii.credentials import (
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
 from gristmill.tasks.pii.identifiers import cards, ibans, ipv4, ipv6, lengths, national_ids
-from gristmill.tasks.pii.phones import foreign_phones, phones
-from gristmill.tasks.pii.plans import groupings
+from gristmill.tasks.pii.phones import foreign_phones, groupings, phones
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
 
 if TYPE_CHECKING:

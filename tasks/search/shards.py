@@ -13,8 +13,7 @@ from gristmill.storage.damage import RecordedFile, damaged, missing
 from gristmill.storage.tokens.token_shards import SPLIT, bin_path
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.kernels import suffixes
-from gristmill.tasks.search.index import DROPPED, PHASE, documents_path, order_path, pieces
-from gristmill.tasks.search.pieces import Pieces
+from gristmill.tasks.search.index import DROPPED, PHASE, Pieces, documents_path, order_path, pieces
 
 
 @dataclass(frozen=True)

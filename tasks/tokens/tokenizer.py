@@ -19,8 +19,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from gristmill.storage import files, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.text_tokens import TextTokenizer, read_tokenizer
-from gristmill.storage.tokens.tokenizer_json import prepared
+from gristmill.storage.tokens.tokenizers import TextTokenizer, prepared, read_tokenizer
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Settings
@@ -245,7 +244,7 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text
 def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
     """Content and name of the file as a stage keeps it. Raises ValueError as `take_tokenizer`."""
     if data.lstrip()[:1] == b"{":
-        from gristmill.storage.tokens.tokenizer_json import prepared  # here, since most do without its library
+        from gristmill.storage.tokens.tokenizers import prepared  # here, since most do without its library
 
         data, name = prepared(data, end_of_text, path), JSON
         size = read_tokenizer(data, name).vocab_size

@@ -21,19 +21,19 @@ from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.storage.layout import ManifestError
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.models import quality
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.training import Classifier
 from gristmill.tasks.models.perplexity import perplexity
 from gristmill.tasks.models.perplexity.perplexity import LanguageModel
 from gristmill.tasks.models.perplexity.scores import load, score_words
-from gristmill.tasks.models.quality import quality
 from gristmill.tasks.tokens import tokenizer as tokenizers
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.training.checkpoint.commit import Progress, load_checkpoint
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
-from gristmill.training.data.digests import check_digests
+from gristmill.training.data.batches import check_digests
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.tracking import METRICS, Tracker
 from tests import trained_tokenizers

@@ -19,7 +19,7 @@ from gristmill.tasks.models.embedding import heads as head_files
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.embedding.heads import Head
-from gristmill.tasks.models.quality.bucket import QualityBucket
+from gristmill.tasks.models.quality import QualityBucket
 from tests import embedders
 from tests.corpora import Texts, context, ledger, read
 from tests.recorded import recorded

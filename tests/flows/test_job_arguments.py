@@ -35,7 +35,7 @@ from gristmill.tasks.documents.group_losses import Limits
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.engine.jobs import Job
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.shared_work import dumps
+from gristmill.tasks.engine.shared import dumps
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.models.embedding.embedder import Embedder

@@ -19,8 +19,7 @@ from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.harm import Harm
 from gristmill.tasks.models.language.language import Language
-from gristmill.tasks.models.quality.bucket import QualityBucket
-from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.quality import Quality, QualityBucket
 from tests.corpora import Texts, context, ledger, read
 from tests.planted.text import pydoc_paragraphs
 

@@ -9,7 +9,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.tokens.token_shards import index_bytes
-from gristmill.storage.tokens.tokenizer_json import prepared
+from gristmill.storage.tokens.tokenizers import prepared
 from gristmill.storage.tokens.training_manifest import write_rows
 from gristmill.tasks.tokens.packing import packed
 

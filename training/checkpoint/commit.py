@@ -32,7 +32,7 @@ from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import COMMIT
 from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
-from gristmill.training.data.digests import fingerprint
+from gristmill.training.data.batches import fingerprint
 from gristmill.training.model.collectives import all_gather, rank_slice
 from gristmill.training.model.parallel import precision
 from gristmill.training.step.events import Event
@@ -52,7 +52,7 @@ class Progress(BaseModel):
     skipped: int = 0  # steps without an update, by the verdict of `gristmill.training.step.state`
     losses: list[float] = []  # the newest, which the guard measures the next ones against
     attention_logits: list[float] = []  # the largest of each of the newest probes
-    noise: list[float] = []  # means of `gristmill.training.step.noise.NoiseScale`
+    noise: list[float] = []  # means of `gristmill.training.step.monitor.NoiseScale`
     events: list[Event] = []  # decisions so far
     last: dict[str, float] = {}  # newest value of each metric
     logs: dict[str, str] = {}  # digests of the files of metrics so far

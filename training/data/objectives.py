@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 
 from gristmill.samples.order import permute
-from gristmill.storage.tokens.text_tokens import read_tokenizer
+from gristmill.storage.tokens.tokenizers import read_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import TrainingConfig
 from gristmill.training.data.denoisers import (

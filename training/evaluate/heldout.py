@@ -11,7 +11,7 @@ import torch
 
 from gristmill.samples.shards import Tokens
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.text_tokens import read_tokenizer
+from gristmill.storage.tokens.tokenizers import read_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import RunConfig
 from gristmill.training.evaluate.task_scores import scored, task_scores

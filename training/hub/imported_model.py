@@ -15,8 +15,7 @@ import torch
 from safetensors import safe_open
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
-from gristmill.storage.tokens.text_tokens import load_tokenizer
+from gristmill.storage.tokens.tokenizers import SentencePieceTokenizer, load_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import ModelConfig
 from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses

@@ -26,8 +26,7 @@ from safetensors.torch import load_file
 from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
-from gristmill.storage.tokens.text_tokens import TextTokenizer, load_tokenizer
+from gristmill.storage.tokens.tokenizers import SentencePieceTokenizer, TextTokenizer, load_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import committed, fetch_checkpoint, stored
 from gristmill.training.config import CHECKPOINTS, RunConfig

@@ -27,8 +27,7 @@ from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
-from gristmill.training.data.batches import Batches, batches
-from gristmill.training.data.digests import check_digests
+from gristmill.training.data.batches import Batches, batches, check_digests
 from gristmill.training.data.objectives import objective
 from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses
 from gristmill.training.evaluate.heldout import Evaluator

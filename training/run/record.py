@@ -19,8 +19,7 @@ from gristmill.training.config import TrainingConfig
 from gristmill.training.model.parallel import World
 from gristmill.training.run.tracking import Tracker
 from gristmill.training.step.clock import BLOCKS, PARTS, Clock, slowest_over_mean
-from gristmill.training.step.monitor import Machine
-from gristmill.training.step.noise import NoiseScale
+from gristmill.training.step.monitor import Machine, NoiseScale
 from gristmill.training.step.state import APPLIED, NOT_FINITE
 from gristmill.training.step.update import StepFigures, figures
 

@@ -13,8 +13,7 @@ import torch
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model.loss import IGNORE
 from gristmill.training.model.parallel import World, begin_micro_batch, local
-from gristmill.training.step.monitor import Updates
-from gristmill.training.step.noise import noise_and_signal
+from gristmill.training.step.monitor import Updates, noise_and_signal
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
 
 
@@ -28,7 +27,7 @@ class StepFigures(NamedTuple):
     stop_requested: bool  # some rank was asked to stop
     scale: float  # of the loss
     verdict: int  # of `gristmill.training.step.state`: whether the update was applied
-    noise: float = math.nan  # tr(C) and |G|^2 of `gristmill.training.step.noise`; NaN for a single micro-batch
+    noise: float = math.nan  # tr(C) and |G|^2 of `gristmill.training.step.monitor`; NaN for a single micro-batch
     signal: float = math.nan
 
     @property

@@ -12,8 +12,7 @@ from gristmill.storage.printable import one_line, printable
 if TYPE_CHECKING:
     from gristmill.flows.explore.search.batches import Batch
     from gristmill.flows.explore.search.memorised import Memorised
-    from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase
-    from gristmill.flows.explore.search.spans import Trace
+    from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase, Trace
     from gristmill.flows.explore.search.words import FoundWords, RankedDocument
 
 _MARKED = "bold red"

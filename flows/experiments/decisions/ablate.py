@@ -19,8 +19,7 @@ from gristmill.flows.experiments.decisions.differing import diffs, only_in
 from gristmill.flows.experiments.decisions.plan import Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
-from gristmill.flows.experiments.decisions.task_screen import task_results
-from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_sets, tasks_folder
+from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_results, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.check.run import before_run

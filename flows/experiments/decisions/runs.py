@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.experiments.decisions.report import TrainedRun
-from gristmill.flows.experiments.decisions.task_screen import mean_by_task
-from gristmill.flows.experiments.decisions.tasks import DecisionTasks
+from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.evaluation.documents import read, sets_of

@@ -13,12 +13,13 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.reports.plots.classifier_curves import confusion, curves
+from gristmill.flows.reports.plots.figures import confusion, curves
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.storage import files, leftovers
 from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.engine import options
+from gristmill.tasks.models import quality
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.measures import label_measures, measures
 from gristmill.tasks.models.classifier.training import (
@@ -33,8 +34,7 @@ from gristmill.tasks.models.classifier.training import (
     train,
 )
 from gristmill.tasks.models.model_files import LABEL
-from gristmill.tasks.models.quality import quality
-from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.quality import Quality
 from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.sources import Source, format_of
 from gristmill.tasks.reading.tables import records

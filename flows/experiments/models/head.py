@@ -11,7 +11,7 @@ from gristmill.flows.experiments.models.classifier import arriving, labelled
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.plots.classifier_curves import curves
+from gristmill.flows.reports.plots.figures import curves
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.embedding import embedding_vectors
 from gristmill.storage import files, parquet

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from gristmill.flows.experiments.scaling.rates import RateSweep
+from gristmill.flows.experiments.scaling.transfer import RateSweep
 from gristmill.flows.stats.forecast import Forecast, ForecastCheck, FutureErrors, leave_future_out
 from gristmill.flows.stats.law import Fit, Interval, ScalingRuns, bootstrap, fit
 from gristmill.flows.stats.optimum import OptimumIntervals, TokenCost, optimum_intervals, token_cost

@@ -16,12 +16,11 @@ from prefect.logging import get_run_logger
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.experiments.decisions.plan import arms
 from gristmill.flows.experiments.decisions.runs import evaluation_set
-from gristmill.flows.experiments.decisions.task_screen import mean_by_task
-from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_sets, tasks_folder
+from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task, task_sets, tasks_folder
 from gristmill.flows.experiments.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
 from gristmill.flows.experiments.scaling.ladder import ERROR, JUDGED, AgreementReport
-from gristmill.flows.experiments.scaling.rates import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.check.run import before_run

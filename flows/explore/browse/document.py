@@ -5,8 +5,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from gristmill.flows.explore.browse.draws import TAKEN
-from gristmill.flows.explore.browse.opened import Opened
-from gristmill.flows.explore.browse.summary import Summary
+from gristmill.flows.explore.browse.opened import Opened, Summary
 from gristmill.flows.reports.lineage import Decision, Lineage, lineage_of, row_of
 
 _PARSED = 500_000  # characters of a raw page whose outline is read

@@ -21,10 +21,9 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic_core import to_json
 
 from gristmill.flows.explore.browse import draws
-from gristmill.flows.explore.browse.opened import Opened
+from gristmill.flows.explore.browse.opened import Opened, summary
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.browse.replay import SupersededError
-from gristmill.flows.explore.browse.summary import summary
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.diff.columns import QUANTILES

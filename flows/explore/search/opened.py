@@ -26,9 +26,8 @@ from gristmill.tasks.engine.executors import Executor, Threads
 from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import look_ups
-from gristmill.tasks.search.index import DROPPED
+from gristmill.tasks.search.index import DROPPED, Pieces
 from gristmill.tasks.search.look_ups import LookUp, Portion
-from gristmill.tasks.search.pieces import Pieces
 from gristmill.tasks.search.shards import IndexedShards, SearchedShard
 
 if TYPE_CHECKING:

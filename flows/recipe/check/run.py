@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe.check.columns import expressions, of_export, of_groups
 from gristmill.flows.recipe.check.estimate import Estimate, estimate, largest_job
-from gristmill.flows.recipe.check.expressions import expressions, of_export, of_groups
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.steps import BUILT_IN

@@ -19,7 +19,7 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import Piece, beginning, excerpt
-from gristmill.flows.reports.plots.classifier_curves import cross_fitted, curves, trained_classifier
+from gristmill.flows.reports.plots.figures import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import count

@@ -51,7 +51,7 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 import gristmill
 from gristmill.flows.reports.plots import figures
-from gristmill.flows.reports.plots.classifier_curves import cross_fitted, curves_png, trained_classifier
+from gristmill.flows.reports.plots.figures import cross_fitted, curves_png, trained_classifier
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import files

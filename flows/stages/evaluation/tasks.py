@@ -18,7 +18,7 @@ from gristmill.flows.stages.model import local_files
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
 from gristmill.storage import files, parquet, shards
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.text_tokens import read_tokenizer
+from gristmill.storage.tokens.tokenizers import read_tokenizer
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult

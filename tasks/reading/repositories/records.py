@@ -13,9 +13,8 @@ from gristmill.tasks.reading import tables
 from gristmill.tasks.reading.ranges.plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.repositories.archives import Member, members
-from gristmill.tasks.reading.repositories.decoding import decoded
-from gristmill.tasks.reading.repositories.licensing import License, RepositoryLicenses, repository_licenses
-from gristmill.tasks.reading.repositories.order import in_order
+from gristmill.tasks.reading.repositories.imports import in_order
+from gristmill.tasks.reading.repositories.licensing import License, RepositoryLicenses, decoded, repository_licenses
 from gristmill.tasks.reading.repositories.reading import Kept, Repositories
 from gristmill.tasks.source_code import licenses, recognition
 from gristmill.tasks.source_code.comments import Span, comment_text, license_header

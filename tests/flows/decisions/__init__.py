@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, TrainedRun, set_effects
-from gristmill.flows.experiments.decisions.task_screen import task_accuracies
+from gristmill.flows.experiments.decisions.tasks import task_accuracies
 from gristmill.flows.reports.funnel import FunnelRow
 from gristmill.flows.stats.protocol import Protocol, decide
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest

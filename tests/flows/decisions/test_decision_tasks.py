@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from gristmill.flows.experiments.decisions.task_screen import screened
-from gristmill.flows.experiments.decisions.tasks import task_sets
+from gristmill.flows.experiments.decisions.tasks import screened, task_sets
 from gristmill.flows.stages.evaluation.judge import judged_sets
 from gristmill.flows.stats.protocol import Protocol, decide
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest

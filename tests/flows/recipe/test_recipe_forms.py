@@ -11,7 +11,7 @@ from gristmill.flows.recipe import forms
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.forms import from_form, pinned
 from gristmill.flows.recipe.recipe import RECIPES, load
-from gristmill.tasks.reading.newest_snapshot import newest_snapshot
+from gristmill.tasks.reading.index import newest_snapshot
 
 # isort: split
 from prefect.utilities.schema_tools import validation

@@ -27,7 +27,7 @@ from gristmill.tasks.documents.decisions import distances
 from gristmill.tasks.documents.step import Bound, Member
 from gristmill.tasks.models.language.language import Language
 from gristmill.tasks.models.language.mixed_languages import MixedLanguages
-from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.quality import Quality
 from tests.corpora import Texts, context, ledger, read
 from tests.flows.test_learned_filters import GOOD, SMALL, WEB, by_id
 

@@ -25,7 +25,7 @@ from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.step import Bound, Member
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.quality import Quality
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from tests.corpora import Name, Texts, build_in, context, read

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from gristmill.flows.run import progress
 from gristmill.flows.run.phase_rates import PhaseRates, duration
 from gristmill.flows.run.progress import ProgressReporter, ended
-from gristmill.tasks.engine import job_progress
+from gristmill.tasks.engine import log_fields
 from gristmill.tasks.engine.executors import Threads, executor
-from gristmill.tasks.engine.job_progress import JobProgress
 from gristmill.tasks.engine.jobs import JobResult
+from gristmill.tasks.engine.log_fields import JobProgress
 from gristmill.tasks.engine.make import find_or_make
 from gristmill.tasks.engine.spec import StageSpec
 from tests.corpora import Name
@@ -183,7 +183,7 @@ def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_pa
 
 
 def slow(folder, number):
-    report = job_progress.ProgressReport()
+    report = log_fields.ProgressReport()
     for documents in range(1, 6):
         report.send(documents, documents << 20)
         time.sleep(0.5)

@@ -22,15 +22,14 @@ from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.search.batches import batch_of
 from gristmill.flows.explore.search.expressions import find_expression
 from gristmill.flows.explore.search.opened import OpenedIndex, opened
-from gristmill.flows.explore.search.phrases import find
-from gristmill.flows.explore.search.spans import trace
+from gristmill.flows.explore.search.phrases import find, trace
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.stages.indexes import search_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.samples.source import SampleSource
 from gristmill.storage import layout, parquet
-from gristmill.tasks.engine.shared_work import dumps
+from gristmill.tasks.engine.shared import dumps
 from gristmill.tasks.kernels.scan import scan
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import Portion, longest_matches

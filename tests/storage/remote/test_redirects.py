@@ -12,8 +12,7 @@ import pytest
 from gristmill.storage.files import read_bytes
 from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.redirects import checked_client
-from gristmill.storage.remote.retry import BadResponse, RemoteIOError
+from gristmill.storage.remote.retry import BadResponse, RemoteIOError, checked_client
 from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 

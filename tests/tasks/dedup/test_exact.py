@@ -22,7 +22,7 @@ from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.characters import CODE_POINTS, lowercase
 from gristmill.tasks.kernels.folding import words_only
-from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.quality import Quality
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.step import Url
 from tests.corpora import Texts, context, ledger, planted_stage, read

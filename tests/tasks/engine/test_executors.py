@@ -19,11 +19,11 @@ import pytest
 
 from gristmill.storage import files, layout
 from gristmill.storage.remote.retry import RemoteIOConfig
-from gristmill.tasks.engine import log_fields, options, shared_work
+from gristmill.tasks.engine import log_fields, options, shared
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Dask, executor
-from gristmill.tasks.engine.job_progress import JobProgress, reported
 from gristmill.tasks.engine.jobs import Code, Job, JobResult, Phase, run_job
+from gristmill.tasks.engine.log_fields import JobProgress, reported
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,7 +41,7 @@ import pyarrow as pa
 from distributed import get_worker
 
 from gristmill.storage import files
-from gristmill.tasks.engine.job_progress import ProgressReport
+from gristmill.tasks.engine.log_fields import ProgressReport
 
 
 def square(n):
@@ -263,7 +263,7 @@ def test_threads_make_jobs_when_there_is_room_for_them():
 def test_what_jobs_share_is_sent_to_a_worker_once(crew, cluster):
     """A megabyte, for 500 jobs of two workers."""
     work = partial(crew.common, crew.Counted("x" * (1 << 20)))
-    sizes = [len(shared_work.dumps(job)) for job in jobs_of(range(3))]
+    sizes = [len(shared.dumps(job)) for job in jobs_of(range(3))]
     assert max(sizes) < 200
     found = [result for _, result in cluster.map(work, range(500))]
     assert {size for _, size, _ in found} == {1 << 20}

@@ -37,7 +37,7 @@ from gristmill.tasks.pii.candidates import (
 )
 from gristmill.tasks.pii.credentials import BEGINNINGS
 from gristmill.tasks.pii.identifiers import lengths
-from gristmill.tasks.pii.plans import TRUNK, groupings
+from gristmill.tasks.pii.phones import TRUNK, groupings
 from gristmill.tasks.pii.step import BY_LANGUAGE
 from tests.tasks.pii.examples import MIXED
 

@@ -19,7 +19,7 @@ from gristmill.tasks.documents.edits import applied
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.pii.identifiers import COUNTRIES
-from gristmill.tasks.pii.plans import TRUNK, groupings, is_international, national_groups
+from gristmill.tasks.pii.phones import TRUNK, groupings, is_international, national_groups
 from gristmill.tasks.pii.step import BY_LANGUAGE, KINDS, NATIONAL_IDS, REGIONS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined

@@ -14,7 +14,7 @@ from collections import Counter
 import pytest
 
 from gristmill.storage.remote.config import DEFAULT
-from gristmill.tasks.reading.repositories.order import in_order
+from gristmill.tasks.reading.repositories.imports import in_order
 from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.repositories.records import records
 from gristmill.tasks.source_code.names import by_name

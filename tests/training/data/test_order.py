@@ -21,7 +21,7 @@ from gristmill.storage.tokens.training_manifest import (
     TrainingManifest,
     load_training_manifest,
 )
-from gristmill.training.data.digests import fingerprint
+from gristmill.training.data.batches import fingerprint
 
 SHARES = st.lists(st.floats(1e-4, 1), min_size=1, max_size=12).map(lambda s: [x / sum(s) for x in s])
 

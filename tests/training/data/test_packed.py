@@ -13,7 +13,7 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.damage import MissingFileError
 from gristmill.storage.tokens.training_manifest import load_training_manifest, write_rows
 from gristmill.tasks.tokens.packing import packed
-from gristmill.training.data.digests import check_digests, fingerprint
+from gristmill.training.data.batches import check_digests, fingerprint
 from gristmill.training.model.decoder import document_mask, rotate
 from gristmill.training.model.loss import IGNORE, inputs_and_targets
 from gristmill.training.run.loop import train

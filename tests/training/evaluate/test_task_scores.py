@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gristmill.storage.tokens.text_tokens import load_tokenizer
+from gristmill.storage.tokens.tokenizers import load_tokenizer
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
 from gristmill.training.evaluate.task_scores import example_scores, scored, task_scores

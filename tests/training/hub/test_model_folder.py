@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.text_tokens import load_tokenizer
+from gristmill.storage.tokens.tokenizers import load_tokenizer
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.checkpoint.keeping import committed, upload
 from gristmill.training.config import ModelConfig

@@ -14,7 +14,7 @@ from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.loop import train
-from gristmill.training.step.noise import NoiseScale
+from gristmill.training.step.monitor import NoiseScale
 from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, figures, train_step
 from tests.training.run.test_launch import metrics, started

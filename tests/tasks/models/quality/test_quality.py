@@ -16,22 +16,20 @@ from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.training import fold, line
 from gristmill.tasks.models.model_files import ModelFileError
-from gristmill.tasks.models.quality.bucket import (
-    QualityBucket,
-    Scorers,
-    bucket_shard,
-    find_edges,
-    gather_shard,
-    gathered_folder,
-)
-from gristmill.tasks.models.quality.quality import (
+from gristmill.tasks.models.quality import (
     CROSS_FITTED,
     MIN_SCORE,
     MODELS,
     SCORED_BY,
     Quality,
+    QualityBucket,
+    Scorers,
     Scoring,
     bounds,
+    bucket_shard,
+    find_edges,
+    gather_shard,
+    gathered_folder,
     score_shard,
     train_model,
 )

@@ -1,1 +1,0 @@
-"""Classifiers of quality, and classes by several scores."""
