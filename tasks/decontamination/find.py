@@ -46,8 +46,8 @@ class Found:
 def required(settings: Indexing, words: np.ndarray | float) -> np.ndarray:
     """The share that an item of such a length needs: 1 for short ones, the threshold for long ones."""
     length = settings.tolerant_words - settings.strict_words
-    over = np.clip((np.asarray(words) - settings.strict_words) / length, 0, 1)
-    return 1 - (1 - settings.threshold) * over
+    excess = np.clip((np.asarray(words) - settings.strict_words) / length, 0, 1)
+    return 1 - (1 - settings.threshold) * excess
 
 
 @lru_cache(1)
@@ -93,7 +93,7 @@ def item_score(
     if size and (reached := _scaled(settings, _mean(question, 0, of_passage, 0, size), question_length)) > best.score:
         best = Found(start, stop, reached, question, np.nan, of_passage)
     of_answer = np.nan
-    for text, counted in index.texts(item, ANSWER):
+    for text, answer_weight in index.texts(item, ANSWER):
         length = text.stop - text.start
         best_before, best_after = _best_beside(
             index, text, words, bounds, start, stop, max(_ANSWER_WINDOW, _TIMES * length)
@@ -102,7 +102,9 @@ def item_score(
         of_answer = share if np.isnan(of_answer) else max(share, of_answer)
         for passage, passage_length in ((0.0, 0), (of_passage, size)) if size else ((0.0, 0),):
             reached = _scaled(
-                settings, _mean(question, share, passage, length, passage_length), question_length + share * counted
+                settings,
+                _mean(question, share, passage, length, passage_length),
+                question_length + share * answer_weight,
             )
             if reached > best.score or (reached == best.score and share > 0 and np.isnan(best.answer)):
                 last = best_after[2] if best_after[0] >= best_before[0] else stop

@@ -90,11 +90,11 @@ class Index:
     def unseen_weight(self) -> np.ndarray:
         """The weights of the words of each question that are in no n-gram that is looked up, summed up: float64 [I]."""
         n = self.settings.words
-        seen = np.zeros(len(self.words) + 1, np.int64)
+        coverage = np.zeros(len(self.words) + 1, np.int64)
         positions = self.question[self.posting_item] + self.posting_place
-        np.add.at(seen, positions, 1)
-        np.add.at(seen, np.minimum(positions + n, len(self.words)), -1)
-        before = np.append(0.0, np.cumsum(np.where(np.cumsum(seen[:-1]) > 0, 0.0, self.weights)))
+        np.add.at(coverage, positions, 1)
+        np.add.at(coverage, np.minimum(positions + n, len(self.words)), -1)
+        before = np.append(0.0, np.cumsum(np.where(np.cumsum(coverage[:-1]) > 0, 0.0, self.weights)))
         return before[self.stop[self.first[:-1]]] - before[self.question]
 
     def texts(self, item: int, kind: int) -> list[tuple[slice, int]]:
@@ -111,9 +111,9 @@ def build_index(
     items: list[Item] = []
     names: list[str] = []
     for (name, field_names), path in zip(fields.items(), paths, strict=True):
-        read = read_items(path, field_names)
-        items += read
-        names += [name] * len(read)
+        benchmark_items = read_items(path, field_names)
+        items += benchmark_items
+        names += [name] * len(benchmark_items)
     if settings.method == "ngrams":
         texts = [
             (number, PASSAGE if part else QUESTION, text)

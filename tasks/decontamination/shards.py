@@ -222,12 +222,12 @@ def split_benchmarks(folder: str, number: int, index: str, hits: Sequence[str]) 
         for row in of_item.to_pylist():
             count, score = results.get(key := (row["benchmark"], row["item"]), (0, 0.0))
             results[key] = count + row["id_count_distinct"], max(score, row["score_max"])
-    counted = [
+    item_results = [
         results.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
     ]
     table = items.select(["benchmark", "id", "words", "judged"])
-    table = table.append_column("documents", pa.array([count for count, _ in counted], pa.int64()))
-    table = table.append_column("score", pa.array([score for _, score in counted], pa.float64()))
+    table = table.append_column("documents", pa.array([count for count, _ in item_results], pa.int64()))
+    table = table.append_column("score", pa.array([score for _, score in item_results], pa.float64()))
     parquet.write_table(items_file(folder), table)
     counts = {}
     lines = items["row"].to_pylist()

@@ -157,31 +157,31 @@ def choose(
     rank[order.ranking(rows, settings)] = np.arange(len(rows))
     rows = rows.take(np.lexsort((rank, group)))
     kept = np.searchsorted(group, group)  # the row at which each row's group begins
-    dropped = pa.table(
+    losses = pa.table(
         {
             **{name: rows[name] for name in ("shard", "id", "hash", "low")},
             "representative": rows["id"].take(kept),
             "size": size,
         }
     ).filter(kept != np.arange(len(rows)))
-    exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
-    return {"groups": len(rows) - len(dropped), "dropped": len(dropped), "largest": int(size.max(initial=0))}
+    exchange.write(dropped_files(folder, partition + 1).path(partition), losses, "shard", shards)
+    return {"groups": len(rows) - len(losses), "dropped": len(losses), "largest": int(size.max(initial=0))}
 
 
 def split_shard(folder: str, shard: int, documents: str, kept: str, verdicts: CollectedShards, settings: Exact) -> dict:
     """Write the kept documents of a shard; the ledger names each duplicate's representative, and what they share.
     `verdicts`: what is dropped, by shards."""
     arriving = parquet.read_table(kept, SELECTION.names)
-    dropped = verdicts.read(shard)
-    dropped = dropped.take(pc.sort_indices(pc.index_in(dropped["id"], arriving["id"].combine_chunks())))
-    shared = zip(dropped["size"].to_pylist(), _shared(documents, dropped, settings), strict=True)
+    verdict_rows = verdicts.read(shard)
+    verdict_rows = verdict_rows.take(pc.sort_indices(pc.index_in(verdict_rows["id"], arriving["id"].combine_chunks())))
+    shared = zip(verdict_rows["size"].to_pylist(), _shared(documents, verdict_rows, settings), strict=True)
     losses = ledger.from_columns(
         {
-            "id": dropped["id"],
-            "step": pa.repeat(settings.step, len(dropped)),
-            "rule": pa.repeat(settings.rule, len(dropped)),
+            "id": verdict_rows["id"],
+            "step": pa.repeat(settings.step, len(verdict_rows)),
+            "rule": pa.repeat(settings.rule, len(verdict_rows)),
             "detail": pa.array([f"group of {size}: {what}" for size, what in shared], pa.string()),
-            "representative": dropped["representative"],
+            "representative": verdict_rows["representative"],
         }
     )
     return shards.write_selection(folder, shard, arriving, [(settings.step, losses)])
@@ -206,15 +206,17 @@ def _compared_by(values: pa.ChunkedArray, settings: Exact) -> tuple[np.ndarray, 
     raise TypeError(f"{type(settings).__name__} does not name what documents are compared by")
 
 
-def _shared(documents: str, dropped: pa.Table, settings: Exact) -> list[str]:
+def _shared(documents: str, verdict_rows: pa.Table, settings: Exact) -> list[str]:
     """What each dropped document shares with its group, for the ledger."""
     match settings:
         case ContentDedup():
-            halves = zip(dropped["hash"].to_pylist(), dropped["low"].to_pylist(), strict=True)
+            halves = zip(verdict_rows["hash"].to_pylist(), verdict_rows["low"].to_pylist(), strict=True)
             return [f"{high:016x}{low:016x}" for high, low in halves]
         case UrlDedup():
             table = parquet.read_table(documents, ["id", "url"])
-            return _canonical(table["url"].take(pc.index_in(dropped["id"], table["id"].combine_chunks())), settings)
+            return _canonical(
+                table["url"].take(pc.index_in(verdict_rows["id"], table["id"].combine_chunks())), settings
+            )
     raise TypeError(f"{type(settings).__name__} does not name what documents are compared by")
 
 

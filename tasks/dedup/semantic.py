@@ -253,7 +253,7 @@ def choose(
         first, cosine[begin:end] = duplicates(matrix[begin:end], settings.similarity)
         original[begin:end] = np.where(first < 0, -1, begin + first)
     gone = original >= 0
-    dropped = pa.table(
+    losses = pa.table(
         {
             "shard": rows["shard"].filter(gone),
             "id": rows["id"].filter(gone),
@@ -261,8 +261,8 @@ def choose(
             "representative": rows["id"].take(original[gone]),
         }
     )
-    exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
-    return {"dropped": len(dropped), "largest": int((ends - begins).max(initial=0))}
+    exchange.write(dropped_files(folder, partition + 1).path(partition), losses, "shard", shards)
+    return {"dropped": len(losses), "largest": int((ends - begins).max(initial=0))}
 
 
 def balance(
@@ -277,8 +277,8 @@ def balance(
     """Which documents of a range of clusters are dropped: of each cluster, in keep order, those behind `most` times
     `mean`, the documents of a cluster on average. `shards`, and what is returned: as for `choose`."""
     columns = ["cluster", "id", *order.order_names(settings), "shard"]
-    read = pa.concat_tables(each.select(columns) for each in vectors.each(*ranges.bounds(partition)))
-    rows, begins, ends = _by_cluster(read, settings)
+    table = pa.concat_tables(each.select(columns) for each in vectors.each(*ranges.bounds(partition)))
+    rows, begins, ends = _by_cluster(table, settings)
     most, sizes = ceil(settings.most * mean), ends - begins
     place = np.arange(len(rows)) - np.repeat(begins, sizes)
     gone = rows.append_column("size", pa.array(np.repeat(sizes, sizes))).filter(pa.array(place >= most))
@@ -287,9 +287,9 @@ def balance(
     detail = pa.array(details, pa.string())
     representative = pa.nulls(len(gone), pa.string())
     names = ["shard", "id", "detail", "representative"]
-    dropped = pa.table([gone["shard"], gone["id"], detail, representative], names=names)
-    exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
-    return {"dropped": len(dropped), "largest": int(sizes.max(initial=0))}
+    losses = pa.table([gone["shard"], gone["id"], detail, representative], names=names)
+    exchange.write(dropped_files(folder, partition + 1).path(partition), losses, "shard", shards)
+    return {"dropped": len(losses), "largest": int(sizes.max(initial=0))}
 
 
 def _by_cluster(rows: pa.Table, settings: Clustered) -> tuple[pa.Table, np.ndarray, np.ndarray]:
@@ -305,15 +305,15 @@ def _by_cluster(rows: pa.Table, settings: Clustered) -> tuple[pa.Table, np.ndarr
 def split_shard(folder: str, shard: int, kept: str, verdicts: CollectedShards, step: str, rule: str) -> dict:
     """Write the kept documents of a shard; the ledger has for each dropped one why, and which one stays for it."""
     arriving = parquet.read_table(kept, SELECTION.names)
-    dropped = verdicts.read(shard)
-    dropped = dropped.take(pc.sort_indices(pc.index_in(dropped["id"], arriving["id"].combine_chunks())))
+    verdict_rows = verdicts.read(shard)
+    verdict_rows = verdict_rows.take(pc.sort_indices(pc.index_in(verdict_rows["id"], arriving["id"].combine_chunks())))
     losses = ledger.from_columns(
         {
-            "id": dropped["id"],
-            "step": pa.repeat(step, len(dropped)),
-            "rule": pa.repeat(rule, len(dropped)),
-            "detail": dropped["detail"],
-            "representative": dropped["representative"],
+            "id": verdict_rows["id"],
+            "step": pa.repeat(step, len(verdict_rows)),
+            "rule": pa.repeat(rule, len(verdict_rows)),
+            "detail": verdict_rows["detail"],
+            "representative": verdict_rows["representative"],
         }
     )
     return shards.write_selection(folder, shard, arriving, [(step, losses)])

@@ -78,8 +78,8 @@ def drop_shard(
             text.data, text.documents, document_of, begin
         )
         share = np.bincount(document_of, weights=span_characters, minlength=len(part)) / np.maximum(text.chars, 1)
-        over = np.flatnonzero(share > settings.max_share)
-        drops.append(_drop_rows(settings, "max_share", part["id"].combine_chunks(), over, share[over]))
+        drop_indices = np.flatnonzero(share > settings.max_share)
+        drops.append(_drop_rows(settings, "max_share", part["id"].combine_chunks(), drop_indices, share[drop_indices]))
         first_row += len(part)
     arriving = parquet.read_table(kept, SELECTION.names)
     return shards.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])

@@ -54,13 +54,13 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
         rows = [LEDGER.empty_table()]
         for rule in rules:
             fails, reason = _judged(signals, step, rule)
-            dropped = np.flatnonzero(fails & kept)
-            kept[dropped] = False
+            drop_rows = np.flatnonzero(fails & kept)
+            kept[drop_rows] = False
             columns = {
-                "id": signals["id"].take(dropped),
-                "step": pa.repeat(step, len(dropped)),
-                "rule": pa.repeat(rule.rule, len(dropped)),
-                **reason(dropped),
+                "id": signals["id"].take(drop_rows),
+                "step": pa.repeat(step, len(drop_rows)),
+                "rule": pa.repeat(rule.rule, len(drop_rows)),
+                **reason(drop_rows),
             }
             rows.append(ledger.from_columns(columns))
         decided.append((step, pa.concat_tables(rows)))

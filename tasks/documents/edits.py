@@ -158,16 +158,20 @@ def rows(ids: pa.Array, step: str, text: kernels.scan.Scan, edits: Edits, keeps_
         return EDITS.empty_table()
     begin = text.documents[edits.document]
     start, stop = begin + edits.start, begin + edits.stop
-    above = text.lines[edits.document]
-    below = np.maximum(text.lines[edits.document + 1] - 1, above)
-    first = np.clip(np.searchsorted(text.line_start, start, side="right") - 1, above, below)
-    last = np.clip(np.searchsorted(text.line_start, np.maximum(stop - 1, start), side="right") - 1, above, below)
+    first_of_document = text.lines[edits.document]
+    last_of_document = np.maximum(text.lines[edits.document + 1] - 1, first_of_document)
+    first = np.clip(np.searchsorted(text.line_start, start, side="right") - 1, first_of_document, last_of_document)
+    last = np.clip(
+        np.searchsorted(text.line_start, np.maximum(stop - 1, start), side="right") - 1,
+        first_of_document,
+        last_of_document,
+    )
     columns = {
         "id": ids.take(pa.array(edits.document)),
         "step": pa.repeat(step, len(edits)),
         "rule": pa.array(edits.rules, pa.string()).take(pa.array(edits.rule)),
-        "first_line": np.minimum(first + _at_break(text, edits.document, first, start, stop), last) - above,
-        "last_line": last - above,
+        "first_line": np.minimum(first + _at_break(text, edits.document, first, start, stop), last) - first_of_document,
+        "last_line": last - first_of_document,
         "start": kernels.pieces.characters(text.data, text.documents, edits.document, start),
         "stop": kernels.pieces.characters(text.data, text.documents, edits.document, stop),
         "removed": kernels.pieces.pieces(text.data, start, stop) if keeps_removed else pa.nulls(len(edits)),

@@ -93,14 +93,14 @@ def export_shard(
     ids = None if where is None else matching(signals, kept, where)["id"].combine_chunks()
     there = parquet.schema(documents)
     schema = curated_schema(there, columns)
-    counted: Counter[tuple[str, str | None, str]] = Counter()
+    totals: Counter[tuple[str, str | None, str]] = Counter()
     with _writing(folder, shard, format, schema) as write:
         for table in curated(documents, kept, signals, columns, [*schema.names, "characters"]):
             if ids is not None:
                 table = table.filter(pc.is_in(table["id"], ids))
-            _count(counted, table)
+            _count(totals, table)
             write(table.select(schema.names))
-    return {"written": _rows(counted)}
+    return {"written": _rows(totals)}
 
 
 def curated_schema(documents: pa.Schema, columns: Iterable[Column]) -> pa.Schema:
@@ -121,38 +121,38 @@ def curated(
     column_of = {column.name: column for column in columns if column.name in names}
     schema = pa.schema([column_of[name].field if name in column_of else there.field(name) for name in names])
     names_measured = [name for name, column in column_of.items() if column.measured]
-    measured = gather(signals, kept, names_measured) if names_measured else None
+    signal_table = gather(signals, kept, names_measured) if names_measured else None
     for group in select_groups(documents, kept, [name for name in names if name not in column_of]):
         values = {name: group[name] for name in names if name not in column_of}
         for name, column in column_of.items():
-            if measured is None or not column.measured:
+            if signal_table is None or not column.measured:
                 values[name] = pa.nulls(len(group), column.field.type)
-        if measured is not None:
-            indices = pc.index_in(group["id"], measured["id"].combine_chunks())
-            values |= {name: measured[name].take(indices) for name in names_measured}
+        if signal_table is not None:
+            indices = pc.index_in(group["id"], signal_table["id"].combine_chunks())
+            values |= {name: signal_table[name].take(indices) for name in names_measured}
         yield pa.table({name: values[name] for name in names}).cast(schema)
 
 
 def summed(records: Iterable[dict]) -> list[tuple[str, str | None, int, int]]:
     """(source, language, documents, characters) of all shards, by what the jobs returned."""
-    counted: Counter[tuple[str, str | None, str]] = Counter()
+    totals: Counter[tuple[str, str | None, str]] = Counter()
     for record in records:
         for source, language, documents, characters in record["written"]:
-            counted[source, language, "documents"] += documents
-            counted[source, language, "characters"] += characters
-    return [(row[0], row[1], row[2], row[3]) for row in _rows(counted)]
+            totals[source, language, "documents"] += documents
+            totals[source, language, "characters"] += characters
+    return [(row[0], row[1], row[2], row[3]) for row in _rows(totals)]
 
 
-def _count(counted: Counter[tuple[str, str | None, str]], table: pa.Table) -> None:
+def _count(totals: Counter[tuple[str, str | None, str]], table: pa.Table) -> None:
     keyed = table.select(["source", "language", "characters"])
     for row in keyed.group_by(["source", "language"]).aggregate([("characters", "sum"), ([], "count_all")]).to_pylist():
-        counted[row["source"], row["language"], "documents"] += row["count_all"]
-        counted[row["source"], row["language"], "characters"] += row["characters_sum"]
+        totals[row["source"], row["language"], "documents"] += row["count_all"]
+        totals[row["source"], row["language"], "characters"] += row["characters_sum"]
 
 
-def _rows(counted: Counter[tuple[str, str | None, str]]) -> list[list]:
-    keys = sorted({key[:2] for key in counted}, key=lambda key: (key[0], key[1] or ""))
-    return [[*key, counted[*key, "documents"], counted[*key, "characters"]] for key in keys]
+def _rows(totals: Counter[tuple[str, str | None, str]]) -> list[list]:
+    keys = sorted({key[:2] for key in totals}, key=lambda key: (key[0], key[1] or ""))
+    return [[*key, totals[*key, "documents"], totals[*key, "characters"]] for key in keys]
 
 
 def shard_name(shard: int, format: str) -> str:

@@ -57,7 +57,7 @@ class GroupLosses(Limits):
 AT_ONCE = 32  # parts that a job adds up
 MAX_GROUPS = 20_000  # of a kind, those with most documents, are passed on
 ALPHA = 0.05
-_MIN_GROUPS = 2  # groups, for there to be a usual share, and a spread
+_MIN_PEERS = 2  # groups, for there to be a usual share, and a spread
 _ROBUST = 20
 _EFFICIENCY = 0.37  # of that distance beside the standard deviation, where values are normal
 _SHOWN = 20
@@ -100,10 +100,10 @@ def count_shard(
             labels: pa.Array | pa.ChunkedArray = pa.repeat(source, len(steps))
         else:
             labels, steps = _labels(name, table, [layout.part(each, shard) for each in measured]), table["step"]
-        counted = pa.table({"group": labels.cast(pa.string()), "step": steps})
-        counted = counted.filter(pc.invert(pc.is_in(steps, pa.array([*by_design.get(name, ())], pa.string()))))
-        counted = counted.filter(pc.is_valid(counted["group"]))
-        tables.append(_summed(counted.append_column("by", pa.repeat(name, len(counted))), [([], "count_all")]))
+        pairs = pa.table({"group": labels.cast(pa.string()), "step": steps})
+        pairs = pairs.filter(pc.invert(pc.is_in(steps, pa.array([*by_design.get(name, ())], pa.string()))))
+        pairs = pairs.filter(pc.is_valid(pairs["group"]))
+        tables.append(_summed(pairs.append_column("by", pa.repeat(name, len(pairs))), [([], "count_all")]))
     table = pa.concat_tables([_COUNTS.empty_table(), *tables])
     parquet.write_table(layout.part(counts_folder(folder, 0), shard), table)
     return {"groups": len(table)}
@@ -180,11 +180,11 @@ def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[st
             else:
                 group.lost[row["step"]] = row["documents"]
     judged = {kind: [one for one in groups.values() if one.documents >= limits.least] for kind, groups in kinds.items()}
-    count = sum(len(groups) for groups in judged.values() if len(groups) > _MIN_GROUPS)
+    count = sum(len(groups) for groups in judged.values() if len(groups) > _MIN_PEERS)
     lossy = [
         record
         for kind, groups in judged.items()
-        if len(groups) > _MIN_GROUPS
+        if len(groups) > _MIN_PEERS
         for record in lost_too_much(groups, list(kinds[kind].values()), limits.kept, count)
     ]
     lossy.sort(key=lambda each: (-each["lost"], each["by"], each["group"]))

@@ -33,8 +33,8 @@ def measured(documents: pa.Table, steps: Sequence[DocumentStep]) -> Measured:
     Holds, besides the documents and what is returned, the scans of two megabytes of text or of one document, as
     the last edit found it and as it left it.
     """
-    done = [_run_steps(part, steps) for part in slices(documents)]
-    return Measured(pa.concat_tables(table for table, _ in done), pa.concat_tables(edits for _, edits in done))
+    results = [_run_steps(part, steps) for part in slices(documents)]
+    return Measured(pa.concat_tables(table for table, _ in results), pa.concat_tables(edits for _, edits in results))
 
 
 def slices(documents: pa.Table) -> Iterable[pa.Table]:

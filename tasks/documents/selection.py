@@ -73,13 +73,13 @@ def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
         raise LookupError(
             f"no column {', '.join(missing)} in {', '.join(parts)}: the step that measures it must come first"
         )
-    read = {
+    tables = {
         part: parquet.read_table(part, ["id", *(name for name in columns if have[name] == part)])
         for part in dict.fromkeys(have[name] for name in columns)
     }
-    ids = (read[kept] if kept in read else parquet.read_table(kept, ["id"]))["id"]
+    ids = (tables[kept] if kept in tables else parquet.read_table(kept, ["id"]))["id"]
     gathered = {"id": ids}
-    for part, table in read.items():
+    for part, table in tables.items():
         if not table["id"].equals(ids):
             indices = pc.index_in(ids, table["id"].combine_chunks())
             if indices.null_count:

@@ -110,7 +110,7 @@ def sample_shard(
     group and those that are written, and the ids of that part.
     """
     sample = _SAMPLED.empty_table()
-    counted = 0
+    n_documents = 0
     survivors = pa.array([], pa.string()) if not kept else parquet.read_table(kept, ["id"])["id"].combine_chunks()
     columns = dict.fromkeys(["id", "source", "text", "url", *PLACE, *host_columns(documents)])
     for group in parquet.groups(documents, [*columns]):
@@ -121,7 +121,7 @@ def sample_shard(
         cut = evaluated_part(group["text"], characters)
         has_word = pc.match_substring_regex(cut, _WORD)
         worded, cut = group.filter(has_word), cut.filter(has_word)
-        counted += len(worded)
+        n_documents += len(worded)
         rank = pa.array(uniform(worded["id"], seed, "evaluation"))
         low = pc.less(rank, below)
         worded, cut, rank = worded.filter(low), cut.filter(low), rank.filter(low)
@@ -133,7 +133,7 @@ def sample_shard(
         sample = sample.take(_by_host(sample)[:most])
     if len(sample):
         parquet.write_table(_sampled_file(folder, shard), sample)
-    return {"documents": counted, "sampled": len(sample)}
+    return {"documents": n_documents, "sampled": len(sample)}
 
 
 def choose_documents(

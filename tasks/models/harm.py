@@ -156,9 +156,9 @@ def score_shard(
         for part, score in zip(distinct, scores[len(texts) :], strict=True)
         if score > settings.line_score
     }
-    counted = np.array([sum(above.get(part, 0) for part in parts) for parts in lines], np.float64)
+    harmful = np.array([sum(above.get(part, 0) for part in parts) for parts in lines], np.float64)
     whole = np.array([sum(map(len, parts)) for parts in lines], np.float64)
-    shares = np.divide(counted, whole, out=np.zeros(len(texts)), where=whole > 0)
+    shares = np.divide(harmful, whole, out=np.zeros(len(texts)), where=whole > 0)
     columns = {"id": table["id"], settings.signal: scores[: len(texts)], lines_of(settings.signal): shares}
     parquet.write_table(layout.part(folder, shard), pa.table(columns))
     return {"rows": len(table)}

@@ -52,18 +52,18 @@ def check_fasttext(path: str) -> tuple[str, ...]:
 def keeps_case(path: str) -> bool:
     """Whether a local fastText model has learned from texts with capital letters: at least one in twenty of its most
     frequent words, of which 10,000 are looked at, has one. Raises ModelFileError for a file that ends too early."""
-    capitals = seen = 0
+    capitals = count = 0
     with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
         (words,) = struct.unpack_from("<i", data, _DICTIONARY + 4)
         offset = _ENTRIES
-        while seen < min(words, _FREQUENT):  # words stand first, the most frequent ahead
+        while count < min(words, _FREQUENT):  # words stand first, the most frequent ahead
             begin, offset = offset, data.find(b"\0", offset) + 10
             if offset < 10:
                 raise ModelFileError(f"{path} is no whole fastText model: its dictionary ends too early; copy it again")
             word = data[begin : offset - 10].decode(errors="replace")
             capitals += word != word.lower()
-            seen += 1
-    return capitals >= max(1, seen * _CAPITALS)
+            count += 1
+    return capitals >= max(1, count * _CAPITALS)
 
 
 def label_of(labels: Sequence[str], name: str | None) -> str:

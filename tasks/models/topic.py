@@ -68,8 +68,8 @@ class Topic(DocumentStep):
     @property
     def question(self) -> str:
         kept = [] if self.keep is None else [f"about {' or '.join(self.keep)}"]
-        dropped = [] if self.drop is None else [f"not about {' or '.join(self.drop)}"]
-        return f"Is it {' and '.join((*kept, *dropped)) or 'about its topic'}?"
+        excluded = [] if self.drop is None else [f"not about {' or '.join(self.drop)}"]
+        return f"Is it {' and '.join((*kept, *excluded)) or 'about its topic'}?"
 
     def decisions(self) -> Sequence[Member]:
         return [Member("topic", "topic", self.keep, self.drop)]

@@ -188,8 +188,8 @@ class Parts:
         """The rule's value for each document of the batch."""
         if self.value is not None:
             return self.value
-        counted = self.where if self.weights is None else np.where(self.where, self.weights, 0)
-        total = text.sum(self.bounds(text), counted)
+        weights = self.where if self.weights is None else np.where(self.where, self.weights, 0)
+        total = text.sum(self.bounds(text), weights)
         return total if self.of is None else ratio(total, self.of)
 
     def bounds(self, text: kernels.scan.Scan) -> np.ndarray:

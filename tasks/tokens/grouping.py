@@ -142,10 +142,10 @@ def with_columns(rows: pa.Table, columns: Sequence[Column], source: str, parts: 
     LookupError for a document that the selection `kept` does not have, or a column that no part has, ExpressionError
     for an expression that has no meaning on the columns."""
     there = [name for part in parts for name in parquet.columns(part)]
-    measured = dict.fromkeys(name for column in columns for name in column.reads(there) if name != SOURCE)
+    column_names = dict.fromkeys(name for column in columns for name in column.reads(there) if name != SOURCE)
     table = pa.table({"id": rows["id"]})
-    if measured:
-        values_of = gather(parts, kept, [*measured])
+    if column_names:
+        values_of = gather(parts, kept, [*column_names])
         indices = pc.index_in(rows["id"], values_of["id"].combine_chunks())
         if indices.null_count:
             raise LookupError(f"{kept} does not hold {indices.null_count} documents that are to be grouped")
@@ -191,9 +191,9 @@ def _scores(documents: pa.Table, column: Column) -> tuple[np.ndarray, np.ndarray
 
 
 def _ranges(names: np.ndarray, score: np.ndarray, tie: np.ndarray, edges: Edges) -> list[str]:
-    above = np.zeros(len(names), int)
+    ranks = np.zeros(len(names), int)
     for name in set(names):
         rows = names == name
         for edge_score, edge_tie in edges.get(name, ()):
-            above[rows] += (score[rows] > edge_score) | ((score[rows] == edge_score) & (tie[rows] > edge_tie))
-    return [NONE if np.isnan(one) else f"q{count + 1:02d}" for one, count in zip(score, above, strict=True)]
+            ranks[rows] += (score[rows] > edge_score) | ((score[rows] == edge_score) & (tie[rows] > edge_tie))
+    return [NONE if np.isnan(one) else f"q{count + 1:02d}" for one, count in zip(score, ranks, strict=True)]

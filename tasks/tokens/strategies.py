@@ -94,16 +94,16 @@ def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | N
     Raises ValueError for a weight whose group does not exist.
     """
     weights = (phase.weights if phase else {}) or settings.weights
-    counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
+    counts = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
     if (phase and phase.weights) or settings.strategy == "weights":
-        return _split_amounts(weights, counted, "mixture.weights")
-    unit = {name: _unit(settings, name) for name in counted if _key(name, settings.without) is None}
-    _check(settings.without, counted, "mixture.without")
+        return _split_amounts(weights, counts, "mixture.weights")
+    unit = {name: _unit(settings, name) for name in counts if _key(name, settings.without) is None}
+    _check(settings.without, counts, "mixture.without")
     sums: dict[str, float] = {}
     for name in unit:
-        sums[unit[name]] = sums.get(unit[name], 0) + counted[name]
+        sums[unit[name]] = sums.get(unit[name], 0) + counts[name]
     power = {"proportional": 1.0, "temperature": 1 / settings.temperature, "unimax": 0.0}[settings.strategy]
-    return {name: sums[unit[name]] ** power * (counted[name] / sums[unit[name]]) for name in unit}
+    return {name: sums[unit[name]] ** power * (counts[name] / sums[unit[name]]) for name in unit}
 
 
 def sample_mixture(settings: Mixture) -> Mixture:
@@ -237,8 +237,8 @@ def _ordered(amounts: Mapping[str, float], order: str, length: float) -> list[St
 
 def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[str, float]:
     """Tokens of the groups that have a fixed budget."""
-    counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
-    amounts = _split_amounts(settings.tokens, counted, "mixture.tokens")
+    counts = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
+    amounts = _split_amounts(settings.tokens, counts, "mixture.tokens")
     if total(amounts.values()) > budget:
         raise ValueError(
             f"mixture.tokens are {total(amounts.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
@@ -254,14 +254,14 @@ def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[st
     return amounts
 
 
-def _split_amounts(amounts: Mapping[str, float], counted: Mapping[str, int], key: str) -> dict[str, float]:
+def _split_amounts(amounts: Mapping[str, float], counts: Mapping[str, int], key: str) -> dict[str, float]:
     """The value of each group: that of its longest name, in proportion to tokens among the groups of this name."""
-    _check(amounts, counted, key)
-    owner = {name: owner_key for name in counted if (owner_key := _key(name, amounts)) is not None}
+    _check(amounts, counts, key)
+    owner = {name: owner_key for name in counts if (owner_key := _key(name, amounts)) is not None}
     sums: dict[str, int] = {}
     for name, owner_key in owner.items():
-        sums[owner_key] = sums.get(owner_key, 0) + counted[name]
-    return {name: amounts[owner_key] * (counted[name] / sums[owner_key]) for name, owner_key in owner.items()}
+        sums[owner_key] = sums.get(owner_key, 0) + counts[name]
+    return {name: amounts[owner_key] * (counts[name] / sums[owner_key]) for name, owner_key in owner.items()}
 
 
 def _key(name: str, keys: Mapping[str, float] | tuple[str, ...]) -> str | None:

@@ -191,9 +191,9 @@ def train_byte_bpe(texts: Iterator[str], vocab_size: int, symbols: tuple[str, ..
     Held: each distinct piece of the texts with its count.
     """
     tokenizer = tokenizers.Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(tokenizers.Regex(SPLIT), "isolated")
+    splitter = pre_tokenizers.Split(tokenizers.Regex(SPLIT), "isolated")
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, to_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -267,10 +267,10 @@ def _write(folder: str, name: str, data: bytes) -> dict:
 
 
 def _byte_bpe(texts: Iterator[str], settings: Tokenizer) -> bytes:
-    counted = _Counted(texts)
-    data, size = train_byte_bpe(counted, settings.vocab_size, settings.symbols)
+    counter = _Counted(texts)
+    data, size = train_byte_bpe(counter, settings.vocab_size, settings.symbols)
     if size < settings.vocab_size:
-        raise _too_large(settings, counted.bytes, size)
+        raise _too_large(settings, counter.bytes, size)
     return data
 
 
@@ -287,10 +287,10 @@ class _Counted(Iterator[str]):
 
 
 def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
-    model, counted = io.BytesIO(), _Counted(texts)
+    model, counter = io.BytesIO(), _Counted(texts)
     try:
         spm.SentencePieceTrainer.train(
-            sentence_iterator=(line for text in counted for line in sentences(text)),
+            sentence_iterator=(line for text in counter for line in sentences(text)),
             model_writer=model,
             model_type=settings.kind,
             vocab_size=settings.vocab_size,
@@ -311,7 +311,7 @@ def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _explained(error, settings, counted.bytes) from None
+        raise _explained(error, settings, counter.bytes) from None
     return model.getvalue()
 
 

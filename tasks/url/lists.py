@@ -193,9 +193,9 @@ def blocked(line: str, options: Canonical) -> str:
     if "/" not in line:
         return canonical_host(line)
     canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
-    below = key(canonical)
+    address_key = key(canonical)
     # the whole site is named by its host as it stands: an entry `www.example.org/` does not concern other hosts
-    return below if "/" in below else host_of(canonical.partition("://")[2].rstrip("/"))
+    return address_key if "/" in address_key else host_of(canonical.partition("://")[2].rstrip("/"))
 
 
 def taken_down(line: str, options: Canonical) -> str:

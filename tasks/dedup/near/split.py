@@ -41,13 +41,13 @@ def split_shard(
     """
     decided = verdicts.read(shard.shard)
     arriving = parquet.read_table(shard.selection, SELECTION.names)
-    dropped = decided.filter(pc.not_equal(decided["doc"], decided["kept_doc"]))
+    losers = decided.filter(pc.not_equal(decided["doc"], decided["kept_doc"]))
     duplicates = {
-        "id": dropped["id"],
-        "value": dropped["jaccard"],
-        "threshold": pa.repeat(pa.scalar(verifying.least, pa.float64()), len(dropped)),
-        "detail": pc.binary_join_element_wise("cluster of", dropped["cluster_size"].cast(pa.string()), " "),
-        "representative": dropped["representative"],
+        "id": losers["id"],
+        "value": losers["jaccard"],
+        "threshold": pa.repeat(pa.scalar(verifying.least, pa.float64()), len(losers)),
+        "detail": pc.binary_join_element_wise("cluster of", losers["cluster_size"].cast(pa.string()), " "),
+        "representative": losers["representative"],
     }
     listed_documents = _NAMED.empty_table()
     if takedowns.takedowns:

@@ -196,10 +196,10 @@ def share_banded(pairs: HoldoutPairs, settings: MinHash, low: float, high: float
     def mean(values: np.ndarray) -> float:
         return float((np.bincount(group_index, values) / each).mean())
 
-    measured = mean(pairs.banded[rows])
-    least, most = wilson(measured, groups)
+    share = mean(pairs.banded[rows])
+    least, most = wilson(share, groups)
     expected = mean(s_curve(settings.bands, settings.rows, similarity[rows]))
-    return Bin(low, high, len(rows), groups, mean(similarity[rows]), measured, least, most, expected)
+    return Bin(low, high, len(rows), groups, mean(similarity[rows]), share, least, most, expected)
 
 
 def wilson(share: float, trials: int) -> tuple[float, float]:

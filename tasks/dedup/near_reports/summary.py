@@ -67,7 +67,7 @@ def count_pairs(folder: str, shard: int, kept: str) -> dict:
 
 def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Clusters:
     """Read what was decided, file by file: the `largest` clusters, and `each` pairs of a decile. Holds one file."""
-    counted: dict[int, int] = {}
+    count_of: dict[int, int] = {}
     documents = 0
     tops, sample = _LARGEST_CLUSTERS.empty_table(), np.empty(0, _DRAWN)
     in_decile = np.zeros(DECILES, np.int64)
@@ -77,7 +77,7 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
         documents += int((crawl_of(docs) == crawl).sum())
         representatives = table.filter(is_kept)
         for size, count in zip(*np.unique(representatives["cluster_size"].to_numpy(), return_counts=True), strict=True):
-            counted[int(size)] = counted.get(int(size), 0) + int(count)
+            count_of[int(size)] = count_of.get(int(size), 0) + int(count)
         order = [("cluster_size", "descending"), ("representative", "ascending")]
         tops = pa.concat_tables([tops, representatives.select(_LARGEST_CLUSTERS.names)]).sort_by(order)[:largest]
 
@@ -87,8 +87,8 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
         in_decile += np.bincount(decile(pairs.jaccard), minlength=DECILES)
         new = _draw(pairs, owner, gone["id"].to_pylist(), gone["representative"].to_pylist())
         sample = _first(np.concatenate([sample, new]), each)
-    sizes = np.array(sorted(counted), np.int64)
-    counts = np.array([counted[size] for size in sizes.tolist()], np.int64)
+    sizes = np.array(sorted(count_of), np.int64)
+    counts = np.array([count_of[size] for size in sizes.tolist()], np.int64)
     return Clusters(sizes, counts, documents, tops, _pairs(sample), in_decile)
 
 

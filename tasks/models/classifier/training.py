@@ -199,8 +199,8 @@ def cross_fit(
     """
     predictions = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
-        seen = np.flatnonzero(examples.folds != number)
-        counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
+        train_rows = np.flatnonzero(examples.folds != number)
+        counts = np.bincount(examples.labels[train_rows], minlength=len(examples.names)).tolist()
         there = dict.fromkeys(required, 0) | dict(zip(examples.names, counts, strict=True))
         if len(there) < 2 or min(there.values()) == 0:
             counts_text = ", ".join(
@@ -210,7 +210,7 @@ def cross_fit(
                 "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
                 f"models would learn from {counts_text or 'nothing'}: give more documents, or leave a label out"
             )
-        train(examples, seen, settings, target)
+        train(examples, train_rows, settings, target)
         unseen = np.flatnonzero(examples.folds == number)
         predictions[unseen] = scores(examples, unseen, fasttext.load_model(files.local_copy(target)))
     return predictions

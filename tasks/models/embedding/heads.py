@@ -68,8 +68,8 @@ def _check(labels: np.ndarray, folds: np.ndarray) -> None:
     if not np.isfinite(labels).all():
         raise ValueError("a label is not a finite number; leave its row out")
     for number in range(FOLDS):
-        seen = labels[folds != number]
-        if len(seen) < 2 or seen.min() == seen.max() or not (folds == number).any():
+        train_labels = labels[folds != number]
+        if len(train_labels) < 2 or train_labels.min() == train_labels.max() or not (folds == number).any():
             raise ValueError(
                 f"a head learns from labels that differ, and is measured in {FOLDS} folds, but of {len(labels)} labels "
                 "one fold leaves none, or all alike: give more"
@@ -164,10 +164,10 @@ def write(path: str, head: Head) -> None:
 def load(file: RecordedFile) -> Head:
     """Raises ModelFileError for a file that is no whole head; FileNotFoundError, and DamagedFileError."""
     try:
-        with safe_open(file.local(), "numpy") as read:
-            described = orjson.loads((read.metadata() or {})[_ENTRY])
+        with safe_open(file.local(), "numpy") as tensors:
+            described = orjson.loads((tensors.metadata() or {})[_ENTRY])
             kind, embedder = described.pop("kind"), described.pop("embedder")
-            weight, bias = read.get_tensor("weight"), read.get_tensor("bias")
+            weight, bias = tensors.get_tensor("weight"), tensors.get_tensor("bias")
         shapes = weight.ndim, bias.shape
     except (SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ModelFileError(

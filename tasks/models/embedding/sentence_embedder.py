@@ -129,8 +129,8 @@ class SentenceEmbedder:
         """
         settings = self._settings
         try:
-            read = settings.prefix + text[: settings.characters]
-            encoded = self._tokenizer.encode(read, add_special_tokens=self._model.special_tokens)
+            prefix_text = settings.prefix + text[: settings.characters]
+            encoded = self._tokenizer.encode(prefix_text, add_special_tokens=self._model.special_tokens)
         except Exception as error:  # the package raises nothing more special
             raise ModelFileError(f"{self._tokens} cannot read a text: {error}; copy it again") from error
         vector = self._model.pooled(encoded)

@@ -129,16 +129,16 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
     of it alone.
     """
     capitals = pc.count_substring_regex(pc.utf8_slice_codeunits(texts, 0, _LOOKED_AT), r"\p{Lu}").to_pylist()
-    read = [
+    lines = [
         _on_one_line(text.lower() if capital * 8 > min(len(text), _LOOKED_AT) else text)
         for text, capital in zip(texts.to_pylist(), capitals, strict=True)
     ]
-    predictions, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
+    predictions, scores = _model_of(settings).predict(lines, k=1) if lines else ([], [])
     labels = [row[0].removeprefix(LABEL) for row in predictions]
     probabilities = np.clip(np.array([float(row[0]) for row in scores]), 0, 1)
     unsure = probabilities < np.array([_floor(settings, label) for label in labels])
     if settings.model is None and settings.unknown_below != 0:
-        unsure |= ~_in_script(read, labels)
+        unsure |= ~_in_script(lines, labels)
     return [UNKNOWN if each else label for label, each in zip(labels, unsure.tolist(), strict=True)], probabilities
 
 
