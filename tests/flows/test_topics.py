@@ -18,7 +18,7 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.experiments.models import classifier
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import run
+from gristmill.flows.recipe.check import inputs
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
@@ -172,7 +172,7 @@ def test_a_step_that_reads_texts_otherwise_is_refused(trained, tmp_path):
     machine = MachineSettings(home=str(tmp_path))
 
     def wrong(step) -> str:
-        return " ".join(what for _, what in run.steps({0: step}, machine, False))
+        return " ".join(what for _, what in inputs.steps({0: step}, machine, False))
 
     topics, toxic = str(folder / "topics.bin"), str(folder / "toxic.bin")
     same = {"characters": 400, "lowercase": True}
