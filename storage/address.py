@@ -1,5 +1,7 @@
-"""Addresses in settings: what a file of settings names is relative to its own folder, wherever a command runs. A key
-does not know the folder, since what is in it is known by its content."""
+"""Addresses in settings, relative to the folder of the settings file. Separate: recipes are read without the stores.
+
+A key does not know the folder, since what is in it is known by its content.
+"""
 
 from os.path import join
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Text from elsewhere as a terminal or a log may show it: what would command the terminal is written out."""
+"""Texts from elsewhere, made safe for a terminal or a log. Separate: all rooms use it."""
 
 import re
 

@@ -75,6 +75,7 @@ PREFECT = (
 # Kernels follow one loop through many cases, and tables have many rows.
 LONG = ("gristmill.tasks.kernels.",)
 MOST_LINES = 400
+MIN_LINES = 45
 MOST_MODULES = 20  # of a folder: more have groups that are folders of their own
 MAX_NESTED_IMPORTS = 80  # in functions: for optional packages, and where wrapt is not installed
 IMPORTING_CALLS = {"__import__", "import_module", "lazy_import"}
@@ -302,6 +303,14 @@ def test_modules_are_short():
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MOST_LINES
     }
     assert not {name: lines for name, lines in long.items() if not name.startswith(LONG)}
+
+
+def test_a_short_module_says_why_it_is_separate():
+    for room in ROOMS:
+        for path in modules(ROOT, room):
+            text = path.read_text(encoding="utf-8")
+            if path.name != "__init__.py" and len(text.splitlines()) < MIN_LINES:
+                assert "Separate: " in text.partition("\n")[0], path
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How the processes of a run divide a model: settings. Imports neither torch nor numpy."""
+"""How the processes of a run divide a model: settings. Separate: needs neither torch nor numpy."""
 
 from __future__ import annotations
 

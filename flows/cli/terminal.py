@@ -1,4 +1,4 @@
-"""What commands print: to a console that texts from elsewhere cannot control, or as JSON."""
+"""Console output: texts that cannot control the terminal, or JSON. Separate: all commands use it."""
 
 import sys
 from collections.abc import Iterable

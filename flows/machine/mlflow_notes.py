@@ -1,4 +1,4 @@
-"""Notes of the models that MLflow has, so that a run that reuses its model need not load MLflow, which takes seconds.
+"""Notes of the models in MLflow. Separate: a run that reuses its model does not load MLflow.
 
     <local folder>/mlflow-runs/<digest of server, experiment and model>    the id of the model's run
 

@@ -1,4 +1,4 @@
-"""Names of runs in Prefect's user interface."""
+"""Names of runs in Prefect's user interface. Separate: every module with flows needs it."""
 
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 

@@ -1,4 +1,4 @@
-"""How many samples each batch of a run has, where batches grow while it trains. Imports nothing of ours, no numpy."""
+"""Samples in each batch of a run whose batches grow. Separate: settings of training use it without numpy."""
 
 from __future__ import annotations
 

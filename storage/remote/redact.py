@@ -1,4 +1,4 @@
-"""Addresses without their secrets, for logs and records. Separate, since code without pydantic imports it."""
+"""Addresses without their secrets, for logs and records. Separate: code without pydantic imports it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Problems with the files that settings name: errors as sentences, each with its remedy."""
+"""Problems with files that settings name, as sentences with fixes. Separate: all kinds of steps use it."""
 
 from collections.abc import Callable, Iterator
 

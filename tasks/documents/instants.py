@@ -1,4 +1,4 @@
-"""Times as archives and pages write them."""
+"""Times as archives and pages write them. Separate: deduplication and expressions read them alike."""
 
 from datetime import UTC, datetime, timedelta
 

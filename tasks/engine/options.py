@@ -1,4 +1,4 @@
-"""Options of the engine: how the jobs of this process run. They decide nothing that comes out, and enter no key.
+"""Options of jobs of this process. Separate: they are in no key, so nothing that a key holds is here.
 
 A job reads them with `current()`. They travel beside the record that a job's key is made of, never in it.
 """

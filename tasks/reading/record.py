@@ -1,4 +1,4 @@
-"""What every reader gives: one record after the other, each with its place in the file and what became of it."""
+"""The record that every reader yields. Separate: the readers share only this."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

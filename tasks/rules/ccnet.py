@@ -1,4 +1,4 @@
-"""CCNet's rule on length: the step `ccnet`."""
+"""CCNet's rule on length: the step `ccnet`. Separate: a rule set is a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exported model as MLflow serves it: this file is executed where the model is loaded, and nothing is unpickled.
+"""The exported model as MLflow serves it. Separate: MLflow copies this file and executes it.
 
 Its artifacts are `model`, a folder with what `gristmill.training.hub.weights` writes, and `tokenizer`, a SentencePiece
 model.

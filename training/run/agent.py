@@ -1,4 +1,4 @@
-"""torchrun's agent with an exit code for ranks that were killed.
+"""torchrun's agent with an exit code for ranks that were killed. Separate: it runs with `python -m`.
 
 python -m gristmill.training.run.agent [OPTION OF TORCHRUN ...]
 """

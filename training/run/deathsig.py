@@ -1,4 +1,4 @@
-"""Die with the parent: what keeps a killed flow from leaving ranks that train on unseen.
+"""Die with the parent, so that a killed flow leaves no ranks. Separate: it runs with `python -m`.
 
     python -m gristmill.training.run.deathsig PARENT COMMAND [ARGUMENT ...]
 

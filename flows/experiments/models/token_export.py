@@ -1,4 +1,4 @@
-"""The tokens of a finished recipe, to be handed over to another trainer."""
+"""Export a recipe's tokens for other trainers. Separate: it needs numpy where training needs torch."""
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load

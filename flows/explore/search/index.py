@@ -1,4 +1,4 @@
-"""The flows that make the indexes of a recipe by themselves."""
+"""Flows that make a recipe's indexes. Separate: it imports Prefect, searches do not."""
 
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 

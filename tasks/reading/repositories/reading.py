@@ -1,4 +1,4 @@
-"""How a source of code is read: its settings as jobs have them."""
+"""Settings of a code source as its jobs have them. Separate: stages read them without the readers."""
 
 from dataclasses import dataclass
 from typing import Literal

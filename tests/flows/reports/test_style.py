@@ -66,7 +66,10 @@ def test_no_page_has_a_style_of_its_own():
     pages = [path for path in ROOMS.rglob("*.html")]
     assert len(pages) > 15 and [path.name for path in ROOMS.rglob("*.css")] == ["style.css"]
     having = {str(path.relative_to(ROOMS)): path.read_text() for path in pages}
-    assert {name for name, text in having.items() if "<style" in text} == {"reports/page.html", "explore/browse/static.html"}
+    assert {name for name, text in having.items() if "<style" in text} == {
+        "reports/page.html",
+        "explore/browse/static.html",
+    }
     assert not [name for name, text in having.items() if "style=" in text]
     for name, text in having.items():
         assert not re.search(r"<svg", text), name  # plots come from plots/, so they are the same everywhere
