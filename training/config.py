@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.address import Address
-from gristmill.training.layout import Parallel
+from gristmill.training.parallel.layout import Parallel
 
 TRAINING_VERSION = 1  # raised when equal settings and data give other losses
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run

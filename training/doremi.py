@@ -39,7 +39,7 @@ from gristmill.training.data.batches import batches, check_digests
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World, begin_micro_batch, local, processes, sharded_model, world_of
+from gristmill.training.parallel.world import World, begin_micro_batch, local, processes, sharded_model, world_of
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.step.optimizer import Optimizers, learning_rate, optimizers
 

@@ -30,7 +30,7 @@ from gristmill.training.config import (
     TrackingConfig,
     TrainingConfig,
 )
-from gristmill.training.layout import Parallel
+from gristmill.training.parallel.layout import Parallel
 from gristmill.training.run import joining, launch
 
 # Of the folder of a training what it gives; the rest are logs, and settings with addresses.

@@ -35,7 +35,7 @@ from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.data.batches import batches
 from gristmill.training.model.decoder import flops_per_token
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import data_sheet_flops
 from gristmill.training.step.state import begun_state

@@ -34,7 +34,7 @@ from gristmill.training.checkpoint.commit import Progress, load_checkpoint
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.data.batches import check_digests
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.tracking import METRICS, Tracker
 from tests import trained_tokenizers
 from tests.recorded import recorded

@@ -33,8 +33,8 @@ from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import COMMIT
 from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
 from gristmill.training.data.batches import fingerprint
-from gristmill.training.model.collectives import all_gather, rank_slice
-from gristmill.training.model.parallel import precision
+from gristmill.training.parallel.collectives import all_gather, rank_slice
+from gristmill.training.parallel.world import precision
 from gristmill.training.step.events import Event
 
 METADATA = ".metadata"

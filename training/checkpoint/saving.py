@@ -26,7 +26,7 @@ import torch.distributed.checkpoint as dcp
 from gristmill.storage import checked_json, files
 from gristmill.training.checkpoint.commit import METADATA, Commit, Progress
 from gristmill.training.checkpoint.keeping import COMMIT
-from gristmill.training.model.parallel import World, local
+from gristmill.training.parallel.world import World, local
 
 log = logging.getLogger(__name__)
 

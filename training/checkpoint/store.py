@@ -44,8 +44,8 @@ from gristmill.training.checkpoint.keeping import (
     upload_lines,
 )
 from gristmill.training.config import CHECKPOINTS, RunConfig
-from gristmill.training.model.collectives import all_do, all_gather
-from gristmill.training.model.parallel import World
+from gristmill.training.parallel.collectives import all_do, all_gather
+from gristmill.training.parallel.world import World
 
 
 class CheckpointStore:

@@ -16,7 +16,7 @@ from gristmill.storage import parquet
 from gristmill.storage.tokens.training_manifest import SourceShards, TrainingManifest
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World
+from gristmill.training.parallel.world import World
 
 CHUNK = 1 << 22  # tokens searched at once
 TOKENS = 1 << 14  # of a forward pass, padding included, or one window

@@ -18,7 +18,7 @@ from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE, bits_per_byte
-from gristmill.training.model.parallel import World, micro_batch
+from gristmill.training.parallel.world import World, micro_batch
 
 CHUNK = 1 << 22  # tokens counted at once
 COUNTED = 1 << 26  # tokens of each source that are counted, at most

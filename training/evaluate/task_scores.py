@@ -20,7 +20,7 @@ from gristmill.storage.tokens.tokenizers import TextTokenizer
 from gristmill.training.evaluate.tasks import Task
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World
+from gristmill.training.parallel.world import World
 
 TOKENS = 1 << 14  # of one forward pass, padding included
 

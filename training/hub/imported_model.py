@@ -25,7 +25,7 @@ from gristmill.training.hub.saved_model import MANIFEST
 from gristmill.training.hub.tokenizer import check_same_ids
 from gristmill.training.hub.weight_files import CONFIG, TOKENIZERS, check_fits, weight_files
 from gristmill.training.hub.weights import export_model, load_model, model_config, own_name
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 
 KEY = "--model"  # what names the folder, in errors
 MICRO_BATCH = 4  # windows in one forward pass of the evaluation

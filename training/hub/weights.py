@@ -18,9 +18,9 @@ from gristmill.storage import files
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import ModelConfig, RunConfig
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS, check_fits, tokenizer_file, weight_files
-from gristmill.training.model.collectives import all_gather, rank_slice
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World, local, local_part, set_first_weights
+from gristmill.training.parallel.collectives import all_gather, rank_slice
+from gristmill.training.parallel.world import World, local, local_part, set_first_weights
 
 # Keys of ours in the config of a model that has one of these settings.
 _OWN = ("qk_norm", "logit_softcap")

@@ -1,1 +1,1 @@
-"""The decoder, its loss, and how it is spread over processes."""
+"""The decoder and its loss."""

@@ -13,7 +13,7 @@ from olmo_core.train.train_module import (
 )
 
 from gristmill.training.config import TrainingConfig
-from gristmill.training.model.parallel import World, compute_dtype, node_places
+from gristmill.training.parallel.world import World, compute_dtype, node_places
 
 
 def data_parallel(training: TrainingConfig, device: torch.device, processes: int) -> TransformerDataParallelConfig:

@@ -23,9 +23,9 @@ from torch.nn import functional as F
 from gristmill.training.config import ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World, emulates_fp8, local, micro_batch, sum_gradients
 from gristmill.training.olmo_core.layout import context_parallel, data_parallel, tensor_parallel
 from gristmill.training.olmo_core.names import own_name
+from gristmill.training.parallel.world import World, emulates_fp8, local, micro_batch, sum_gradients
 
 RECOMPUTE = {
     "full": TransformerActivationCheckpointingMode.full,

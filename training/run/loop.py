@@ -33,9 +33,9 @@ from gristmill.training.evaluate.document_losses import TOKENS, write_document_l
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
-from gristmill.training.model.collectives import all_gather
 from gristmill.training.model.decoder import Decoder, flops_per_token, parameter_count
-from gristmill.training.model.parallel import (
+from gristmill.training.parallel.collectives import all_gather
+from gristmill.training.parallel.world import (
     World,
     compute_dtype,
     empty_sharded_model,

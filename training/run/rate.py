@@ -17,7 +17,7 @@ import torch
 from gristmill.storage import checked_json
 from gristmill.training.hardware import MeasuredRate, RateRequest
 from gristmill.training.model.decoder import flops_per_token
-from gristmill.training.model.parallel import compute_dtype, processes
+from gristmill.training.parallel.world import compute_dtype, processes
 from gristmill.training.step.monitor import measured_flops
 from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, figures, train_step

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from gristmill.training.checkpoint.commit import Progress
 from gristmill.training.config import TrainingConfig
-from gristmill.training.model.parallel import World
+from gristmill.training.parallel.world import World
 from gristmill.training.run.tracking import Tracker
 from gristmill.training.step.clock import BLOCKS, PARTS, Clock, slowest_over_mean
 from gristmill.training.step.monitor import Machine, NoiseScale

@@ -19,7 +19,7 @@ from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
 from gristmill.training.model.loss import IGNORE, inputs_and_targets
-from gristmill.training.model.parallel import World, reshard, rows_per_rank
+from gristmill.training.parallel.world import World, reshard, rows_per_rank
 from gristmill.training.step import guard
 from gristmill.training.step.events import (
     EVENTS,

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World
+from gristmill.training.parallel.world import World
 
 PARTS = ("forward", "backward", "optimizer")
 BLOCKS = "blocks"

@@ -6,7 +6,7 @@ import torch
 
 from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World, compute_dtype, copies, empty_sharded_model, set_first_weights
+from gristmill.training.parallel.world import World, compute_dtype, copies, empty_sharded_model, set_first_weights
 from gristmill.training.step.clock import Clock
 from gristmill.training.step.monitor import MicroBatchNorms
 from gristmill.training.step.optimizer import Optimizers, optimizers

@@ -12,7 +12,7 @@ import torch
 
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World, begin_micro_batch, local
+from gristmill.training.parallel.world import World, begin_micro_batch, local
 from gristmill.training.step.monitor import Updates, noise_and_signal
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
 

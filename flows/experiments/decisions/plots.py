@@ -1,7 +1,7 @@
 """Plots of a decision: effects with their intervals, by learning rate and by set, and what steps are worth."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import matplotlib
 import numpy as np
@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 
 from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.templates import template
+from gristmill.flows.stats.protocol import Decision
 from gristmill.flows.stats.runs import RunRequest
-
-if TYPE_CHECKING:
-    from gristmill.flows.experiments.decisions.report import DecisionReport
+from gristmill.flows.stats.verdict import Verdict
 
 Row = tuple[str, float | None, float | None, float | None, str]  # name, effect, low, high, colour
 
@@ -23,13 +22,30 @@ _LEFT = 0.28  # of the width, for names, at least
 _CHARACTER = 0.0105  # of the width, for one of a name
 
 
-def effects(report: "DecisionReport") -> Callable[[Axes], None]:
+class DrawnDecision(Protocol):
+    """The parts of a `report.DecisionReport` that are drawn; the types of sets, runs and steps are in its module."""
+
+    @property
+    def base(self) -> str: ...
+    @property
+    def decision(self) -> Decision: ...
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]: ...
+    @property
+    def sets(self) -> Mapping[str, Sequence[Any]]: ...
+    @property
+    def runs(self) -> Sequence[Any]: ...
+    @property
+    def attribution(self) -> Sequence[Any]: ...
+
+
+def effects(report: DrawnDecision) -> Callable[[Axes], None]:
     """Draws the effect of each candidate with its interval, and a line at no effect."""
     rows: list[Row] = [(v.candidate, v.effect, v.low, v.high, COLOURS.get(v.outcome, GREY)) for v in report.verdicts]
     return _forest(rows, f"bits per byte, {report.base} minus candidate: right of 0 the candidate is better", report)
 
 
-def by_learning_rate(report: "DecisionReport") -> Callable[[Axes], None]:
+def by_learning_rate(report: DrawnDecision) -> Callable[[Axes], None]:
     """Draws the effect of each candidate at each learning rate."""
     rows: list[Row] = [
         (f"{v.candidate}, at {each.learning_rate:g}", each.effect, each.low, each.high, _sign(each.low, each.high))
@@ -39,7 +55,7 @@ def by_learning_rate(report: "DecisionReport") -> Callable[[Axes], None]:
     return _forest(rows, "bits per byte at one learning rate, plain intervals", report)
 
 
-def by_set(report: "DecisionReport") -> Callable[[Axes], None]:
+def by_set(report: DrawnDecision) -> Callable[[Axes], None]:
     """Draws the effect of each candidate on each evaluation set."""
     rows: list[Row] = [
         (f"{name}, on {each.name}", each.effect, each.low, each.high, _sign(each.low, each.high))
@@ -49,7 +65,7 @@ def by_set(report: "DecisionReport") -> Callable[[Axes], None]:
     return _forest(rows, "bits per byte on one evaluation set, plain intervals", report)
 
 
-def by_pair(report: "DecisionReport", candidate: str) -> Callable[[Axes], None]:
+def by_pair(report: DrawnDecision, candidate: str) -> Callable[[Axes], None]:
     """Draws the difference of each pair, a point a learning rate and a line through their means, and the interval."""
     [verdict] = [each for each in report.verdicts if each.candidate == candidate]
     found = {one.request: one.bits_per_byte for one in report.runs}
@@ -77,7 +93,7 @@ def by_pair(report: "DecisionReport", candidate: str) -> Callable[[Axes], None]:
     return draw
 
 
-def curves(report: "DecisionReport") -> Callable[[Axes], None]:
+def curves(report: DrawnDecision) -> Callable[[Axes], None]:
     """Draws the training loss of every run at the largest learning rate, the base's in one colour, each candidate's in
     another, and the mean of each."""
     rate, tokens = report.decision.protocol.learning_rates[-1], report.decision.tokens
@@ -106,7 +122,7 @@ def curves(report: "DecisionReport") -> Callable[[Axes], None]:
     return draw
 
 
-def attribution(report: "DecisionReport") -> Callable[[Axes, Axes, Axes], None]:
+def attribution(report: DrawnDecision) -> Callable[[Axes, Axes, Axes], None]:
     """Draws for each step that was left out, beside each other: its worth, the documents and the CPU time it costs."""
 
     def draw(worth: Axes, documents: Axes, cpu: Axes) -> None:
@@ -137,34 +153,34 @@ def height(rows: int) -> tuple[float]:
     return (max(0.8, _ROW * rows),)
 
 
-def effects_svg(report: "DecisionReport") -> Markup:
+def effects_svg(report: DrawnDecision) -> Markup:
     return svg("effects", "effect of each candidate with its interval", effects(report), height(len(report.verdicts)))
 
 
-def by_learning_rate_svg(report: "DecisionReport") -> Markup:
+def by_learning_rate_svg(report: DrawnDecision) -> Markup:
     rows = sum(len(verdict.by_learning_rate) for verdict in report.verdicts)
     return svg("rates", "effect of each candidate at each learning rate", by_learning_rate(report), height(rows))
 
 
-def by_set_svg(report: "DecisionReport") -> Markup:
+def by_set_svg(report: DrawnDecision) -> Markup:
     rows = sum(map(len, report.sets.values()))
     return svg("sets", "effect of each candidate on each evaluation set", by_set(report), height(rows))
 
 
-def by_pair_svg(report: "DecisionReport", candidate: str) -> Markup:
+def by_pair_svg(report: DrawnDecision, candidate: str) -> Markup:
     return svg(f"pairs {candidate}", f"difference of each pair, {candidate}", by_pair(report, candidate), (2.2,))
 
 
-def curves_svg(report: "DecisionReport") -> Markup:
+def curves_svg(report: DrawnDecision) -> Markup:
     return svg("curves", "training loss of the runs by step", curves(report), (3,))
 
 
-def attribution_svg(report: "DecisionReport") -> Markup:
+def attribution_svg(report: DrawnDecision) -> Markup:
     rows = len(report.attribution)
     return svg("attribution", "what each step is worth and costs", attribution(report), height(rows), columns=3)
 
 
-def _forest(rows: Sequence[Row], label: str, report: "DecisionReport") -> Callable[[Axes], None]:
+def _forest(rows: Sequence[Row], label: str, report: DrawnDecision) -> Callable[[Axes], None]:
     def draw(axes: Axes) -> None:
         axes.axvline(0, color=GREY, linewidth=1)
         for place, (_, effect, low, high, colour) in enumerate(rows):
@@ -198,7 +214,7 @@ def _seconds(value: float | None) -> str:
     return "not measured" if value is None else f"{value:,.0f}"
 
 
-def page(report: "DecisionReport") -> str:
+def page(report: DrawnDecision) -> str:
     """The decision on one HTML page that needs no server and no network."""
     return template("decision_page.html").render(
         report=report,

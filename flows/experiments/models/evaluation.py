@@ -25,7 +25,7 @@ from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.saved_model import RESULT, RUN, SavedModel, open_model
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 
 if TYPE_CHECKING:
     from mlflow import entities

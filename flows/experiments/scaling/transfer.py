@@ -20,7 +20,7 @@ from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import GuardConfig, ModelConfig, Parametrization, TrainingConfig
 from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.model.parallel import World, processes
+from gristmill.training.parallel.world import World, processes
 from gristmill.training.step.optimizer import learning_rate
 from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, figures, train_step

@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from gristmill.flows.experiments.planning import memory
 from gristmill.flows.experiments.planning.memory import Layout
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.model.parallel import world_of
+from gristmill.training.parallel.world import world_of
 from gristmill.training.step import update
 from gristmill.training.step.state import empty_state
 

@@ -12,7 +12,7 @@ from gristmill.training.checkpoint.commit import Progress, load_checkpoint
 from gristmill.training.checkpoint.keeping import COMMIT, committed, kept_steps
 from gristmill.training.checkpoint.saving import Saver, fits_page_locked
 from gristmill.training.hub.saved_model import averaged
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train
 from gristmill.training.run.tracking import METRICS
 

@@ -19,8 +19,8 @@ from gristmill.training.checkpoint.keeping import COMMIT, Keeper
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
-from gristmill.training.model.collectives import all_do
-from gristmill.training.model.parallel import World, processes
+from gristmill.training.parallel.collectives import all_do
+from gristmill.training.parallel.world import World, processes
 
 NAMES = {"seed": "1"}
 

@@ -17,7 +17,7 @@ from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import DOCUMENT_LOSSES
 from gristmill.training.evaluate.document_losses import LENGTHS, document_losses, passes
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World, processes, sharded_model
+from gristmill.training.parallel.world import World, processes, sharded_model
 from gristmill.training.run.launch import launch
 from gristmill.training.run.loop import train
 

@@ -20,7 +20,7 @@ from gristmill.training.evaluate.heldout import (
 )
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
-from gristmill.training.model.parallel import processes, sharded_model
+from gristmill.training.parallel.world import processes, sharded_model
 from gristmill.training.run.loop import train
 
 

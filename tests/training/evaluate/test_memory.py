@@ -15,7 +15,7 @@ from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.step.optimizer import optimizers
 from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, train_step

@@ -15,7 +15,7 @@ from gristmill.training.evaluate.task_scores import example_scores, scored, task
 from gristmill.training.evaluate.tasks import Example, Task, UnknownLayoutError, lettered, read_task, read_tasks
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train
 
 SEQ_LEN = 24

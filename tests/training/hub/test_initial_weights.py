@@ -16,7 +16,7 @@ from gristmill.training.hub.saved_model import open_model
 from gristmill.training.hub.weight_files import INDEX, WEIGHTS, check_fits, shapes, weight_files
 from gristmill.training.hub.weights import load_initial_weights
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import processes, sharded_model
+from gristmill.training.parallel.world import processes, sharded_model
 from gristmill.training.run.loop import train
 
 MODEL = {"qk_norm": True, "tie_embeddings": False}

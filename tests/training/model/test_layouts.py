@@ -12,9 +12,9 @@ from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.layout import Parallel
 from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.model.parallel import begin_micro_batch, local, processes, rows_per_rank, world_of
+from gristmill.training.parallel.layout import Parallel
+from gristmill.training.parallel.world import begin_micro_batch, local, processes, rows_per_rank, world_of
 from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, figures, train_step
 

@@ -15,8 +15,8 @@ from gristmill.training.config import ModelConfig, Parametrization, TrainingConf
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.hub.weights import hugging_face_config, load_model
 from gristmill.training.model.decoder import Decoder, initial, rotary
-from gristmill.training.model.parallel import processes
 from gristmill.training.model.parametrization import multipliers
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train
 from gristmill.training.step.optimizer import optimizers
 from gristmill.training.step.state import begun_state

@@ -8,7 +8,7 @@ import torch
 from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.data import batches as ahead
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train
 from gristmill.training.step.state import LossScale
 from tests.training.run.test_launch import assert_close, metrics, started

@@ -7,7 +7,7 @@ import torch
 
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.model import decoder
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.step import clock as clock_module
 from gristmill.training.step.clock import BLOCKS, slowest_over_mean
 from gristmill.training.step.optimizer import Optimizers

@@ -10,7 +10,7 @@ from gristmill.samples.order import Order
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
 from gristmill.training.model.decoder import Decoder, flops_per_token, initial, rotary
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train
 from gristmill.training.step import monitor
 

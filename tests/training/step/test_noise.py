@@ -12,7 +12,7 @@ from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.model.parallel import processes
+from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import NoiseScale
 from gristmill.training.step.state import begun_state

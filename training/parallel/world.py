@@ -25,11 +25,11 @@ from torch.distributed.tensor import DTensor
 from torch.nn.attention.flex_attention import create_block_mask
 
 from gristmill.training.config import FP8_MULTIPLE, RENDEZVOUS, ModelConfig, TrainingConfig
-from gristmill.training.layout import Parallel
-from gristmill.training.model.collectives import NODE, NODE_RANK, NODES
 from gristmill.training.model.decoder import Block, Decoder, initial
 from gristmill.training.model.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
 from gristmill.training.model.parametrization import multipliers
+from gristmill.training.parallel.collectives import NODE, NODE_RANK, NODES
+from gristmill.training.parallel.layout import Parallel
 
 FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
 
