@@ -68,13 +68,12 @@ class Checkout:
 
 
 def rename(checkout: Checkout) -> None:
-    """A module of the storage and one of a step's work have other names."""
+    """A module of the storage and one of a step have other names."""
     (checkout.folder / "storage/contents.py").rename(checkout.folder / "storage/held.py")
     assert checkout.replace("gristmill.storage.contents", "gristmill.storage.held")
-    work = checkout.folder / "tasks/models/quality.py"
-    work.rename(work.with_name("training_and_scores.py"))
-    room = "gristmill.tasks.models.quality"
-    assert checkout.replace(f"{room}.quality", f"{room}.training_and_scores")
+    step = checkout.folder / "tasks/models/quality.py"
+    step.rename(step.with_name("training_and_scores.py"))
+    assert checkout.replace("gristmill.tasks.models.quality", "gristmill.tasks.models.training_and_scores")
 
 
 def move(checkout: Checkout) -> None:
