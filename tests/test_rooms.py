@@ -305,6 +305,20 @@ def test_modules_are_short():
     assert not {name: lines for name, lines in long.items() if not name.startswith(LONG)}
 
 
+def test_numba_is_imported_from_one_module():
+    """It keeps compiled kernels in a folder named by the sources of all packages that import numba from there. Of the
+    others one takes numba's types besides, and one only its events."""
+    importing = {
+        name_of(ROOT, path)
+        for path in modules(ROOT, "tasks")
+        for _, imported in imports(ast.parse(path.read_text(encoding="utf-8")))
+        if within(imported, "numba")
+    }
+    assert importing == {
+        f"gristmill.tasks.{name}" for name in ("kernels.compiled", "kernels.buffers", "engine.job_costs")
+    }
+
+
 def test_a_short_module_says_why_it_is_separate():
     for room in ROOMS:
         for path in modules(ROOT, room):

@@ -12,8 +12,8 @@ from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run.service import garbage
-from gristmill.flows.run.service.automations import write
 from gristmill.flows.run.service.doctor import examine
+from gristmill.flows.run.service.service_files import write
 
 if TYPE_CHECKING:
     from gristmill.flows.run import kernel_compilation

@@ -29,13 +29,16 @@ log = logging.getLogger(__name__)
 def reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> tuple[Report, list[str]] | None:
     """The report and the log of a flow that has nothing to make, which is recorded in the home as the flow records it.
 
-    None if the flow has something to make, restore or record in MLflow, or would raise: then nothing is recorded.
+    None if the flow has something to make, restore or record in MLflow, or would raise: then nothing is recorded, and
+    the flow itself raises the error.
     """
     with HeldLines(settings.log_format) as held, log_fields.bound(recipe=recipe.name):
         try:
             return _reuse(flow, recipe, settings), held.lines
-        except (LookupError, OSError, RuntimeError, ValueError):
-            return None
+        except (LookupError, OSError, RuntimeError, ValueError) as error:
+            why = error
+    log.debug("%s of %s runs with Prefect: %s: %s", flow, recipe.name, type(why).__name__, why)
+    return None
 
 
 def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:

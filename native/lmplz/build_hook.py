@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BIN = ROOT / "tasks" / "models" / "lmplz_bin"
 STAMP = BIN / ".stamp"
-SERVICE_FILES = ROOT / "flows" / "service" / "service_files.py"
+SERVICE_FILES = ROOT / "flows" / "run" / "service" / "service_files.py"
 
 KENLM = "kenlm==0.3.0"
 KENLM_SHA256 = "c4628bb9fb63c8a6f9240035b8b037385cfc404cb72e933cf48878291edac1e8"

@@ -7,7 +7,6 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 
 # isort: split
 from datetime import timedelta
-from pathlib import Path
 
 from prefect.automations import Automation, AutomationCore
 from prefect.blocks.webhook import Webhook
@@ -16,48 +15,6 @@ from prefect.client.schemas.objects import StateType
 from prefect.events import EventTrigger, Posture, ResourceSpecification
 from prefect.events.actions import CallWebhook, ChangeFlowRunState
 from pydantic import SecretStr
-
-NAMES = (
-    "prefect.yaml",
-    "docker/Dockerfile",
-    "docker/Dockerfile.services",
-    "docker/compose.debian.yaml",
-    "docker/compose.yaml",
-    "docker/databases.sh",
-    "docker/entrypoint.sh",
-    "docker/postgres.sh",
-    "docker/ready.py",
-    "docker/requirements.txt",
-    "docker/secrets.sh",
-    "docker/kubernetes/dask-cluster.yaml",
-    "docker/kubernetes/network-policy.yaml",
-    "docker/kubernetes/run.yaml",
-    "docker/kubernetes/training.yaml",
-    "docker/slurm/dask.yaml",
-    "docker/slurm/training.sbatch",
-)
-_CARRIED = Path(__file__).with_name("files")
-
-
-def source() -> Path:
-    """The folder that holds the files."""
-    return _CARRIED if _CARRIED.is_dir() else Path(__file__).resolve().parents[3]
-
-
-def write(to: Path) -> list[Path]:
-    """Write the files into a folder, with their modes; those that are there with the same content stay. Returns the
-    paths. Raises FileExistsError, and writes nothing, for one that is there and differs."""
-    for name in NAMES:
-        there = to / name
-        if there.exists() and there.read_bytes() != (source() / name).read_bytes():
-            raise FileExistsError(f"{there} is there and differs from what ships: move it away, or name another folder")
-    for name in NAMES:
-        given, path = source() / name, to / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(given.read_bytes())
-        path.chmod(given.stat().st_mode & 0o755)
-    return [to / name for name in NAMES]
-
 
 PREFIX = "gristmill: "
 TAG = "gristmill"
