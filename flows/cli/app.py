@@ -91,6 +91,9 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
         },
     },
     LOOK: {
+        "gristmill.flows.cli.querying": {
+            "sql": "Query a finished run with SQL: documents, ledger, tokens and more are tables.",
+        },
         "gristmill.flows.cli.looking": {
             "status": "The stages in the home in order of time: finished or not, the recipe whose last run "
             "had them, documents in and\n"

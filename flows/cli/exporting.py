@@ -103,7 +103,7 @@ def documents(
     ] = "",
     limit: Limit = None,
 ) -> None:
-    """gristmill export documents recipe.yaml --to physics --where "topic == 'science' and 'quantum' in title" """
+    """gristmill export documents recipe.yaml --to physics --where "topic = 'science' and 'quantum' in title" """
     recipe = recipe_to_run(name, limit)
     given = {key: value for key, value in (("to", to), ("format", format), ("where", where)) if value}
     settings = (recipe.export.model_dump() if recipe.export else {}) | given

@@ -91,7 +91,7 @@ def show(
 ) -> None:
     """gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20
 
-    gristmill show dropped --where "rule == 'min_words' and host == 'a.example'"   what was known of it then"""
+    gristmill show dropped --where "rule = 'min_words' and host = 'a.example'"   what was known of it then"""
     home = MachineSettings().home
     if where and stage == "edits":
         raise typer.BadParameter("--where chooses among documents, not among edits: take `dropped`, or a stage")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from gristmill.tasks.documents.where.where import is_where
+from gristmill.tasks.documents.where import is_where
 
 Path = tuple[int | str, ...]
 _SHOWN = 60  # characters of a value

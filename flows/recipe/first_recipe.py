@@ -30,7 +30,7 @@ else:
 _LOOKS = 32
 _DOCUMENTS = 8  # of a folder of PDF documents, which are read
 _CHARACTERS = 2000  # of their texts
-_READABLE = "pdf_garbled is None or pdf_garbled < 0.2"
+_READABLE = "pdf_garbled is null or pdf_garbled < 0.2"
 _COMMAND = "gristmill init --out code.yaml"
 # A language with a smaller share of the sample is not kept.
 _LEAST_SHARE = 0.1
@@ -268,7 +268,7 @@ def _steps_of_code() -> list[tuple[dict[str, Any], str]]:
         ({"step": "code_language"}, "by names and extensions"),
         ({"step": "code"}, "what the next step decides by"),
         ({"step": "stack_v2"}, "generated, minified and data-like files go"),
-        ({"step": "where", "drop": "license_type == 'non_permissive'"}, "files without a licence stay"),
+        ({"step": "where", "drop": "license_type = 'non_permissive'"}, "files without a licence stay"),
         ({"step": "content_dedup"}, "of equal files one is kept"),
         ({"step": "minhash"}, "of near-duplicates one is kept"),
         ({"step": "pii", "kinds": ["email", "api_key"], "max_spans": None}, "secrets are masked"),

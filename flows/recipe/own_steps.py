@@ -17,7 +17,7 @@ import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, StepError, imported, work_of
-from gristmill.tasks.documents.where.where import is_where
+from gristmill.tasks.documents.where import is_where
 from gristmill.tasks.models.filter import LearnedFilter
 
 if TYPE_CHECKING:

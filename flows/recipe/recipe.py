@@ -16,11 +16,11 @@ from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
 from gristmill.tasks.dedup.semantic import Clustered
 from gristmill.tasks.documents.export import Export
+from gristmill.tasks.documents.expressions import DERIVED, ExpressionError
 from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
-from gristmill.tasks.documents.where.syntax import DERIVED, ExpressionError
-from gristmill.tasks.documents.where.where import Where, is_where
+from gristmill.tasks.documents.where import Where, is_where
 from gristmill.tasks.extraction.extract import UNION, Extract
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture

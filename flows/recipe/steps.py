@@ -27,7 +27,7 @@ from gristmill.tasks.dedup.semantic import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError
-from gristmill.tasks.documents.where.where import Where, is_where
+from gristmill.tasks.documents.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.harm import AdultContent, Toxicity

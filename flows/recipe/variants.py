@@ -11,7 +11,7 @@ import yaml
 
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
 from gristmill.flows.recipe.recipe import Recipe, validated
-from gristmill.tasks.documents.where.where import EXPRESSIONS, is_where
+from gristmill.tasks.documents.where import EXPRESSIONS, is_where
 
 _JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
 

@@ -22,10 +22,9 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import FinishedStage, StageFolder
 from gristmill.storage.schema import own_of
+from gristmill.tasks.documents import expressions
+from gristmill.tasks.documents.expressions import DERIVED, evaluate, matching, parsed, stored
 from gristmill.tasks.documents.selection import gather
-from gristmill.tasks.documents.where import syntax
-from gristmill.tasks.documents.where.evaluate import evaluate, matching
-from gristmill.tasks.documents.where.syntax import DERIVED, parsed, stored
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError
 
@@ -50,7 +49,7 @@ class Values:
     _numbers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list, repr=False)
 
     def add(self, column: pa.Array) -> None:
-        """Count the values of some documents, as `gristmill.tasks.documents.where.evaluate` gives them. Of lists, times
+        """Count the values of some documents, as `gristmill.tasks.documents.expressions` gives them. Of lists, times
         and mappings those without a value are counted alone."""
         self.documents += len(column)
         self.nulls += column.null_count
@@ -158,7 +157,7 @@ def parts_of_dropped(stage: FinishedStage, shard: int) -> tuple[str, ...]:
 def missing(expression: str, there: Iterable[str]) -> list[str]:
     """The columns that an expression names and that are not there."""
     names = {*there, *DERIVED}
-    return [name for name in syntax.columns(parsed(expression)) if name not in names]
+    return [name for name in parsed(expression).columns if name not in names]
 
 
 def check_names(expression: str, there: Iterable[str]) -> None:
@@ -238,18 +237,13 @@ def columns(recipe: Any, at: str = "", settings: MachineSettings | None = None) 
     try:
         place = _place(recipe, at, settings)
     except (NotFinishedError, OSError, ValueError, RuntimeError) as error:
-        named = [DescribedColumn(**vars(one)) for one in known_columns(recipe, at) if _may_be_named(one)]
+        named = [DescribedColumn(**vars(one)) for one in known_columns(recipe, at)]
         return Columns(recipe.name, at, None, named, " ".join(f"{error}".split()))
     there = parquet.schema(place.corpus.documents.part(0))
     own = pa.schema([there.field(name) for name in own_of(there)])
-    known = [one for one in known_columns(recipe, at, own) if _may_be_named(one)]
+    known = known_columns(recipe, at, own)
     documents, found = _values(place, [one.name for one in known if one.name not in _NOT_READ])
     return Columns(recipe.name, at, documents, [_described(one, found.get(one.name)) for one in known])
-
-
-def _may_be_named(column: KnownColumn) -> bool:
-    """A source's column may have a name with spaces, which no expression can write."""
-    return column.name.isidentifier() or column.name == "*"
 
 
 def _place(recipe: Recipe, at: str, settings: MachineSettings) -> _Place:
@@ -291,7 +285,7 @@ def _of_shard(place: _Place, shard: int, names: list[str]) -> tuple[int, dict[st
     for name in names:
         if stored(name, table.column_names) in table.column_names:
             found[name] = Values()
-            found[name].add(evaluate(parsed(name), table))
+            found[name].add(evaluate(expressions.column(name), table))
     return len(table), found
 
 

@@ -22,9 +22,8 @@ from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.documents import export as exporting
 from gristmill.tasks.documents.dataset_card import Card, FunnelStep, write_card
 from gristmill.tasks.documents.export import Column, Export, OwnColumn, own_columns
+from gristmill.tasks.documents.expressions import parsed, truth
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.documents.where.evaluate import truth
-from gristmill.tasks.documents.where.syntax import parsed
 from gristmill.tasks.engine.make import MAKER, StageResult, mark_begun
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec

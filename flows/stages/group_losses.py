@@ -13,9 +13,9 @@ from gristmill.storage import files
 from gristmill.storage.printable import one_line
 from gristmill.tasks.dedup.takedowns import STEP as TAKEDOWNS
 from gristmill.tasks.documents.by_shard import Names
+from gristmill.tasks.documents.expressions import DERIVED, parsed
 from gristmill.tasks.documents.group_losses import AT_ONCE, STEP, Limits, count_shard, counts_folder, judge, sum_counts
 from gristmill.tasks.documents.step import Clause, DocumentStep, Member, Settings, Step
-from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
@@ -124,7 +124,7 @@ def _decides(step: Step, grouping: str) -> bool:
     for each in step.decisions() if isinstance(step, DocumentStep) else ():
         if isinstance(each, Member) and each.signal == grouping and (each.allowed is not None or each.excluded):
             return True
-        if isinstance(each, Clause) and names & {*columns(parsed(each.expression))}:
+        if isinstance(each, Clause) and names & {*parsed(each.expression).columns}:
             return True
     return False
 

@@ -4,6 +4,8 @@ Document steps behind a corpus step are measured on the documents that are kept.
 several scores give a document.
 """
 
+from dataclasses import replace
+
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
@@ -13,8 +15,9 @@ from gristmill.storage import files
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.decisions import decide_shard, edit_shard, measure_shard
 from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec, Work
+from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.quality import (
     QualityBucket,
     Scorers,
@@ -88,7 +91,10 @@ def rules(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) 
         record=RuleDecisions(decisions=tuple((step.step, tuple(step.decisions())) for step in steps)),
         inputs=corpus.inputs(signals=True),
         places=corpus.places,
-        work=Work(steps=tuple(step.step for step in steps)),
+        # expressions are evaluated here; bounds and labels only replay what other stages measured
+        work=replace(
+            work_of_steps(step for step in steps if isinstance(step, Where)), steps=tuple(step.step for step in steps)
+        ),
     )
     return corpus.then(context.build(spec))
 

@@ -11,10 +11,9 @@ from gristmill.storage import layout, ledger, parquet, shards
 from gristmill.storage.schema import LEDGER, SELECTION, carried
 from gristmill.tasks.documents import measure
 from gristmill.tasks.documents.batch import names
+from gristmill.tasks.documents.expressions import ExpressionError, parsed, stored, truth
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.documents.step import LANGUAGE, Bound, Clause, Decision, DocumentStep, Member
-from gristmill.tasks.documents.where.evaluate import truth
-from gristmill.tasks.documents.where.syntax import ExpressionError, columns, parsed, stored
 
 Decisions = Sequence[tuple[str, Sequence[Decision]]]
 
@@ -28,7 +27,7 @@ def wanted(decisions: Decisions, there: Sequence[str] = ()) -> list[str]:
     names: list[str] = []
     for rule in rules:
         if isinstance(rule, Clause):
-            names += [stored(name, there) for name in columns(parsed(rule.expression))]
+            names += [stored(name, there) for name in parsed(rule.expression).columns]
         else:
             names.append(rule.signal)
     names += [rule.by for rule in rules if isinstance(rule, Bound) and rule.languages]
@@ -147,7 +146,7 @@ def _judged_by_clause(
             f"{step}: {rule.expression} is neither true nor false for {count} documents, as a column has no value; "
             "write `nulls: keep` or `nulls: drop`, or coalesce(column, value)"
         )
-    names = [stored(name, signals.column_names) for name in columns(tree)]
+    names = [stored(name, signals.column_names) for name in tree.columns]
 
     def values(rows: np.ndarray) -> dict[str, Any]:
         columns = {name: signals[name].take(rows).to_pylist() for name in dict.fromkeys(names) if name != "text"}

@@ -15,10 +15,9 @@ from gristmill.storage import files, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.schema import own_of
 from gristmill.tasks.documents import batch
+from gristmill.tasks.documents.expressions import matching, parsed
 from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.documents.step import Kind, Settings, Signal
-from gristmill.tasks.documents.where.evaluate import matching
-from gristmill.tasks.documents.where.syntax import parsed
 
 SUFFIXES = {"parquet": "parquet", "jsonl": "jsonl.zst"}
 _ZSTD: Mapping[int, int] = {zstd.CompressionParameter.compression_level: 3, zstd.CompressionParameter.checksum_flag: 1}

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.expressions import evaluate, parsed
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.documents.where.evaluate import evaluate
-from gristmill.tasks.documents.where.syntax import parsed
 
 Grouping = Literal["source", "host", "language", "topic"]
 STEP = "group_losses"

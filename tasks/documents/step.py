@@ -116,7 +116,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Clause:
-    """A document is dropped if an expression (`gristmill.tasks.documents.where`) comes to `drops` on its columns.
+    """A document is dropped if an expression (`gristmill.tasks.documents.expressions`) comes to `drops` on its columns.
     `is_error`: such a document is an error instead."""
 
     rule: str

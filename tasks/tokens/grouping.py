@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.tokens.token_shards import index_path, tokens_of, write_tokens
+from gristmill.tasks.documents.expressions import evaluate, parsed
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import gather
-from gristmill.tasks.documents.where.evaluate import evaluate
-from gristmill.tasks.documents.where.syntax import parsed
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
 
 MAX_GROUPS = 1_000  # of a shard, each with files of its own
@@ -173,7 +172,8 @@ def _labels(values: pa.ChunkedArray, column: Column) -> list[str]:
         return [NONE if np.isnan(number) else ranges[i] for number, i in zip(numbers, bins, strict=True)]
     if pa.types.is_floating(values.type):
         raise ValueError(
-            f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles, or write int()"
+            f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles, or cast them to "
+            "whole numbers, as column::bigint"
         )
     return [NONE if value is None else str(value).replace("/", "-") for value in values.to_pylist()]
 

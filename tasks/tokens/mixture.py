@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from gristmill.tasks.documents.expressions import parsed, stored
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.documents.where.syntax import columns, parsed, stored
 
 SOURCE = "source"
 CLUSTER_SIZE = "cluster_size"
@@ -23,7 +23,7 @@ class Column(Settings):
 
     column: str = Field(
         description="`source`, what a step has measured, or an expression over such, as that of the step `where`: "
-        "`'good' if quality > 0.7 else 'rest'`"
+        "`case when quality > 0.7 then 'good' else 'rest' end`"
     )
     edges: tuple[float, ...] = Field((), description="of ranges of a number, ascending: `<0.3`, `0.3-0.7`, `>=0.7`")
     quantiles: int | None = Field(
@@ -46,7 +46,7 @@ class Column(Settings):
         is no name of one, and no expression."""
         if self.column in (*there, SOURCE):
             return [self.column]
-        return list(dict.fromkeys(stored(name, there) for name in columns(parsed(self.column))))
+        return list(dict.fromkeys(stored(name, there) for name in parsed(self.column).columns))
 
 
 def _named(value: Any) -> Any:

@@ -21,7 +21,7 @@ from gristmill.storage import layout, ledger, parquet, shards
 from gristmill.storage.schema import DOCUMENTS, LEDGER
 from gristmill.tasks.documents.batch import schema
 from gristmill.tasks.documents.step import Bound, DocumentStep
-from gristmill.tasks.documents.where.where import Where
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.extraction.shard import BATCH

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from gristmill.flows.curation import curate
+from gristmill.flows.curation import Outputs, curate
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.run.tracking.train import train
 from gristmill.flows.stages.export import export
-from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout
 from gristmill.storage.home import Home
 from gristmill.tasks.engine.verify import verify
@@ -33,11 +32,8 @@ TRAINED = ("tokens", "tokenizer", "mixture", "model")
 
 def make(home: Path, recipe: dict, model: bool) -> None:
     """The recipe's stages, as a flow makes them, in this process."""
-    at, given = context(str(home)), load(recipe)
-    *_, last = curate(at, given)
-    data = training_data(at, given, last.left)
-    if model:
-        train(at, given, data)
+    outputs = Outputs(context(str(home)), load(recipe), train=train)
+    outputs.make("pretrain" if model else "tokens")
 
 
 @dataclass(frozen=True)

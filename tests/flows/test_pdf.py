@@ -44,7 +44,7 @@ def recipe(tmp_path):
             ],
             "steps": [
                 {"step": "extract", "engine": "plain", "types": ["html", "text", "pdf"]},
-                {"step": "where", "keep": "pdf_pages is None or pdf_author == 'A. Miller'"},
+                {"step": "where", "keep": "pdf_pages is null or pdf_author = 'A. Miller'"},
             ],
         }
     )

@@ -74,9 +74,9 @@ def same(known: Entry, made: Entry) -> bool:
 def _versions(label: str, known: Entry, made: Entry) -> Iterator[tuple[str, int, int]]:
     """(what is versioned, before, now) of a stage and of its steps."""
     yield f"the stage {label.split(' ')[0]}", known["version"], made["version"]
-    for name in {**known["versions"], **made["versions"]}:
-        if name in known["versions"] and name in made["versions"]:
-            yield f"the step {name}", known["versions"][name], made["versions"][name]
+    for name in made["versions"]:
+        # a step that the stage did not name before was at its first version
+        yield f"the step {name}", known["versions"].get(name, 1), made["versions"][name]
 
 
 def _all_run(name: str, table: Table, rows: Mapping[str, bool]) -> bool:

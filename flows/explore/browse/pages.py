@@ -24,7 +24,7 @@ from gristmill.flows.reports import templates
 from gristmill.flows.reports.diff.columns import Numbers
 from gristmill.flows.reports.marking import beginning, excerpt
 from gristmill.flows.reports.plots import charts
-from gristmill.tasks.documents.where.syntax import ExpressionError
+from gristmill.tasks.documents.expressions import ExpressionError
 
 _BINS = 48
 _TAIL = 0.005  # of the documents, that the axis leaves out at either end

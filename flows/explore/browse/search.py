@@ -14,9 +14,8 @@ from gristmill.flows.stages.export import columns_of
 from gristmill.storage import parquet
 from gristmill.storage.schema import carried
 from gristmill.tasks.documents.export import curated, curated_schema
+from gristmill.tasks.documents.expressions import ExpressionError, parsed, stored, truth
 from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.where.evaluate import truth
-from gristmill.tasks.documents.where.syntax import ExpressionError, columns, parsed, stored
 
 _READ = 200_000  # documents that are looked at before an answer is given
 
@@ -44,7 +43,7 @@ def search(opened: Opened, expression: str, n: int, seed: int, begin: int = 0, e
     tree = parsed(expression)
     read_from = _Extracted(opened) if everything else _Kept(opened)
     there = read_from.names
-    names = list(dict.fromkeys(stored(name, there) for name in columns(tree)))
+    names = list(dict.fromkeys(stored(name, there) for name in tree.columns))
     for name in names:
         if name not in there:
             raise ExpressionError(f"no column {name}; {did_you_mean(name, there)} there are: {', '.join(there)}")

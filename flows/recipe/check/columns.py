@@ -3,7 +3,7 @@
 A column of a source's own is known by its name alone until the source's files have been read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,34 +11,24 @@ import wrapt
 
 from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.documents.expressions import DERIVED, evaluate, kind_of, parsed, truth
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Step
-from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from gristmill.storage import schema as storage_schema
     from gristmill.tasks.documents import batch
-    from gristmill.tasks.documents.where import evaluate
 else:
     storage_schema = wrapt.lazy_import("gristmill.storage.schema")
     batch = wrapt.lazy_import("gristmill.tasks.documents.batch")
-    evaluate = wrapt.lazy_import("gristmill.tasks.documents.where.evaluate")
-import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-import wrapt
-
 from gristmill.flows.recipe.errors import Finding, RecipeError
 from gristmill.tasks.documents.step import Problem
-from gristmill.tasks.documents.where.where import Where
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.tokens.mixture import SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from gristmill.tasks.documents.where import evaluate
 else:
     pa = wrapt.lazy_import("pyarrow")
 
@@ -110,7 +100,7 @@ def known_columns(recipe: Recipe, at: str = "", own: "pa.Schema | None" = None) 
     def column(name: str, meaning: str, step: str) -> KnownColumn:
         if name not in schema.names:
             return KnownColumn(name, None, None, meaning, step)
-        return KnownColumn(name, evaluate.kind_of(schema.field(name).type), f"{schema.field(name).type}", meaning, step)
+        return KnownColumn(name, kind_of(schema.field(name).type), f"{schema.field(name).type}", meaning, step)
 
     theirs = _own(recipe, own)
     measured = {signal.name: (step, signal) for step in reversed(steps) for signal in step.signals}
@@ -136,7 +126,7 @@ def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
     theirs = _own(recipe, None)
     signals = [signal.name for step in steps for signal in step.signals]
     there = [*dict.fromkeys([*signals, *theirs, *DOCUMENT_COLUMNS, *DERIVED])]
-    for name in columns(parsed(expression)):
+    for name in parsed(expression).columns:
         if name not in there and EVERY not in theirs:
             hint = did_you_mean(name, there) or f"there are {', '.join(there)}"
             return f"there is no column {name}; {hint}"
@@ -193,23 +183,22 @@ def of_groups(recipe: Recipe) -> Iterator[Problem]:
         if name == SOURCE or not {*column.reads(schema.names)} <= {*schema.names}:
             continue  # a source's own, whose type is known when its files are read
         try:
-            found = evaluate.evaluate(
-                ast.Name(name) if name in schema.names else parsed(name), schema.empty_table()
-            ).type
+            known = name in schema.names
+            type = schema.field(name).type if known else evaluate(parsed(name), schema.empty_table()).type
         except ValueError as error:
             yield ("mixture",), f"groups documents by {name}: {error}"
             continue
-        if what := _ungrouped(found, cut):
+        if what := _ungrouped(type, cut):
             yield ("mixture",), f"groups documents by {name}, {what}"
 
 
 def _ungrouped(kind: "pa.DataType", cut: bool) -> str:
     """Why values of a type make no groups; `cut`: into ranges of numbers."""
-    what = evaluate.kind_of(kind)
+    what = kind_of(kind)
     if cut:
         return "" if what == "number" else f"a {what}, which has no ranges: take its edges or quantiles out"
     if pa.types.is_floating(kind):
-        return "whose values are numbers: give its edges or quantiles, or write int()"
+        return "whose values are numbers: give its edges or quantiles, or cast them to whole numbers, as column::bigint"
     return "" if what in ("text", "number", "boolean") else f"a {what}: make it a text or a whole number"
 
 
@@ -217,9 +206,9 @@ def untrue(expression: str, steps: Sequence[Step]) -> str:
     """Why an expression cannot be true or false behind some steps; empty where it can, or names columns whose types are
     not known."""
     tree, schema = parsed(expression), schema_behind(steps)
-    if {*columns(tree)} <= {*schema.names, *DERIVED}:
+    if {*tree.columns} <= {*schema.names, *DERIVED}:
         try:
-            evaluate.truth(tree, schema.empty_table())
+            truth(tree, schema.empty_table())
         except ValueError as error:
             return f"{error}"
     return ""

@@ -18,7 +18,7 @@ from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
-from gristmill.tasks.documents.where.where import is_where
+from gristmill.tasks.documents.where import is_where
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
 

@@ -11,9 +11,8 @@ from gristmill.flows.reports.diff.matching import Spilled, files_for
 from gristmill.flows.reports.diff.sides import Side
 from gristmill.storage import files, parquet
 from gristmill.storage.tokens.token_shards import index_path
+from gristmill.tasks.documents.expressions import evaluate, parsed
 from gristmill.tasks.documents.selection import gather
-from gristmill.tasks.documents.where.evaluate import evaluate
-from gristmill.tasks.documents.where.syntax import parsed
 
 _MOST = 30  # hosts that are kept, those first whose share moved most
 NO_HOST = "no host"

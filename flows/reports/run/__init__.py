@@ -26,16 +26,20 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
     from pandas import DataFrame
 
     from gristmill.flows.reports import lineage as lineage_report
     from gristmill.flows.reports import similar as similar_report
     from gristmill.flows.reports import whatif as whatif_report
     from gristmill.flows.reports.lineage import Lineage
+    from gristmill.flows.reports.run import sql as sql_queries
+    from gristmill.flows.reports.run.sql import View
     from gristmill.flows.stages.model import Trained
 else:
     lineage_report = wrapt.lazy_import("gristmill.flows.reports.lineage")
     similar_report = wrapt.lazy_import("gristmill.flows.reports.similar")
+    sql_queries = wrapt.lazy_import("gristmill.flows.reports.run.sql")
     whatif_report = wrapt.lazy_import("gristmill.flows.reports.whatif")
 
 
@@ -65,7 +69,7 @@ class Report:
     <Report of planted: 7 of 10 documents kept>
 
     `documents`, `scores`, `ledger` and `clusters` are rows, which are read when they are asked for. `funnel`, `show`,
-    `dropped`, `decisions`, `similar` and `whatif` give data frames, `lineage` a document's way.
+    `dropped`, `decisions`, `similar` and `whatif` give data frames, `sql` a relation, `lineage` a document's way.
     """
 
     recipe: Recipe
@@ -182,7 +186,7 @@ class Report:
                      step   rule  value  threshold
         0  gopher_quality  words   20.0       50.0
         """
-        return rows.ledger(self._made())
+        return rows.ledger(self.made)
 
     @property
     def clusters(self) -> Rows:
@@ -330,8 +334,24 @@ class Report:
         )
         return found.astype({"documents_out": "Int64", "whatif": "Int64"})
 
+    def sql(self, query: str) -> "DuckDBPyRelation":
+        """The result of an SQL query over the run, as a relation of DuckDB: `.df()`, `.pl()`, `.to_arrow_table()`.
+
+        Tables: `documents`, `extracted`, `ledger`, `edits`, `clusters`, `sources`, `tokens`, `funnel`. Raises
+        QueryError, a ValueError, for anything but one SELECT.
+
+        >>> run.sql("select rule, count(*) as documents from ledger group by rule order by rule").fetchall()
+        [('near_duplicate', 1), ('words', 2)]
+        """
+        return sql_queries.query(self.tables, query)
+
+    @property
+    def tables(self) -> "dict[str, View]":
+        """The tables that `sql` can query, by name."""
+        return sql_queries.views(self.recipe, self.corpus, self.data, [*self.made], self.steps)
+
     def _labelled(self, stage: str) -> list[str]:
-        labels = [_label(one) for one in self._made()]
+        labels = [_label(one) for one in self.made]
         found = [label for label in labels if not stage or stage in (label, label.rpartition("-")[0])]
         if not found:
             raise LookupError(f"no stage {stage} in the run of {self.recipe.name}; there are: {', '.join(labels)}")
@@ -382,9 +402,11 @@ class Report:
     @property
     def stages(self) -> list[RunStage]:
         """All stages of the run, in their order."""
-        return [RunStage(stage.folder, stage.reused) for stage in self._made()]
+        return [RunStage(stage.folder, stage.reused) for stage in self.made]
 
-    def _made(self) -> Iterator[StageResult]:
+    @property
+    def made(self) -> Iterator[StageResult]:
+        """The results of all stages of the run, in their order."""
         yield from self.data.stages if self.data else self.corpus.stages
         if self.trained:
             yield self.trained.model

@@ -15,10 +15,12 @@ from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.funnel import pandas
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.export import columns_of
 from gristmill.storage import layout, parquet
-from gristmill.storage.home import open_stage
-from gristmill.storage.schema import DOCUMENTS, LEDGER
+from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, carried
+from gristmill.storage.tokens.token_shards import index_path
 from gristmill.tasks.dedup.near.verify import DECIDED, decided_files
 from gristmill.tasks.documents.export import Column, curated, curated_schema
 from gristmill.tasks.engine.make import StageResult
@@ -170,6 +172,52 @@ def scores(recipe: Recipe, corpus: Corpus) -> Rows:
     return Rows(schema, parts, read, _key("scores", extracted.contents, *_contents(corpus)))
 
 
+def extracted(recipe: Recipe, corpus: Corpus) -> Rows:
+    """All documents that were extracted, with their columns except the text, and what `scores` has."""
+    stage, measured = corpus.extracted, scores(recipe, corpus)
+    there = parquet.schema(stage.part(0))
+    own = [there.field(name) for name in carried(there) if name != "text"]
+    added = [field for field in measured.schema if field.name not in there.names]
+
+    def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:
+        table = parquet.read_table(stage.part(number), [name for name in names if name in there.names] or ["id"])
+        [behind] = measured.read(number, ["id", *(name for name in names if name not in there.names)])
+        yield pa.table({name: (table if name in there.names else behind)[name] for name in names})
+
+    return Rows(pa.schema([*own, *added]), measured.parts, read, _key("extracted", measured.key))
+
+
+def edits(stages: Iterable[StageResult]) -> Rows:
+    """What the stages cut out of texts, in their order."""
+    cutting = [stage for stage in (open_stage(each.folder) for each in stages) if stage.edits_texts]
+    parts = [(stage, stage.edits(shard)) for stage in cutting for shard in range(len(stage.part_records))]
+    return _by_stage(EDITS, parts, "edits")
+
+
+def tokens(data: Data) -> Rows:
+    """The documents of the token shards that training may see: `id`, `shard`, `offset` and `tokens`, which include the
+    end of the sequence."""
+    parts = tuple(index_path(data.tokens.folder, shard) for shard in data.split.train.places.shards())
+    named = {"id": "id", "offset": "offset", "tokens": "length"}
+
+    def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:
+        table = parquet.read_table(parts[number], [named[name] for name in names if name in named] or ["id"])
+        shard = pa.repeat(pa.scalar(number, pa.int64()), len(table))
+        yield pa.table({name: shard if name == "shard" else table[named[name]] for name in names})
+
+    return Rows(_TOKENS, parts, read, _key("tokens", data.tokens.contents))
+
+
+_TOKENS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("shard", pa.int64(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False, metadata={"what": "tokens from the start of the shard"}),
+        pa.field("tokens", pa.int64(), nullable=False, metadata={"what": "with the end of the sequence"}),
+    ]
+)
+
+
 def _measured(ids: pa.ChunkedArray, parts: Sequence[str], column: Column) -> pa.ChunkedArray:
     """A column of documents, for each from the last of the parts that has it; null where none has."""
     found = pa.nulls(len(ids), column.field.type)
@@ -183,8 +231,13 @@ def _measured(ids: pa.ChunkedArray, parts: Sequence[str], column: Column) -> pa.
 
 def ledger(stages: Iterable[StageResult]) -> Rows:
     """What the stages dropped, in their order."""
-    found = [open_stage(stage.folder) for stage in stages if stage.step_counts]
-    parts = [(stage, stage.ledger(shard)) for stage in found for shard in range(len(stage.part_records))]
+    deciding = [open_stage(stage.folder) for stage in stages if stage.step_counts]
+    parts = [(stage, stage.ledger(shard)) for stage in deciding for shard in range(len(stage.part_records))]
+    return _by_stage(LEDGER, parts, "ledger")
+
+
+def _by_stage(columns: pa.Schema, parts: Sequence[tuple[FinishedStage, str]], what: str) -> Rows:
+    """Parts of stages, with the stage's label as the first column."""
 
     def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:
         stage, part = parts[number]
@@ -192,8 +245,9 @@ def ledger(stages: Iterable[StageResult]) -> Rows:
             label = pa.DictionaryArray.from_arrays(pa.array([0] * len(group), pa.int8()), [stage.label])
             yield pa.table({name: label if name == "stage" else group[name] for name in names})
 
-    schema = pa.schema([pa.field("stage", pa.string(), nullable=False), *LEDGER])
-    return Rows(schema, tuple(part for _, part in parts), read, _key("ledger", *(stage.contents for stage in found)))
+    schema = pa.schema([pa.field("stage", pa.string(), nullable=False), *columns])
+    contents = dict.fromkeys(stage.contents for stage, _ in parts)
+    return Rows(schema, tuple(part for _, part in parts), read, _key(what, *contents))
 
 
 def clusters(recipe: Recipe, corpus: Corpus) -> Rows:

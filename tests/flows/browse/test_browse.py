@@ -35,8 +35,8 @@ from gristmill.flows.explore.browse.server import POLICY, Server
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.storage import parquet
+from gristmill.tasks.documents.expressions import ExpressionError
 from gristmill.tasks.documents.step import Bound, DocumentStep
-from gristmill.tasks.documents.where.syntax import ExpressionError
 from tests.corpora import context
 from tests.flows.browse.hostile import HOSTILE, ask, key, page, recorded, rows
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed

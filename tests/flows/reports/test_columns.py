@@ -20,6 +20,7 @@ from gristmill.flows.reports import columns as column_reports
 from gristmill.flows.reports.columns import QUANTILES, Values, columns
 from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.expressions import column
 from gristmill.tasks.documents.step import Clause
 from tests.corpora import context
 
@@ -30,7 +31,7 @@ STEPS = [
     {"step": "extract", "engine": "plain"},
     {"step": "textbook", "min_characters": 0, "max_repeated_lines": 1.0, "max_special_characters": 1.0},
     {"step": "gopher_quality", "min_words": 12, "min_stop_words": 0, "min_mean_word_length": 1},
-    {"step": "where", "keep": "rank is None or rank < 900"},
+    {"step": "where", "keep": "rank is null or rank < 900"},
     {"step": "content_dedup"},
 ]
 
@@ -117,7 +118,7 @@ def test_every_column_that_is_listed_can_be_named(recipe, home):
     listed = columns(recipe, "where", MachineSettings(home=home)).columns
     assert len(listed) > 35
     for one in listed:
-        decide(rows, [("where", [Clause("one", asks[one.kind].format(one.name), "true")])])
+        decide(rows, [("where", [Clause("one", asks[one.kind].format(column(one.name).sql), "true")])])
 
 
 def test_without_a_run_types_and_meanings_are_there(recipe, tmp_path):

@@ -80,7 +80,7 @@ ROWS = (
         ("topic",),
         _curated,
         [MARKED],
-        [{"step": "topic", "model": "{fixture}/models/topics.bin"}, {"step": "where", "keep": "topic == 'mills'"}],
+        [{"step": "topic", "model": "{fixture}/models/topics.bin"}, {"step": "where", "keep": "topic = 'mills'"}],
     ),
     _row("quality", ("quality",), _curated, [MARKED, BOOKS], [{"step": "quality", "reference": ["books"], **SMALL}]),
     _row("pii", ("pii",), _curated, [MARKED], [{"step": "pii"}]),

@@ -10,7 +10,7 @@ def _wheres() -> list[Row]:
         row(
             "where-keep",
             [WEB],
-            [length, {"step": "where", "keep": "characters > 200 and (grade >= 0.25 or sort == 'essay')"}],
+            [length, {"step": "where", "keep": "characters > 200 and (grade >= 0.25 or sort = 'essay')"}],
             seen,
         ),
         row(
@@ -20,7 +20,7 @@ def _wheres() -> list[Row]:
                 length,
                 {
                     "step": "where",
-                    "drop": "grade == 1 or count in (1, 2, 3) or sort == 'É' and ccnet_characters <= 150",
+                    "drop": "grade = 1 or count in (1, 2, 3) or sort = 'É' and ccnet_characters <= 150",
                 },
             ],
             seen,
@@ -31,7 +31,7 @@ def _wheres() -> list[Row]:
             [
                 length,
                 {"step": "where", "keep": "grade < 0.75", "nulls": "keep"},
-                {"step": "where_not", "drop": "not sort == 'shop'", "nulls": "drop"},
+                {"step": "where_not", "drop": "not sort = 'shop'", "nulls": "drop"},
             ],
             seen,
         ),
@@ -48,8 +48,8 @@ def _wheres() -> list[Row]:
                 length,
                 {
                     "step": "where",
-                    "keep": "lower(sort) == 'é' or upper(sort) != 'ESSAY' and length(sort) > 4 or "
-                    "starts_with(sort, 'ess') and ends_with(url, '1') or matches(url, 'host[23]')",
+                    "keep": "lower(sort) = 'é' or upper(sort) != 'ESSAY' and length(sort) > 4 or "
+                    "starts_with(sort, 'ess') and ends_with(url, '1') or regexp_matches(url, 'host[23]')",
                 },
             ],
             seen,
@@ -61,7 +61,8 @@ def _wheres() -> list[Row]:
                 length,
                 {
                     "step": "where",
-                    "keep": "year(date) == 2024 and month(date) >= 3 and day(date) <= 15 and time(date) < '2024-06-15'",
+                    "keep": "year(date::timestamptz) = 2024 and month(date::date) >= 3 and "
+                    "day(date::timestamptz) <= 15 and date::timestamptz < '2024-06-15'",
                 },
             ],
             seen,
@@ -73,8 +74,8 @@ def _wheres() -> list[Row]:
                 length,
                 {
                     "step": "where",
-                    "drop": "int(grade * 3) == 1 or floor(grade) != ceil(grade) and abs(count - 5) > 3 or "
-                    "float(string(count)) == 7 or coalesce(grade, 2) > 1.5",
+                    "drop": "trunc(grade * 3)::bigint = 1 or floor(grade) != ceil(grade) and abs(count - 5) > 3 or "
+                    "count::varchar::double = 7 or coalesce(grade, 2) > 1.5",
                 },
             ],
             seen,
@@ -86,8 +87,8 @@ def _wheres() -> list[Row]:
                 length,
                 {
                     "step": "where",
-                    "keep": "(count if sort == 'shop' else 9) > 4 and (grade is None or -grade < -0.1) and "
-                    "sort not in ('x', 'É') and 1 < count <= 9",
+                    "keep": "case when sort = 'shop' then count else 9 end > 4 and "
+                    "(grade is null or -grade < -0.1) and sort not in ('x', 'É') and 1 < count and count <= 9",
                     "nulls": "drop",
                 },
             ],
@@ -96,26 +97,26 @@ def _wheres() -> list[Row]:
         row(
             "where-bools",
             [WEB],
-            [length, {"step": "where", "keep": "flag or float(flag) < 0.5 and not flag == True"}],
+            [length, {"step": "where", "keep": "flag or flag::double < 0.5 and not flag = true"}],
             seen,
         ),
-        row("where-said", [WEB], [length, {"step": "where", "drop": "float(said) >= 2 or int(said) == 1"}], seen),
+        row("where-said", [WEB], [length, {"step": "where", "drop": "said::double >= 2 or said::bigint = 1"}], seen),
         row(
             "where-lists",
             [WEB],
-            [length, {"step": "where", "keep": "length(tags) == 1 or string(flag) == 'true'"}],
+            [length, {"step": "where", "keep": "length(tags) = 1 or flag::varchar = 'true'"}],
             seen,
         ),
         row(
             "where-dates",
             [WEB],
-            [length, {"step": "where", "keep": "time(said) > '2024-03-03' or string(count) in ('1', '10')"}],
+            [length, {"step": "where", "keep": "said::timestamptz > '2024-03-03' or count::varchar in ('1', '10')"}],
             seen,
         ),
         row(
             "where-names",
             [WEB],
-            [length, {"step": "where", "drop": "tld == 'example' and host == 'host1.example'"}],
+            [length, {"step": "where", "drop": "tld = 'example' and host = 'host1.example'"}],
             seen,
         ),
     ]

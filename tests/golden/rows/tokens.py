@@ -153,7 +153,9 @@ def _tokens() -> list[Row]:
         ),
         _row(
             "grouped-expression",
-            plain({"by": ["'good' if grade > 0.5 else 'rest'"], "weights": {"good": 3, "rest": 1}, **held}),
+            plain(
+                {"by": ["case when grade > 0.5 then 'good' else 'rest' end"], "weights": {"good": 3, "rest": 1}, **held}
+            ),
             "grouped_tokens",
             "mixture",
         ),

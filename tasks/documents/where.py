@@ -1,14 +1,13 @@
-"""Documents chosen by an expression over what is known of them."""
+"""Keep or drop documents by an expression over their columns."""
 
-import ast
 import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gristmill.tasks.documents.expressions import parsed
 from gristmill.tasks.documents.step import Clause, Decision, DocumentStep
-from gristmill.tasks.documents.where.syntax import clauses, columns, parsed, spelled
 
 EXPRESSIONS = ("keep", "drop")  # the settings that are one, of which a step has one alone
 _NAME = r"^where(_[a-z0-9]+)*$"
@@ -22,18 +21,20 @@ def is_where(name: Any) -> bool:
 class Where(DocumentStep):
     """Keep documents for which an expression is true, or drop those for which one is.
 
-    It measures nothing. It reads columns of documents, signals and scores of the steps before it, and columns of the
-    sources' own, as `topic == 'science' and quality_bucket >= 15 and characters < 100000`. The ledger has the part
-    between two `and` of `keep`, or two `or` of `drop`, that decided, and the values of its columns. A recipe may have
-    it several times, each with a name of its own: `step: where`, `step: where_short`.
+    The expression is SQL over columns of documents, signals and scores of the steps before it, and columns of the
+    sources' own files: `topic = 'science' and quality_bucket >= 15 and characters < 100000`. The ledger has the part
+    of `keep` between two `and`, or of `drop` between two `or`, that decided, and the values of its columns. A recipe
+    may have the step several times, each with its own name: `step: where`, `step: where_short`.
     """
 
-    modules: ClassVar = ("gristmill.tasks.documents.where.evaluate", "gristmill.tasks.documents.where.syntax")
+    # 2: expressions are SQL, so rules in the ledger are written as SQL
+    work_version: ClassVar[int] = 2
+    modules: ClassVar = ("gristmill.tasks.documents.expressions",)
 
     step: str = Field("where", pattern=_NAME, max_length=100)
     keep: str | None = Field(None, description="documents stay for which this is true, as `language in ('en', 'de')`")
     drop: str | None = Field(
-        None, description="documents go for which this is true, as `tld == 'xyz' or toxicity > 0.5`"
+        None, description="documents go for which this is true, as `tld = 'xyz' or toxicity > 0.5`"
     )
     nulls: Literal["keep", "drop", "error"] | None = Field(
         None,
@@ -60,14 +61,14 @@ class Where(DocumentStep):
     @property
     def columns(self) -> list[str]:
         """The columns that the expression names."""
-        return [] if self.expression is None else columns(parsed(self.expression))
+        return [] if self.expression is None else parsed(self.expression).columns
 
     def decisions(self) -> Sequence[Decision]:
         if self.expression is None:
             return []
         keeps, whole = self.keep is not None, parsed(self.expression)
-        parts = clauses(whole, ast.And if keeps else ast.Or)
-        rules = [Clause(spelled(part), spelled(part), "false" if keeps else "true") for part in parts]
+        parts = whole.clauses("and" if keeps else "or")
+        rules = [Clause(part.sql, part.sql, "false" if keeps else "true") for part in parts]
         if (self.nulls or ("drop" if keeps else "keep")) != "keep":
-            rules.append(Clause("null", spelled(whole), "null", is_error=self.nulls == "error"))
+            rules.append(Clause("null", whole.sql, "null", is_error=self.nulls == "error"))
         return rules

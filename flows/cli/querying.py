@@ -1,0 +1,160 @@
+"""SQL over a finished run: `gristmill sql`."""
+
+import csv
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+import wrapt
+from rich.table import Table
+from rich.text import Text
+
+from gristmill.flows.cli.app import FinishedRecipe
+from gristmill.flows.cli.terminal import console, print_texts
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.storage import files
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow.parquet as pq
+
+    from gristmill.flows.reports import finished
+    from gristmill.flows.reports.run import Report
+else:
+    duckdb = wrapt.lazy_import("duckdb")
+    pq = wrapt.lazy_import("pyarrow.parquet")
+    finished = wrapt.lazy_import("gristmill.flows.reports.finished")
+
+MAX_ROWS = 50  # printed of a table
+MAX_CHARACTERS = 200  # printed of a value
+BATCH = 10_000  # rows held while a result is written
+
+
+def sql(
+    recipe: FinishedRecipe,
+    query: Annotated[str, typer.Argument(metavar="[QUERY]", help="one SELECT; without it, a prompt")] = "",
+    as_csv: Annotated[bool, typer.Option("--csv", help="print CSV with a header")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object per row")] = False,
+    parquet: Annotated[str, typer.Option(metavar="FILE", help="write all rows to a Parquet file")] = "",
+) -> None:
+    """gristmill sql recipe.yaml "select host(url) as host, count(*) from documents group by 1 order by 2 desc limit 9"
+    gristmill sql recipe.yaml "describe documents"
+
+    Tables: documents, extracted, ledger, edits, clusters, sources, tokens, funnel. At the prompt, `.tables` and
+    `.columns TABLE` describe them. Queries read only this run and cannot write. docs/sql.md has 20 examples."""
+    if sum(map(bool, (as_csv, as_json, parquet))) > 1:
+        raise ValueError("--csv, --json and --parquet exclude each other: give one of them")
+    report = finished.finished(recipe, MachineSettings())
+    if query or not sys.stdin.isatty():
+        result = report.sql(query or sys.stdin.read())
+        if as_csv:
+            _print_csv(result)
+        elif as_json:
+            for row in _rows(result):
+                value = dict(zip(result.columns, row, strict=True))
+                typer.echo(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
+        elif parquet:
+            _write_parquet(result, parquet)
+        else:
+            _print_table(result)
+    elif as_csv or as_json or parquet:
+        raise ValueError("give a query: --csv, --json and --parquet write the rows of one")
+    else:
+        _prompt(report)
+
+
+def _rows(result: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
+    for batch in result.to_arrow_reader(BATCH):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _print_csv(result: "duckdb.DuckDBPyRelation") -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows(_rows(result))
+
+
+def _write_parquet(result: "duckdb.DuckDBPyRelation", path: str) -> None:
+    reader = result.to_arrow_reader(BATCH)
+    rows = 0
+    with files.create(path) as file, pq.ParquetWriter(file, reader.schema, compression="zstd") as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    print_texts([f"{rows:,} rows in {path}"])
+
+
+def _print_table(result: "duckdb.DuckDBPyRelation") -> None:
+    rows = result.limit(MAX_ROWS + 1).fetchall()
+    numbers = [str(type) in _NUMBERS or str(type).startswith("DECIMAL") for type in result.types]
+    table = Table()
+    for name, is_number in zip(result.columns, numbers, strict=True):
+        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+    for row in rows[:MAX_ROWS]:
+        table.add_row(*map(Text, map(_cell, row)))
+    out = console()
+    out.print(table, highlight=False)
+    if len(rows) > MAX_ROWS:
+        out.print(f"the first {MAX_ROWS} rows; --csv, --json or --parquet FILE for all", highlight=False)
+
+
+_NUMBERS = {
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT",
+    "DOUBLE",
+}  # fmt: skip
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else f"{value:,}" if type(value) is int else f"{value}"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
+
+
+def _prompt(report: "Report") -> None:
+    """Read queries from a terminal until Ctrl-D. A query ends with a semicolon."""
+    with suppress(ImportError):
+        import readline  # noqa: F401, PLC0415 - gives `input` a history, where Python has it
+
+    print_texts(["SQL over the finished run. End a query with ;   .tables   .columns TABLE   Ctrl-D ends."])
+    lines: list[str] = []
+    while True:
+        try:
+            line = input("sql> " if not lines else "...> ")
+        except EOFError:
+            print_texts([""])
+            return
+        except KeyboardInterrupt:
+            print_texts([""])
+            lines = []
+            continue
+        lines.append(line)
+        text = "\n".join(lines).strip()
+        if text and not text.startswith(".") and not text.endswith(";"):
+            continue
+        lines = []
+        try:
+            if text.startswith("."):
+                _describe(report, text[1:].split())
+            elif text:
+                _print_table(report.sql(text))
+        except (ValueError, LookupError) as error:
+            print_texts([f"{error}"])
+
+
+def _describe(report: "Report", words: list[str]) -> None:
+    tables = report.tables
+    if words[:1] == ["columns"] and len(words) == 2:
+        if words[1] not in tables:
+            raise LookupError(f"there is no table {words[1]}; there are {', '.join(tables)}")
+        _print_table(
+            report.sql(
+                "select column_name as column, data_type as type, comment from duckdb_columns() "
+                f"where table_name = '{words[1]}' order by column_index"
+            )
+        )
+    elif words == ["tables"]:
+        print_texts(f"{view.name}: {view.description}" for view in tables.values())
+    else:
+        raise LookupError("type .tables, .columns TABLE, or a query that ends with ;")

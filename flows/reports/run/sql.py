@@ -1,0 +1,198 @@
+"""SQL over a finished run, with DuckDB: `documents`, `extracted`, `ledger` and others are tables.
+
+A query reads the home through `Rows`, by the columns that it needs, and can read nothing else
+(`gristmill.storage.isolated_duckdb`). It cannot write.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+import wrapt
+
+from gristmill.flows.recipe.check.columns import known_columns
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.funnel import FunnelRow
+from gristmill.flows.reports.run import rows
+from gristmill.flows.reports.run.rows import Rows
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.storage.schema import own_of
+from gristmill.tasks.documents.expressions import DERIVED, DERIVED_SQL
+from gristmill.tasks.engine.make import StageResult
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from gristmill.storage import isolated_duckdb
+else:
+    duckdb = wrapt.lazy_import("duckdb")
+    isolated_duckdb = wrapt.lazy_import("gristmill.storage.isolated_duckdb")
+
+
+class QueryError(ValueError):
+    """A query that cannot be parsed, names what is not there, or does more than read."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A table of queries. `rows`: read when a query needs them; `comments`: of columns, by name."""
+
+    name: str
+    description: str
+    rows: Rows | pa.Table
+    comments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        """The type of each column."""
+        return {column.name: column.type for column in self.rows.schema}
+
+
+def views(
+    recipe: Recipe, corpus: Corpus, data: Data | None, stages: Sequence[StageResult], funnel: Sequence[FunnelRow]
+) -> dict[str, View]:
+    """The tables that a run has, by name. A run without near-duplicates has no `clusters`, one without token shards no
+    `tokens`. `stages`: all of the run; `funnel`: its rows."""
+    documents = rows.documents(recipe, corpus)
+    own = pa.schema([documents.schema.field(name) for name in own_of(documents.schema)])
+    known = {column.name: column.meaning for column in known_columns(recipe, "", own)}
+    kept = {"kept": "whether the document is curated"}
+    made = [
+        View("documents", "curated documents, with their texts and all that steps measured", documents, known),
+        View(
+            "extracted",
+            "all extracted documents without their texts, whether they are kept, and all that steps measured",
+            rows.extracted(recipe, corpus),
+            known | kept,
+        ),
+        View("ledger", "dropped records and documents, with rule and reason", rows.ledger(stages), _STAGE),
+        View("edits", "spans that steps cut out of texts", rows.edits(stages), _STAGE),
+        View("sources", "what was read of each source", _sources(corpus)),
+        View("funnel", "documents before and after each step", _funnel(funnel), {"kept": "share of the documents"}),
+    ]
+    if any(stage.name == "near_duplicates" for stage in corpus.stages):
+        made.append(View("clusters", "documents of clusters of near-duplicates", rows.clusters(recipe, corpus)))
+    if data is not None:
+        made.append(View("tokens", "tokens of each document that training may see", rows.tokens(data)))
+    return {view.name: view for view in made}
+
+
+_STAGE = {"stage": "name and key of the stage"}
+_ABSENT = {
+    "clusters": "the recipe has no step `minhash`",
+    "tokens": "the recipe has no finished token shards: run `gristmill tokens`",
+}
+
+
+def query(tables: Mapping[str, View], sql: str) -> "duckdb.DuckDBPyRelation":
+    """The result of a query over the tables of a run, which is computed when it is read: `.df()`, `.pl()`,
+    `.to_arrow_table()`, `.fetchall()`. Times are in UTC.
+
+    Functions beside DuckDB's: `host(url)`, `tld(url)`, `mime(content_type)`. Raises QueryError for a query that is not
+    one SELECT, or cannot be planned.
+    """
+    connection = isolated_duckdb.connect()
+    _check_statements(connection, sql)
+    for name, source in DERIVED.items():
+        connection.execute(f"create macro {name}({source}) as {DERIVED_SQL[name]}")
+    try:
+        needed = _needed(connection, tables, sql)
+        if needed:  # else it asks for names and comments only
+            for view in tables.values():
+                columns = [name for name in view.columns if name in needed] or [*view.columns][:1]
+                _register(connection, view.name, _Columns(view.rows, columns))
+        return connection.sql(sql)
+    except duckdb.Error as error:
+        message = f"{error}".splitlines()[0]
+        absent = [why for name, why in _ABSENT.items() if f"name {name} does not exist" in message]
+        if "does not exist" in message and "Table" in message:
+            absent = [*absent, f"the tables are {', '.join(tables)}"]
+        raise QueryError("; ".join([message, *absent])) from None
+
+
+def _check_statements(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise QueryError(f"{error}".splitlines()[0]) from None
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise QueryError("one SELECT at a time is allowed, and nothing that writes, attaches or sets")
+
+
+def _needed(connection: "duckdb.DuckDBPyConnection", tables: Mapping[str, View], sql: str) -> set[str]:
+    """The columns that a query reads, of any table. DuckDB plans it over tables without rows."""
+    for view in tables.values():
+        _register(connection, view.name, pa.schema(view.rows.schema).empty_table())
+        for column, comment in _comments(view).items():
+            text = comment.replace("'", "''")
+            connection.execute(f"comment on column {view.name}.{_quoted(column)} is '{text}'")
+    [(_, plan)] = connection.execute(f"explain (format json) {sql}").fetchall()
+    return {name for node in orjson.loads(plan) for name in _scanned(node)}
+
+
+def _scanned(node: Mapping[str, Any]) -> Iterator[str]:
+    if node["name"] == "PYTHON_ARROW_SCAN":
+        names = node["extra_info"]["Projections"]
+        yield from [names] if isinstance(names, str) else names
+    for child in node["children"]:
+        yield from _scanned(child)
+
+
+def _comments(view: View) -> dict[str, str]:
+    fields = {f.name: f.metadata[b"what"].decode() for f in view.rows.schema if b"what" in (f.metadata or {})}
+    return {name: text for name, text in {**fields, **view.comments}.items() if name in view.columns}
+
+
+def _register(connection: "duckdb.DuckDBPyConnection", name: str, table: Any) -> None:
+    connection.register(f"_{name}", table)
+    connection.execute(f"create or replace view {name} as select * from _{name}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Some columns of rows. DuckDB asks for a stream each time that it reads them."""
+
+    rows: Rows | pa.Table
+    names: Sequence[str]
+
+    def __arrow_c_schema__(self) -> object:
+        return pa.schema([self.rows.schema.field(name) for name in self.names]).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        if isinstance(self.rows, pa.Table):
+            return self.rows.select(self.names).__arrow_c_stream__(requested_schema)
+        return self.rows.reader(self.names).__arrow_c_stream__(requested_schema)
+
+
+def _sources(corpus: Corpus) -> pa.Table:
+    counts = corpus.extracted.result["sources"]
+    shards = Counter(corpus.sources)
+    names = [name for name, value in next(iter(counts.values()), {}).items() if isinstance(value, int)]
+    columns: dict[str, pa.Array] = {"source": pa.array(list(counts), pa.string())}
+    columns["shards"] = pa.array([shards[name] for name in counts], pa.int64())
+    columns |= {name: pa.array([count[name] for count in counts.values()], pa.int64()) for name in names}
+    return pa.table(columns)
+
+
+_FUNNEL: Mapping[str, tuple[pa.DataType, Callable]] = {
+    "step": (pa.string(), lambda row: row.name),
+    "documents_in": (pa.int64(), lambda row: row.documents_in),
+    "documents_out": (pa.int64(), lambda row: row.documents_out),
+    "kept": (pa.float64(), lambda row: row.kept),
+    "characters_in": (pa.int64(), lambda row: row.characters_in),
+    "characters_out": (pa.int64(), lambda row: row.characters_out),
+    "reasons": (pa.map_(pa.string(), pa.int64()), lambda row: [*row.reasons.items()]),
+}
+
+
+def _funnel(steps: Sequence[FunnelRow]) -> pa.Table:
+    columns = {name: pa.array([value(row) for row in steps], type) for name, (type, value) in _FUNNEL.items()}
+    return pa.table({"position": pa.array(range(1, len(steps) + 1), pa.int64()), **columns})
