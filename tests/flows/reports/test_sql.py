@@ -1,0 +1,170 @@
+"""SQL over a finished run: the documented queries, the tables beside the files they come from, and what is refused."""
+
+import csv
+import io
+import re
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import gristmill
+from gristmill.flows.cli import app
+from gristmill.flows.reports.run.sql import QueryError
+
+PAGE = Path(__file__).parents[3] / "docs/sql.md"
+
+
+def documented() -> dict[str, str]:
+    """The queries of the page by their questions."""
+    _, _, questions = PAGE.read_text(encoding="utf-8").partition("## Twenty questions")
+    questions, _, _ = questions.partition("\n## ")
+    blocks = re.findall(r"^### (.+?)\n\n((?:    .+\n)+)", questions, re.MULTILINE)
+    return {question: query for question, query in blocks}
+
+
+@pytest.fixture(scope="module")
+def run(undisturbed, recipe):
+    return gristmill.open(recipe, home=str(undisturbed.home("undisturbed")))
+
+
+def test_there_are_twenty_questions():
+    assert len(documented()) == 20
+
+
+@pytest.mark.parametrize("question", documented())
+def test_documented_queries_run(run, question):
+    run.sql(documented()[question]).fetchall()
+
+
+def test_tables_have_the_rows_of_the_run(run):
+    documents, scores, ledger = (rows.to_pandas() for rows in (run.documents, run.scores, run.ledger))
+    assert run.sql("select id, text from documents").fetchall() == [
+        *zip(documents["id"], documents["text"], strict=True)
+    ]
+    kept = dict(zip(scores["id"], scores["kept"], strict=True))
+    assert dict(run.sql("select id, kept from extracted").fetchall()) == kept
+    by_rule = Counter(zip(ledger["step"], ledger["rule"], strict=True))
+    counted = run.sql("select step, rule, count(*) from ledger group by all").fetchall()
+    assert {(step, rule): count for step, rule, count in counted} == by_rule
+    assert run.sql("select sum(tokens) from tokens").fetchall() == [(run.tokens,)]
+    assert run.sql("select documents_out from funnel order by position").fetchall() == [
+        (row.documents_out,) for row in run.steps
+    ]
+    records = sum(source["records"] for source in run.corpus.extracted.result["sources"].values())
+    assert run.sql("select sum(records), sum(shards) from sources").fetchall() == [(records, len(run.corpus.sources))]
+    assert run.sql("select count(*) from clusters").fetchall() == [(len(run.clusters),)]
+
+
+def test_results_are_frames_tables_and_repeatable(run):
+    result = run.sql("select source, count(*) as documents from documents group by source order by source")
+    assert result.df()["documents"].sum() == len(run.documents)
+    assert result.to_arrow_table().to_pylist() == result.df().to_dict("records")
+    joined = run.sql("select count(*) from documents a join documents b using (id) join extracted using (id)")
+    assert joined.fetchall() == [(len(run.documents),)]
+
+
+def test_columns_have_types_and_comments(run):
+    comments = dict(
+        run.sql("select column_name, comment from duckdb_columns() where table_name = 'documents'").fetchall()
+    )
+    assert comments["url"] == "where the document was found"
+    assert all(comments.values())
+    described = run.sql("describe ledger").fetchall()
+    assert [row[0] for row in described] == ["stage", *run.ledger.schema.names[1:]]
+
+
+def test_functions_of_urls_are_those_of_expressions(run):
+    assert run.sql(
+        "select host('https://A.example:80/x'), tld('http://a.b.is/'), mime('Text/HTML; a=b')"
+    ).fetchall() == [("a.example", "is", "text/html")]
+
+
+ATTACKS = [
+    "copy documents to '{home}/stages/out.csv'",
+    "copy (select 1) to '/tmp/gristmill-out.csv'",
+    "attach '{home}/stages/new.db' as new",
+    "attach '/tmp/gristmill-new.db' as new",
+    "export database '{home}/stages/out'",
+    "create table taken as select * from documents",
+    "create view taken as select 1",
+    "insert into documents select * from documents",
+    "delete from ledger",
+    "drop view documents",
+    "set enable_external_access = true",
+    "pragma database_list",
+    "install httpfs",
+    "load httpfs",
+    "call duckdb_settings()",
+    "select 1; copy (select 1) to '{home}/out.csv'",
+    "select * from read_text('/etc/passwd')",
+    "select * from read_blob('{home}/stages/*/manifest.json')",
+    "select * from '{part}'",
+    "select * from read_parquet('{part}')",
+    "select * from read_csv('/etc/passwd')",
+    "select * from read_json('{home}/stages/*/manifest.json')",
+    "select * from glob('{home}/*')",
+    "select * from read_parquet('https://example.com/a.parquet')",
+    "select * from os",
+    "select * from query('copy (select 1) to ''/tmp/gristmill-out.csv''')",
+    "explain analyze copy (select 1) to '{home}/out.csv'",
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_writing_attaching_and_reading_elsewhere_is_refused(run, attack):
+    home = Path(run.settings.home)
+    before = sorted(str(path) for path in home.rglob("*"))
+    query = attack.format(home=home, part=run.corpus.kept.part(0))
+    with pytest.raises(QueryError):
+        run.sql(query).fetchall()
+    assert sorted(str(path) for path in home.rglob("*")) == before
+    assert not [*Path("/tmp").glob("gristmill-out*"), *Path("/tmp").glob("gristmill-new*")]
+
+
+def test_settings_are_locked(run):
+    with pytest.raises(Exception, match="locked"):
+        run.sql("select 1").query("t", "set threads = 2")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("select * from nothing", "the tables are documents, extracted"),
+        ("selekt 1", "syntax error"),
+        ("select nothing from documents", "nothing"),
+        ("", "one SELECT"),
+        ("select 1; select 2", "one SELECT"),
+    ],
+)
+def test_errors_are_one_sentence(run, query, message):
+    with pytest.raises(QueryError) as error:
+        run.sql(query).fetchall()
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_command_prints_tables_csv_json_and_writes_parquet(undisturbed, recipe, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_HOME", str(undisturbed.home("undisturbed")))
+    path = tmp_path / "recipe.json"
+    path.write_bytes(orjson.dumps(recipe))
+    query = "select id, source, tokens from documents join tokens using (id) order by id"
+    expected = run.sql(query).fetchall()
+
+    def call(*arguments: str, **more) -> str:
+        result = CliRunner().invoke(app, ["sql", str(path), *arguments], **more)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "the first 50 rows" in call(query) and expected[0][0] in call(query)
+    header, *rows = csv.reader(io.StringIO(call(query, "--csv")))
+    assert header == ["id", "source", "tokens"]
+    assert [(a, b, int(c)) for a, b, c in rows] == expected
+    assert [tuple(orjson.loads(line).values()) for line in call(query, "--json").splitlines()] == expected
+    assert f"{len(expected)} rows in" in call(query, "--parquet", str(tmp_path / "rows.parquet"))
+    assert [tuple(row.values()) for row in pq.read_table(tmp_path / "rows.parquet").to_pylist()] == expected
+    assert expected[0][0] in call(input=query)
+    refused = CliRunner().invoke(app, ["sql", str(path), query, "--csv", "--json"])
+    assert refused.exit_code != 0 and "exclude each other" in str(refused.exception)
