@@ -1,14 +1,16 @@
 """DuckDB connections that read only the tables they are given. Separate: importing it imports DuckDB."""
 
+import secrets
 import tempfile
 
 import duckdb
+
+from gristmill.storage import leftovers
 
 # A query sees the tables that are registered, and nothing else: no files, network, Python variables or extensions.
 # A division by zero, and a function outside of its domain under `try`, is null.
 _SETTINGS = {
     "threads": "1",  # rows keep their order, and sums of floats their value
-    "temp_directory": f"'{tempfile.gettempdir()}'",  # what exceeds memory is spilled; default: the current folder
     "TimeZone": "'UTC'",
     "ieee_floating_point_ops": "false",
     "error_on_division_by_zero": "false",
@@ -25,6 +27,10 @@ _SETTINGS = {
 def connect() -> duckdb.DuckDBPyConnection:
     """A database in memory, in UTC, on one thread, whose settings queries cannot change."""
     connection = duckdb.connect(":memory:")
+    # What exceeds memory is spilled to a folder that DuckDB makes and removes. Queries can read that folder, so it is
+    # one of this connection's own.
+    spill = f"{tempfile.gettempdir()}/{leftovers.scratch_prefix()}{secrets.token_hex(8)}"
+    connection.execute("set temp_directory = ?", [spill])
     for name, value in _SETTINGS.items():
         connection.execute(f"set {name} = {value}")
     return connection

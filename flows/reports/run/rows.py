@@ -176,15 +176,15 @@ def extracted(recipe: Recipe, corpus: Corpus) -> Rows:
     """All documents that were extracted, with their columns except the text, and what `scores` has."""
     stage, measured = corpus.extracted, scores(recipe, corpus)
     there = parquet.schema(stage.part(0))
-    own = [there.field(name) for name in carried(there) if name != "text"]
-    added = [field for field in measured.schema if field.name not in there.names]
+    own = {name: there.field(name) for name in carried(there) if name != "text"}
+    added = [field for field in measured.schema if field.name not in own]
 
     def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:
-        table = parquet.read_table(stage.part(number), [name for name in names if name in there.names] or ["id"])
-        [behind] = measured.read(number, ["id", *(name for name in names if name not in there.names)])
-        yield pa.table({name: (table if name in there.names else behind)[name] for name in names})
+        table = parquet.read_table(stage.part(number), [name for name in names if name in own] or ["id"])
+        [scored] = measured.read(number, ["id", *(name for name in names if name not in own)])
+        yield pa.table({name: (table if name in own else scored)[name] for name in names})
 
-    return Rows(pa.schema([*own, *added]), measured.parts, read, _key("extracted", measured.key))
+    return Rows(pa.schema([*own.values(), *added]), measured.parts, read, _key("extracted", measured.key))
 
 
 def edits(stages: Iterable[StageResult]) -> Rows:
