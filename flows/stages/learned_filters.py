@@ -26,8 +26,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.models.filter import LearnedFilter, bounds_of, find_bounds, null_scores_shard
-from gristmill.tasks.models.perplexity.cuts import Cuts, bucket_shard, find_ends
-from gristmill.tasks.models.perplexity.perplexity import Perplexity
+from gristmill.tasks.models.perplexity import Cuts, Perplexity, bucket_shard, find_ends
 
 
 class FilterTraining(Settings):

@@ -17,7 +17,7 @@ from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFil
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import CorpusStep
-from gristmill.tasks.models.embedding.embedder import vectors_of
+from gristmill.tasks.models.embedders import vectors_of
 
 # With the rounding of up to 16,384 dimensions, (SCALE + 64)^2 < 2^24. A cosine is off by 1e-4 about.
 SCALE = 4000

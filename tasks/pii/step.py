@@ -15,7 +15,7 @@ from gristmill.tasks import kernels
 from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits, applied
 from gristmill.tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
-from gristmill.tasks.models.language.language import CODES
+from gristmill.tasks.models.language import CODES
 from gristmill.tasks.pii.credentials import (
     BEGINNINGS,
     basic,

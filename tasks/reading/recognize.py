@@ -64,7 +64,7 @@ def _beginning(path: str) -> Beginning:
 
 def languages(texts: Sequence[str]) -> Counter[str]:
     """Texts by their most probable language (ISO 639 code of lid.176), those of which it is unsure left out."""
-    from gristmill.tasks.models.language.identification import model
+    from gristmill.tasks.models.language import model
     from gristmill.tasks.models.model_files import LABEL
 
     if not texts:

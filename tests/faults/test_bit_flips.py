@@ -21,12 +21,10 @@ from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.storage.layout import ManifestError
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.models import quality
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.training import Classifier
-from gristmill.tasks.models.perplexity import perplexity
-from gristmill.tasks.models.perplexity.perplexity import LanguageModel
-from gristmill.tasks.models.perplexity.scores import load, score_words
+from gristmill.tasks.models import classifiers, perplexity, quality
+from gristmill.tasks.models.classifiers import Classifier
+from gristmill.tasks.models.ngram_models import load, score_words
+from gristmill.tasks.models.perplexity import LanguageModel
 from gristmill.tasks.tokens import tokenizer as tokenizers
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
@@ -199,7 +197,7 @@ def fasttext(folder: Path) -> Kind:
     return model(
         folder,
         "model-0.bin",
-        lambda file: [str(v) for v in classifier_file.load.__wrapped__(file).predict(SENTENCE, k=2)],
+        lambda file: [str(v) for v in classifiers.load.__wrapped__(file).predict(SENTENCE, k=2)],
     )
 
 

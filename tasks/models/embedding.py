@@ -8,27 +8,21 @@ embedder.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
-from wrapt import lazy_import
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
-from gristmill.tasks.models.embedding import heads as head_files
-from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
+from gristmill.tasks.models import embedders
+from gristmill.tasks.models import heads as head_files
+from gristmill.tasks.models.embedders import Embedder, vectors_of
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.percentiles import percentiles
-
-if TYPE_CHECKING:
-    from gristmill.tasks.models.embedding import onnx_model, sentence_embedder
-else:
-    onnx_model = lazy_import("gristmill.tasks.models.embedding.onnx_model")
-    sentence_embedder = lazy_import("gristmill.tasks.models.embedding.sentence_embedder")
 
 _NAME = r"[a-z][a-z0-9_]*"
 
@@ -121,7 +115,7 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
     def problems(self, deep: bool) -> Iterator[Problem]:
         try:
             if self.kind == "onnx":
-                onnx_model.runtime(self.device)
+                embedders.runtime(self.device)
         except ImportError as error:
             yield ("step",), str(error)
             return
@@ -131,8 +125,8 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
         def check_embedder() -> None:
             nonlocal names, width
             settings = self.part(Embedder)
-            embedder = sentence_embedder.embedder_files(self.model, self.kind)
-            width = sentence_embedder.load(embedder, settings).dimension
+            embedder = embedders.embedder_files(self.model, self.kind)
+            width = embedders.load(embedder, settings).dimension
             names = described(embedder.model.digest, embedder.tokenizer.digest, settings)
 
         def check_head(path: str) -> None:

@@ -1,4 +1,7 @@
-"""fastText classifiers: trained on examples of which each is kept out of one model, and measured there.
+"""fastText classifiers: their files, their training on examples of which each is kept out of one model, and measures.
+
+A step names a classifier by path. One that a run trained has a description beside it. One that somebody else trained
+has none.
 
 Cross-fitting: the examples fall into two folds by a keyed hash of their ids, or of what they come from, and model k is
 trained on those of the other fold. So a model of each fold has not seen it, and its scores are as good as those of
@@ -13,8 +16,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +26,101 @@ import wrapt
 from pydantic import Field
 
 from gristmill.storage import files, leftovers
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.models.classifier.classifier_file import Texts
-from gristmill.tasks.models.model_files import LABEL
+from gristmill.tasks.documents.step import Problem, Settings
+from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case, label_of
 
 if TYPE_CHECKING:
     import fasttext
+    from sklearn import metrics
 else:
     fasttext = wrapt.lazy_import("fasttext")
+    metrics = wrapt.lazy_import("sklearn.metrics")
+
+
+class Texts(Settings):
+    """What a model reads of a document."""
+
+    characters: int = Field(20_000, gt=0, description="of each document are read")
+    lowercase: bool = Field(True, description="whether the model reads texts in lower case; DCLM's own model: false")
+
+
+_HELD = 4  # models; large ones take gigabytes
+
+
+def labels(path: str) -> list[str]:
+    """The labels of the model at an address, without `__label__`. Raises FileNotFoundError, and ModelFileError for a
+    file that is no whole model."""
+    return [label.removeprefix(LABEL) for label in check_fasttext(files.local_copy(path))]
+
+
+def recorded(path: str, checksum: str) -> RecordedFile:
+    """The model at an address with the checksum that a step has of it, or, without one, with that of today."""
+    return RecordedFile(path, checksum or files.checksum(path))
+
+
+@lru_cache(_HELD)
+def load(model: RecordedFile) -> "fasttext.FastText._FastText":
+    """Raises FileNotFoundError, DamagedFileError for a file that has changed since the run began, and
+    ModelFileError."""
+    local = model.local()
+    check_fasttext(local)
+    return fasttext.load_model(local)
+
+
+def description(path: str) -> str:
+    """Where the description of a classifier is."""
+    return f"{path}.json"
+
+
+def write(path: str, settings: Texts, measures: dict[str, Any]) -> None:
+    """Describe the classifier at a path: its digest, the settings that it was trained with, and `measures`."""
+    described = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **measures}
+    files.write_json(description(path), described)
+
+
+def check(path: str, step: Settings) -> None:
+    """Raise ModelFileError if a classifier's description is none, is of another file, or of one that reads texts
+    otherwise than `step`, whose settings include `Texts`; or if a classifier without a description knows
+    words with capitals, which the settings would never show it."""
+    try:
+        described = files.read_json(description(path))
+        digest, settings = described["digest"], {name: described["settings"][name] for name in Texts.model_fields}
+    except FileNotFoundError:
+        if getattr(step, "lowercase", False) and keeps_case(files.local_copy(path)):
+            raise ModelFileError(
+                f"{path} has learned words with capital letters, and the step gives it texts in lower case; write "
+                "`lowercase: false`, as for DCLM's own model"
+            ) from None
+        return
+    except (ValueError, LookupError, TypeError) as error:
+        raise ModelFileError(
+            f"{description(path)} is no description of {path} ({error}); copy it again, or remove it"
+        ) from error
+    if files.checksum(path) != digest:
+        raise ModelFileError(
+            f"{path} is not the file that {description(path)} describes; copy both again, or train it anew by "
+            "`gristmill train classifier`"
+        )
+    for name, value in settings.items():
+        if value != getattr(step, name):
+            raise ModelFileError(
+                f"{path} was trained with {name} {value}, and the step has {getattr(step, name)}; write "
+                f"`{name}: {str(value).lower()}`"
+            )
+
+
+def problems(path: str, step: Settings, label: str | None, deep: bool) -> Iterator[Problem]:
+    """Problems with the classifier that a step has in `model`: it is missing or damaged, lacks the label, or fails
+    `check`."""
+
+    def check_file() -> None:
+        label_of(check_fasttext(files.local_copy(path)), label)
+        check(path, step)
+
+    return file_problems(path, ("model",), deep, check_file)
 
 
 class Classifier(Texts):
@@ -224,3 +315,58 @@ def _check_whole(path: Path, model: "fasttext.FastText._FastText") -> None:
         f.seek(-min(len(end), path.stat().st_size), os.SEEK_END)
         if f.read() != end:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+# How well probabilities separate labels, and how far they are from the shares that they claim.
+
+# Guo et al. 2017, On Calibration of Modern Neural Networks: 15 bins of equal width
+BINS = 15
+
+
+def measures(good: np.ndarray, scores: np.ndarray) -> dict[str, float | int]:
+    """`roc_auc`, `average_precision`, `accuracy` at 0.5 and `calibration_error` (expected, in BINS bins) of the scores,
+    float64 (n,) in [0, 1], of documents that are good examples or not, bool (n,) with both of them."""
+    return {
+        "tested": len(good),
+        "roc_auc": float(metrics.roc_auc_score(good, scores)),
+        "average_precision": float(metrics.average_precision_score(good, scores)),
+        "accuracy": float(np.mean((scores >= 0.5) == good)),
+        "calibration_error": calibration_error(good, scores),
+    }
+
+
+def label_measures(labels: np.ndarray, scores: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """`accuracy`, `macro_f1` (the mean of all labels' F1) and `calibration_error` (of the most probable label) of the
+    probabilities, float64 (n, labels), of documents whose labels are at `labels`, int64 (n,), in `names`; `by_label`:
+    of each the `examples`, `precision`, `recall` and `f1`; `confusion`: of the documents of each label, in the order of
+    `by_label`, how many were given each. Of equal probabilities the first in `names` is the most probable."""
+    predictions = scores.argmax(axis=1)
+    right = predictions == labels
+    of_labels = metrics.precision_recall_fscore_support(labels, predictions, labels=range(len(names)), zero_division=0)
+    by_label = {
+        name: {"examples": int(count), "precision": float(precision), "recall": float(recall), "f1": float(f1)}
+        for name, precision, recall, f1, count in zip(names, *of_labels, strict=True)
+    }
+    return {
+        "tested": len(labels),
+        "accuracy": float(right.mean()),
+        "macro_f1": float(np.mean([each["f1"] for each in by_label.values()])),
+        "calibration_error": calibration_error(right, scores.max(axis=1)),
+        "by_label": by_label,
+        "confusion": metrics.confusion_matrix(labels, predictions, labels=range(len(names))).tolist(),
+    }
+
+
+def calibration(good: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Documents, mean score and share of good ones in each bin that has documents."""
+    bins = np.minimum((scores * BINS).astype(np.int64), BINS - 1)
+    count = np.bincount(bins, minlength=BINS)
+    there = count > 0
+    mean, share = (np.bincount(bins, weights=each, minlength=BINS)[there] / count[there] for each in (scores, good))
+    return count[there], mean, share
+
+
+def calibration_error(good: np.ndarray, scores: np.ndarray) -> float:
+    """The expected calibration error: the mean over documents of |share of good ones - mean score| of their bin."""
+    count, mean, share = calibration(good, scores)
+    return float(np.average(np.abs(share - mean), weights=count))

@@ -16,7 +16,7 @@ from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits, line_removals
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import UNKNOWN, Bound, Cut, EditStep, Problem, Signal
-from gristmill.tasks.models.language.identification import (
+from gristmill.tasks.models.language import (
     Identification,
     Probability,
     identified,
@@ -126,7 +126,7 @@ def edit(step: MixedLanguages, documents: Batch) -> tuple[Edits, dict[str, pa.Ar
 
 
 def pinned(step: MixedLanguages) -> MixedLanguages:
-    """The step with the checksum of its model. Raises as `gristmill.tasks.models.language.identification.pinned_model`
+    """The step with the checksum of its model. Raises as `gristmill.tasks.models.language.pinned_model`
     does."""
     return pinned_model(step, step.keep)
 
