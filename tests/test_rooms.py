@@ -367,7 +367,7 @@ def test_a_planted_arrow_within_a_room_is_found(tmp_path, path, statement):
 
 
 def test_a_planted_name_is_found(tmp_path):
-    for name in ("storage/shards.py", "storage/queue.py", "storage/types/__init__.py"):
+    for name in ("storage/ledger.py", "storage/queue.py", "storage/types/__init__.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

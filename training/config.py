@@ -365,7 +365,7 @@ class RunConfig(Settings):
 
     model: ModelConfig
     training: TrainingConfig
-    data: Path = Field(description="the mixture's JSON file, see gristmill.storage.tokens.training_manifest")
+    data: Path = Field(description="the mixture's JSON file, see gristmill.storage.training_manifest")
     out: Path = Field(description="directory of checkpoints, metrics, weights and result.json")
     init_digests: dict[str, str] = Field(
         default={}, description="xxh3-128 of each file of weights in training.init_from, by name"

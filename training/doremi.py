@@ -33,7 +33,7 @@ from pydantic import Field, model_validator
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files, parquet
-from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.config import ModelConfig, Settings, TrainingConfig
 from gristmill.training.data.batches import batches, check_digests
 from gristmill.training.hub.weights import load_model

@@ -28,9 +28,8 @@ from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls
 from gristmill.flows.stages.dedup.lost_text import lost_text
-from gristmill.storage import files, parquet
+from gristmill.storage import files, parquet, token_shards
 from gristmill.storage.home import FinishedStage, open_stage
-from gristmill.storage.tokens import token_shards
 from gristmill.tasks.dedup.exact import Exact
 from gristmill.tasks.dedup.lost_text import shown_file
 from gristmill.tasks.dedup.near.documents import SHARDS, Location, shard_of

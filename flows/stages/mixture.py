@@ -17,9 +17,8 @@ from gristmill.flows.stages.evaluation.heldout import (
 )
 from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
 from gristmill.flows.stages.tokens import evaluation_tokens, grouped_tokens, tokens
-from gristmill.storage import files, layout
+from gristmill.storage import files, layout, token_shards
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens import token_shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner

@@ -21,7 +21,7 @@ from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import Home
-from gristmill.storage.tokens.token_shards import PHASE, SPLIT
+from gristmill.storage.token_shards import PHASE, SPLIT
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Settings
 from gristmill.tasks.engine.make import StageResult

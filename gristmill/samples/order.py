@@ -21,7 +21,7 @@ from gristmill.samples.shards import PackedRows, Tokens, Windows
 
 if TYPE_CHECKING:
     from gristmill.samples.shards import Manifest, Source
-    from gristmill.storage.tokens.training_manifest import SourceShare, TrainingManifest
+    from gristmill.storage.training_manifest import SourceShare, TrainingManifest
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage import files, layout, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION, carried
 from gristmill.tasks.decontamination.find import find
 from gristmill.tasks.decontamination.index import items_of, load_index
@@ -136,7 +136,7 @@ def drop_shard(folder: str, shard: int, kept: str, hits: str, threshold: float) 
         "threshold": pa.repeat(threshold, len(worst)),
         "detail": pc.binary_join_element_wise(worst["benchmark"], worst["item"], ":"),
     }
-    return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_columns(rows_))])
+    return ledger.write_selection(folder, shard, arriving, [(STEP, ledger.from_columns(rows_))])
 
 
 def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, policy: Policy) -> dict:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS
 
 
@@ -27,7 +27,7 @@ def write_cut(
     staying = remaining.filter(pc.invert(pc.is_in(remaining["id"], drops["id"].combine_chunks())))
     parquet.write_table(layout.part(folder, shard), staying)
     parquet.write_table(layout.edits_part(folder, shard), edits)
-    shards.write_ledger(folder, shard, drops)
+    ledger.write_ledger(folder, shard, drops)
     before, after = (pc.sum(table["characters"]).as_py() or 0 for table in (arriving, staying))
     cuts = {rule: n for (rule,), n in sorted(ledger.tally(edits, "rule").items())}
     return {

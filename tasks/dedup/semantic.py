@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import xxhash
 from pydantic import Field
 
-from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.dedup import exchange, order
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
@@ -316,7 +316,7 @@ def split_shard(folder: str, shard: int, kept: str, verdicts: CollectedShards, s
             "representative": verdict_rows["representative"],
         }
     )
-    return shards.write_selection(folder, shard, arriving, [(step, losses)])
+    return ledger.write_selection(folder, shard, arriving, [(step, losses)])
 
 
 def sample_files(folder: str, shards: int) -> SortedFiles:

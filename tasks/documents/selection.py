@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import parquet
-from gristmill.storage.checked_parquet import open_checked
+from gristmill.storage.parquet import open_checked
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:

@@ -22,7 +22,7 @@ import xxhash
 from gristmill.storage import files, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
-from gristmill.storage.tokens.token_shards import bin_path, write_tokens
+from gristmill.storage.token_shards import bin_path, write_tokens
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.sampling import Heldout, uniform

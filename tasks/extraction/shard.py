@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.fingerprint import states_of
-from gristmill.storage.printable import one_line
+from gristmill.storage.printable import one_line, redact_url
 from gristmill.storage.remote.config import configured
-from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
 from gristmill.tasks.documents.batch import Batch, schema
 from gristmill.tasks.documents.decisions import decide
@@ -130,7 +129,7 @@ def extract_shard(
     counts += edits.counts(rows_out, counts[-1]["characters_out"])
     # the guard takes pages ahead, some further than others: drops are noted in no fixed order
     drops = [row for name in lost for row in sorted(lost[name], key=itemgetter("nth"))]
-    shards.write_ledger(folder, number, ledger.from_rows(drops))
+    ledger.write_ledger(folder, number, ledger.from_rows(drops))
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.debug(
         "%s: %s; %d documents, %d characters",

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote import streams
-from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading import tables

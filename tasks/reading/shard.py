@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from gristmill.storage import files
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading.formats.source import ReadOptions
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files

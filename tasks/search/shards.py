@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile, damaged, missing
-from gristmill.storage.tokens.token_shards import SPLIT, bin_path
-from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.storage.token_shards import SPLIT, bin_path
+from gristmill.storage.training_manifest import token_dtype
 from gristmill.tasks.kernels import suffixes
 from gristmill.tasks.search.index import DROPPED, PHASE, Pieces, documents_path, order_path, pieces
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.tokens.token_shards import index_path, tokens_of, write_tokens
+from gristmill.storage.token_shards import index_path, tokens_of, write_tokens
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.where.evaluate import evaluate

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import parquet
-from gristmill.storage.tokens.token_shards import SPLIT, bin_path, index_path, tokens_of, write_tokens
+from gristmill.storage.token_shards import SPLIT, bin_path, index_path, tokens_of, write_tokens
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.url.canonical import host_columns, hosts
 

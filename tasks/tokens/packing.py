@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from gristmill.storage import files, parquet
-from gristmill.storage.tokens.training_manifest import write_rows
+from gristmill.storage.training_manifest import write_rows
 
 MAX_TOKENS = 1 << 27  # of shards that are packed together: some hundred thousand documents
 

@@ -8,7 +8,7 @@ import orjson
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.storage.training_manifest import token_dtype
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import Stretch, stretches, total
 

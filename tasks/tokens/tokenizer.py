@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     import sentencepiece
     import tokenizers
 
-    from gristmill.storage.tokens import tokenizers as tokenizer_files
+    from gristmill.storage import tokenizer_files
 else:
     sentencepiece = wrapt.lazy_import("sentencepiece")
     tokenizers = wrapt.lazy_import("tokenizers")
-    tokenizer_files = wrapt.lazy_import("gristmill.storage.tokens.tokenizers")
+    tokenizer_files = wrapt.lazy_import("gristmill.storage.tokenizer_files")
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ import torch
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.data.batches import batches
 from gristmill.training.model.decoder import flops_per_token

@@ -18,8 +18,7 @@ from gristmill.flows.run.tracking.train import train
 from gristmill.flows.stages.export import export
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout
-from gristmill.storage.home import Home
-from gristmill.tasks.engine.verify import verify
+from gristmill.storage.home import Home, verify
 from gristmill.training.hub.model_folder import write_model_folder
 from gristmill.training.hub.saved_model import open_model
 from tests.corpora import context

@@ -18,7 +18,7 @@ from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.evaluation.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import parquet
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.evaluate.heldout import heldout_windows
 from gristmill.training.model.loss import IGNORE
 from tests.corpora import context

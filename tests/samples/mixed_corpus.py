@@ -8,9 +8,9 @@ import tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.token_shards import index_bytes
-from gristmill.storage.tokens.tokenizers import prepared
-from gristmill.storage.tokens.training_manifest import write_rows
+from gristmill.storage.token_shards import index_bytes
+from gristmill.storage.tokenizer_files import prepared
+from gristmill.storage.training_manifest import write_rows
 from gristmill.tasks.tokens.packing import packed
 
 SEQ_LEN, BATCH, SEED, STEPS = 32, 8, 5, 60

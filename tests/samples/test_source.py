@@ -21,7 +21,7 @@ from gristmill.samples import SampleSource, order, xxh3
 from gristmill.samples.order import Order, permute, permute_one
 from gristmill.samples.torch_batches import RankBatches, collate
 from gristmill.storage.damage import DamagedFileError, MissingFileError
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.data import batches
 from gristmill.training.model.decoder import document_mask
 from gristmill.training.model.loss import inputs_and_targets

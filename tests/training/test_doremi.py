@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files, parquet
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training import doremi
 from gristmill.training.doremi import excess_losses, updated
 from gristmill.training.hub.weights import load_model

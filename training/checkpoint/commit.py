@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import COMMIT
 from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
 from gristmill.training.data.batches import fingerprint

@@ -14,7 +14,7 @@ import torch
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import damaged, missing
-from gristmill.storage.tokens.training_manifest import RowsEntry, ShardEntry, TrainingManifest
+from gristmill.storage.training_manifest import RowsEntry, ShardEntry, TrainingManifest
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.parallel.collectives import all_gather, rank_slice

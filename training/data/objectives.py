@@ -27,8 +27,8 @@ from typing import TypeAlias
 import numpy as np
 
 from gristmill.samples.order import permute
-from gristmill.storage.tokens.tokenizers import read_tokenizer
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.tokenizer_files import read_tokenizer
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import TrainingConfig
 from gristmill.training.data.denoisers import (
     FIM,

@@ -13,7 +13,7 @@ import torch
 
 from gristmill.samples.shards import Tokens
 from gristmill.storage import parquet
-from gristmill.storage.tokens.training_manifest import SourceShards, TrainingManifest
+from gristmill.storage.training_manifest import SourceShards, TrainingManifest
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
 from gristmill.training.parallel.world import World

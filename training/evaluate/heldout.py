@@ -11,8 +11,8 @@ import torch
 
 from gristmill.samples.shards import Tokens
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.tokenizers import read_tokenizer
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.tokenizer_files import read_tokenizer
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import RunConfig
 from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gristmill.storage.tokens.tokenizers import TextTokenizer
+from gristmill.storage.tokenizer_files import TextTokenizer
 from gristmill.training.evaluate.tasks import Task
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE

@@ -15,8 +15,8 @@ import torch
 from safetensors import safe_open
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.tokenizers import SentencePieceTokenizer, load_tokenizer
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.tokenizer_files import SentencePieceTokenizer, load_tokenizer
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import ModelConfig
 from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows

@@ -26,8 +26,8 @@ from safetensors.torch import load_file
 from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.tokens.tokenizers import SentencePieceTokenizer, TextTokenizer, load_tokenizer
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.tokenizer_files import SentencePieceTokenizer, TextTokenizer, load_tokenizer
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import committed, fetch_checkpoint, stored
 from gristmill.training.config import CHECKPOINTS, RunConfig
 from gristmill.training.hub.saved_model import MANIFEST, SavedModel, averaged, result

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError, RecordedFile, damaged
-from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.checkpoint.commit import COMMIT, Commit, check_files, commit_of
 from gristmill.training.config import RunConfig
 from gristmill.training.hub.weight_files import TOKENIZERS

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from gristmill.storage import files
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import ModelConfig, RunConfig
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS, check_fits, tokenizer_file, weight_files
 from gristmill.training.model.decoder import Decoder

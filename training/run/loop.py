@@ -21,7 +21,7 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.checkpoint.commit import Progress, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.saving import Saver

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.remote.redact import redact_urls
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.printable import redact_urls
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import TrackingConfig
 from gristmill.training.step.events import EVENTS, event_line, read_events
 

@@ -18,7 +18,7 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.model import local_files, local_mixture
 from gristmill.storage import files
-from gristmill.storage.tokens.tokenizers import read_tokenizer
+from gristmill.storage.tokenizer_files import read_tokenizer
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
 from gristmill.training.evaluate.task_scores import scored, task_scores

@@ -6,12 +6,14 @@ The model is evaluated here, on the held-out text that the recipe's own models a
 of one program. The same import again changes nothing.
 """
 
+import csv
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import wrapt
@@ -34,7 +36,7 @@ from gristmill.flows.run.tracking.model_run import KEY_TAG
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.model import local_mixture
 from gristmill.storage import files
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
 
@@ -43,10 +45,7 @@ if TYPE_CHECKING:
 else:
     imported_model = wrapt.lazy_import("gristmill.training.hub.imported_model")
     weight_files = wrapt.lazy_import("gristmill.training.hub.weight_files")
-import csv
-import math
-from collections.abc import Mapping
-from typing import Any
+
 
 # What trainers call the step and the loss in nats a token: nanoGPT and its kind, OLMo-core, torchtitan
 # (components/metrics.py), Megatron-LM, Lightning, exports of W&B.

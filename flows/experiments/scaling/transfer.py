@@ -17,7 +17,7 @@ import torch
 
 from gristmill.flows.experiments.scaling.grid import Cell
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import GuardConfig, ModelConfig, Parametrization, TrainingConfig
 from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.parallel.world import World, processes

@@ -19,7 +19,7 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import layout
-from gristmill.storage.tokens.token_shards import SPLIT
+from gristmill.storage.token_shards import SPLIT
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads

@@ -7,7 +7,7 @@ kept/00000.parquet            by `doc`: what `gather.known_documents` gives of t
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, ledger, parquet, shards, sorted_files
+from gristmill.storage import files, ledger, parquet, sorted_files
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.exchange import CollectedShards
 from gristmill.tasks.dedup.near.documents import OwnShard
@@ -62,7 +62,7 @@ def split_shard(
     sorted_files.write(kept_file(folder, number), remaining, "doc")
     indices = pc.index_in(arriving["id"], decided["id"].combine_chunks())
     sizes = pc.fill_null(decided["cluster_size"].take(indices), 1)
-    return shards.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
+    return ledger.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
 
 
 def _losses(rule: str, columns: dict) -> pa.Table:

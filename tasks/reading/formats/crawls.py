@@ -11,7 +11,7 @@ from wrapt import lazy_import
 
 from gristmill.storage import files
 from gristmill.storage.address import Address, from_folder
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.reading.formats.look import CHARACTERS, TEXTS, Beginning, Look
 from gristmill.tasks.reading.formats.source import (

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.storage.tokens.token_shards import PHASE
+from gristmill.storage.token_shards import PHASE
 from gristmill.tasks.search import index
 from gristmill.tasks.search.index import DROPPED, index_shard, order_path, pieces
 from gristmill.tasks.search.shards import ShardIndex

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import TrainingConfig
 from gristmill.training.data.denoisers import missing_tokens, own_tokens, tokens_read
 from gristmill.training.data.objectives import Objective

@@ -12,7 +12,7 @@ from gristmill.samples.order import Order, Schedule, permute
 from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.tokens.training_manifest import (
+from gristmill.storage.training_manifest import (
     HeldoutSet,
     PhaseShares,
     ShardEntry,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, parquet
-from gristmill.storage.tokens.tokenizers import load_tokenizer
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.tokenizer_files import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import DOCUMENT_LOSSES
 from gristmill.training.evaluate.document_losses import LENGTHS, document_losses, passes
 from gristmill.training.model.decoder import Decoder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.evaluate import heldout
 from gristmill.training.evaluate.heldout import (
     heldout_loss,

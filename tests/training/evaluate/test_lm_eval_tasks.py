@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gristmill.storage import checked_json
-from gristmill.storage.tokens.tokenizers import load_tokenizer
+from gristmill.storage.tokenizer_files import load_tokenizer
 from gristmill.training.evaluate.task_scores import example_scores
 from gristmill.training.evaluate.tasks import read_tasks, write_lm_eval_tasks
 from gristmill.training.hub.model_folder import write_model_folder

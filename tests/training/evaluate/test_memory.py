@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.doremi import excess_sums, learn
 from gristmill.training.evaluate.document_losses import document_losses
 from gristmill.training.evaluate.heldout import Evaluator

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gristmill.storage.tokens.tokenizers import load_tokenizer
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.tokenizer_files import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
 from gristmill.training.evaluate.task_scores import example_scores, scored, task_scores
 from gristmill.training.evaluate.tasks import Example, Task, UnknownLayoutError, lettered, read_task, read_tasks

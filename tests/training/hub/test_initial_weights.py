@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
 from gristmill.training.hub.model_folder import write_model_folder

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.tokenizers import load_tokenizer
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.tokenizer_files import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.checkpoint.keeping import committed, upload
 from gristmill.training.config import ModelConfig
 from gristmill.training.hub.model_folder import write_model_folder

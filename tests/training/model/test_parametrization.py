@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from pydantic import ValidationError
 
 from gristmill.flows.experiments.scaling.transfer import Check, Size, coordinates
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, Parametrization, TrainingConfig
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.hub.weights import hugging_face_config, load_model

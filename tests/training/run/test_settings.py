@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.data import batches as ahead
 from gristmill.training.parallel.world import processes
 from gristmill.training.run.loop import train

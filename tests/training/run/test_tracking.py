@@ -8,7 +8,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from gristmill.storage import checked_json
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.checkpoint import keeping
 from gristmill.training.config import TrackingConfig
 from gristmill.training.run.loop import train

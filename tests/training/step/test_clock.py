@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.model import decoder
 from gristmill.training.parallel.world import processes
 from gristmill.training.step import clock as clock_module

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.model.loss import inputs_and_targets

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.parallel.world import rows_per_rank
 from gristmill.training.run.tracking import METRICS

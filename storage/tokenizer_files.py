@@ -1,4 +1,4 @@
-"""Hugging Face's tokenizer.json as a tokenizer: see `gristmill.storage.tokens.tokenizers`.
+"""Hugging Face's tokenizer.json as a tokenizer: see `gristmill.storage.tokenizer_files`.
 
 A tokenizer.json does not say which token ends a text. One that `prepared` has written does: by its post-processor a
 text begins with the end-of-text token, as a document in training begins behind one.
@@ -284,7 +284,7 @@ def load_tokenizer(path: str | Path) -> TextTokenizer:
 
 
 def read_tokenizer(data: bytes, path: str) -> TextTokenizer:
-    """The tokenizer of a file's content: Hugging Face's JSON, as `gristmill.storage.tokens.tokenizers.prepared`
+    """The tokenizer of a file's content: Hugging Face's JSON, as `gristmill.storage.tokenizer_files.prepared`
     writes it, if the path ends in `.json`; else a SentencePiece model. Raises ValueError for anything else."""
     if not path.endswith(".json"):
         return SentencePieceTokenizer(data, path)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.training_manifest import TokenDtype
+from gristmill.storage.training_manifest import TokenDtype
 
 FILE_HEADER = 256  # int32
 # Of llm.c: magic number and version of GPT-2's tokens and of Llama 3's
