@@ -7,7 +7,7 @@ import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.training.data.denoisers import missing_tokens
+from gristmill.training.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from gristmill.training.config import (
     TRAINING_VERSION,
     GuardConfig,
     ModelConfig,
+    Parallel,
     RunConfig,
     TrackingConfig,
     TrainingConfig,
 )
-from gristmill.training.parallel.layout import Parallel
 from gristmill.training.run import joining, launch
 
 # Of the folder of a training what it gives; the rest are logs, and settings with addresses.

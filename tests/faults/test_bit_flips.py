@@ -28,12 +28,11 @@ from gristmill.tasks.models.perplexity import LanguageModel
 from gristmill.tasks.tokens import tokenizer as tokenizers
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.training.checkpoint.commit import Progress, load_checkpoint
-from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.batches import check_digests
+from gristmill.training.checkpoint.commit import Progress, Saver, load_checkpoint
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
-from gristmill.training.data.batches import check_digests
-from gristmill.training.parallel.world import processes
 from gristmill.training.run.tracking import METRICS, Tracker
+from gristmill.training.world import processes
 from tests import trained_tokenizers
 from tests.recorded import recorded
 

@@ -20,7 +20,7 @@ from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout
 from gristmill.storage.home import Home, verify
 from gristmill.training.hub.model_folder import write_model_folder
-from gristmill.training.hub.saved_model import open_model
+from gristmill.training.hub.weights import open_model
 from tests.corpora import context
 
 # A stage's files that nobody reads, or that say how it was made and not what it is.

@@ -44,8 +44,7 @@ from gristmill.training.checkpoint.keeping import (
     upload_lines,
 )
 from gristmill.training.config import CHECKPOINTS, RunConfig
-from gristmill.training.parallel.collectives import all_do, all_gather
-from gristmill.training.parallel.world import World
+from gristmill.training.world import World, all_do, all_gather
 
 
 class CheckpointStore:

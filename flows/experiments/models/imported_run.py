@@ -41,9 +41,9 @@ from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
 
 if TYPE_CHECKING:
-    from gristmill.training.hub import imported_model, weight_files
+    from gristmill.training.hub import model_folder, weight_files
 else:
-    imported_model = wrapt.lazy_import("gristmill.training.hub.imported_model")
+    model_folder = wrapt.lazy_import("gristmill.training.hub.model_folder")
     weight_files = wrapt.lazy_import("gristmill.training.hub.weight_files")
 
 
@@ -191,16 +191,16 @@ def _model(
 ) -> tuple[str, dict[str, float], ModelConfig]:
     """The folder of the model, its metrics on held-out text, its shape."""
     manifest = load_training_manifest(local_mixture(settings, data.mixture.folder))
-    shape = imported_model.shape_of(source, manifest)
+    shape = model_folder.shape_of(source, manifest)
     digests = [files.checksum(str(path)) for path in weight_files.weight_files(source)]
     key = files.digest(orjson.dumps([given.name, digests, data.mixture.key, recipe.training.eval_tokens]))[:16]
     folder = Path(settings.local_folder) / "imported" / f"{given.name}-{key}"
     if not (folder / EVALUATION).is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
         said(f"the weights of {source} are copied to {folder}")
-        imported_model.write_imported_folder(source, shape, manifest, folder)
+        model_folder.write_imported_folder(source, shape, manifest, folder)
         said("the model is evaluated on the recipe's held-out text")
-        found = imported_model.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
+        found = model_folder.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
         files.write_json(str(folder / EVALUATION), {"heldout": found})
     return str(folder), files.read_json(str(folder / EVALUATION))["heldout"], shape
 

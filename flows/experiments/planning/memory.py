@@ -19,9 +19,9 @@ import wrapt
 from gristmill.training.config import ModelConfig, TrainingConfig
 
 if TYPE_CHECKING:
-    from gristmill.training.model import decoder
+    from gristmill.training import decoder
 else:
-    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
+    decoder = wrapt.lazy_import("gristmill.training.decoder")
 
 FLOAT = 4  # bytes of weights, sums of gradients, optimizer and softmax, whatever the precision of products
 

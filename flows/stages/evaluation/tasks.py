@@ -155,7 +155,7 @@ def _score(phases: PhaseRunner, record: Settings, places: TaskLossesPlaces) -> d
 
     from gristmill.training.evaluate.task_scores import example_scores
     from gristmill.training.hub.weights import load_model
-    from gristmill.training.parallel.world import processes
+    from gristmill.training.world import processes
 
     tasks = both_ways(Path(places.tasks))
     tokenizer = read_tokenizer(places.tokenizer.read(), places.tokenizer.path)

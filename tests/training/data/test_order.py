@@ -21,7 +21,7 @@ from gristmill.storage.training_manifest import (
     TrainingManifest,
     load_training_manifest,
 )
-from gristmill.training.data.batches import fingerprint
+from gristmill.training.batches import fingerprint
 
 SHARES = st.lists(st.floats(1e-4, 1), min_size=1, max_size=12).map(lambda s: [x / sum(s) for x in s])
 

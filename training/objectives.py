@@ -30,7 +30,7 @@ from gristmill.samples.order import permute
 from gristmill.storage.tokenizer_files import read_tokenizer
 from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import TrainingConfig
-from gristmill.training.data.denoisers import (
+from gristmill.training.denoisers import (
     FIM,
     Denoiser,
     denoisers,

@@ -16,9 +16,8 @@ from gristmill.storage import files
 from gristmill.storage.damage import damaged, missing
 from gristmill.storage.training_manifest import RowsEntry, ShardEntry, TrainingManifest
 from gristmill.training.config import TrainingConfig
-from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.parallel.collectives import all_gather, rank_slice
-from gristmill.training.parallel.world import World, rows_per_rank
+from gristmill.training.loss import inputs_and_targets
+from gristmill.training.world import World, all_gather, rank_slice, rows_per_rank
 
 
 def check_digests(manifest: TrainingManifest, own_disks: bool = False) -> None:

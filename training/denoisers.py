@@ -6,7 +6,7 @@ names of its own tokens. Imports neither torch nor numpy.
 - ul2: the seven denoisers of UL2 (Tay et al. 2022, arXiv 2205.05131, table 1), one a sample, each as likely; a token of
   the mode stands ahead.
 - prefix_lm: the tokens behind a random place are the targets.
-- fill_in_the_middle: Bavarian et al. 2022 (arXiv 2207.14255), see `gristmill.training.data.objectives`.
+- fill_in_the_middle: Bavarian et al. 2022 (arXiv 2207.14255), see `gristmill.training.objectives`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from gristmill.training.config import ModelConfig
-from gristmill.training.model.loss import in_pieces, logits_of, loss_sums, token_losses, token_scores
+from gristmill.training.loss import in_pieces, logits_of, loss_sums, token_losses, token_scores
 
 INIT_STD = 0.02
 
