@@ -15,8 +15,7 @@ from gristmill.flows.reports.columns import check_names, missing, parts_of_dropp
 from gristmill.flows.reports.marking import Marked, Marks, before_edits, marks, spans
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.documents.selection import read_rows, uniform
 from gristmill.tasks.documents.where.evaluate import matching
 from gristmill.tasks.rules.rule import RuleStep
 

@@ -37,7 +37,7 @@ from gristmill.tasks.kernels.minhash import holdout, signatures
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from gristmill.tasks.search.index import Pieces
-from gristmill.tasks.search.shards import ShardIndex
+from gristmill.tasks.search.look_ups import ShardIndex
 
 _SENTENCES = (
     "The mill by the river grinds the grain of forty farms, and the water has turned its wheel since 1874.",

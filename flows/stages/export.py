@@ -21,8 +21,7 @@ from gristmill.storage import files, layout, parquet
 from gristmill.storage.home import verify
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents import export as exporting
-from gristmill.tasks.documents.dataset_card import Card, FunnelStep, write_card
-from gristmill.tasks.documents.export import Column, Export, OwnColumn, own_columns
+from gristmill.tasks.documents.export import Card, Column, Export, FunnelStep, OwnColumn, own_columns, write_card
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.documents.where.evaluate import truth
 from gristmill.tasks.documents.where.syntax import parsed

@@ -20,7 +20,7 @@ from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts, Shards
 from gristmill.tasks.documents.decisions import decide_shard, keep_shard
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner

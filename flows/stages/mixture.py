@@ -24,8 +24,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.packing import pack_shards, windows
-from gristmill.tasks.tokens.plan import plan_mixture
+from gristmill.tasks.tokens.plan import pack_shards, plan_mixture, windows
 
 
 class MixturePlan(Settings):

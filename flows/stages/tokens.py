@@ -30,8 +30,7 @@ from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.evaluation.documents import encode_set, evaluation_file
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
-from gristmill.tasks.tokens.grouping import find_edges, group_shard, points_folder, score_points
-from gristmill.tasks.tokens.halves import count_shard, cut_shard
+from gristmill.tasks.tokens.grouping import count_shard, cut_shard, find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column
 
 

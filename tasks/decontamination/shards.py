@@ -12,10 +12,8 @@ from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION, carrie
 from gristmill.tasks.decontamination.find import find
 from gristmill.tasks.decontamination.index import items_of, load_index
 from gristmill.tasks.decontamination.step import Decontamination, Indexing, Policy
-from gristmill.tasks.dedup.cutting import write_cut
-from gristmill.tasks.documents.batch import schema
-from gristmill.tasks.documents.edits import applied, merged, removals, rows
-from gristmill.tasks.documents.measure import slices
+from gristmill.tasks.documents.edits import applied, merged, removals, rows, write_cut
+from gristmill.tasks.documents.measure import schema, slices
 from gristmill.tasks.documents.selection import select, select_groups
 from gristmill.tasks.kernels.characters import NO_TRACE, UNSPACED, among, word_characters
 from gristmill.tasks.kernels.scan import scan

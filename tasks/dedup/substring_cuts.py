@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from gristmill.storage import ledger, parquet
 from gristmill.storage.schema import EDITS, LEDGER, SELECTION, carried
-from gristmill.tasks.dedup.cutting import write_cut
 from gristmill.tasks.dedup.exchange import CollectedShards
 from gristmill.tasks.dedup.substrings import SubstringDedup, spans_of
-from gristmill.tasks.documents.edits import Edits, applied, removals, rows
+from gristmill.tasks.documents.edits import Edits, applied, removals, rows, write_cut
 from gristmill.tasks.documents.measure import slices
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.kernels.pieces import characters

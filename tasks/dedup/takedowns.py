@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from gristmill.storage import ledger, parquet
 from gristmill.storage.schema import SELECTION
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url.lists import read_entries

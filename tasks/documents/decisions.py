@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import LEDGER, SELECTION, carried
 from gristmill.tasks.documents import measure
-from gristmill.tasks.documents.batch import names
+from gristmill.tasks.documents.measure import names
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.documents.step import LANGUAGE, Bound, Clause, Decision, DocumentStep, Member
 from gristmill.tasks.documents.where.evaluate import truth

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.selection import read_rows, select_groups
+from gristmill.tasks.documents.selection import Heldout, read_rows, select_groups
 from gristmill.tasks.evaluation.documents import evaluated_part
 from gristmill.tasks.evaluation.similar import given, likest, read_given, write_given
 

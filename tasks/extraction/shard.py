@@ -24,11 +24,10 @@ from gristmill.storage.fingerprint import states_of
 from gristmill.storage.printable import one_line, redact_url
 from gristmill.storage.remote.config import configured
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
-from gristmill.tasks.documents.batch import Batch, schema
 from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.documents.measure import EditCounts, measured
+from gristmill.tasks.documents.measure import Batch, EditCounts, measured, schema
 from gristmill.tasks.documents.normalize import Normalize, rewrite
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.log_fields import ProgressReport
 from gristmill.tasks.extraction.engines import chosen, united
@@ -38,7 +37,7 @@ from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_typ
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
-from gristmill.tasks.reading.ranges.plan import RangeRead, Reading
+from gristmill.tasks.reading.range_plan import RangeRead, Reading
 from gristmill.tasks.reading.record import PAGES, Record
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.url.step import Url

@@ -28,7 +28,7 @@ from pydantic import Field
 from gristmill.storage import files, leftovers
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.file_problems import file_problems
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case, label_of
 

@@ -19,7 +19,7 @@ from wrapt import lazy_import
 
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.models.classifiers import measures
 from gristmill.tasks.models.model_files import ModelFileError
 

@@ -15,8 +15,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from gristmill.storage import files
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Problem, Settings, Signal
 from gristmill.tasks.models import classifiers
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext

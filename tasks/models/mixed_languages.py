@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from gristmill.tasks import kernels
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits, line_removals
 from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import UNKNOWN, Bound, Cut, EditStep, Problem, Signal
 from gristmill.tasks.models.language import (
     Identification,

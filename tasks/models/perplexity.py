@@ -25,8 +25,7 @@ from gristmill.storage import files, layout, leftovers, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
-from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.documents.selection import Heldout, gather, select
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
 from gristmill.tasks.models import ngram_models
 from gristmill.tasks.models.filter import LearnedFilter

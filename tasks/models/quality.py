@@ -14,8 +14,7 @@ from pydantic import Field, model_validator
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.sampling import Heldout, uniform
-from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.documents.selection import Heldout, gather, select, uniform
 from gristmill.tasks.documents.step import Bound, CorpusStep, Problem, Settings, Signal
 from gristmill.tasks.models import classifiers
 from gristmill.tasks.models.classifiers import (

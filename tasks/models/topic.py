@@ -9,8 +9,8 @@ from pydantic import Field
 
 from gristmill.storage import files
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import DocumentStep, Member, Problem, Signal
 from gristmill.tasks.models import classifiers
 from gristmill.tasks.models.classifiers import line

@@ -19,10 +19,8 @@ from gristmill.storage.remote import streams
 from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading import tables
-from gristmill.tasks.reading.columns import OWN_NAME, TAKEN, Columns
 from gristmill.tasks.reading.listing import Shard
-from gristmill.tasks.reading.record import Record
-from gristmill.tasks.reading.repositories.reading import COLUMNS
+from gristmill.tasks.reading.record import COLUMNS, OWN_NAME, TAKEN, Columns, Record
 
 # Gives the records of a shard; its second argument: the most bytes of a record.
 Read = Callable[[Shard, int], Iterator[Record]]

@@ -10,7 +10,7 @@ from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading.formats.source import ReadOptions
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files
 from gristmill.tasks.reading.own_columns import SAMPLED_ROWS, Types, joined, packed_type
-from gristmill.tasks.reading.ranges.plan import Reading
+from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import format_of
 

@@ -17,8 +17,7 @@ from pydantic import Field, model_validator
 from gristmill.storage import files, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.selection import select, uniform
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
 from gristmill.tasks.tokens.grouping import group_names, with_columns

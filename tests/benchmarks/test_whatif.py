@@ -19,7 +19,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.steps import BUILT_IN, thresholds_of
 from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, LEDGER
-from gristmill.tasks.documents.batch import schema
+from gristmill.tasks.documents.measure import schema
 from gristmill.tasks.documents.step import Bound, DocumentStep
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.engine.make import StageResult

@@ -20,7 +20,7 @@ from gristmill.storage import checked_json, files, layout, parquet, sorted_files
 from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.storage.layout import ManifestError
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.models import classifiers, perplexity, quality
 from gristmill.tasks.models.classifiers import Classifier
 from gristmill.tasks.models.ngram_models import load, score_words

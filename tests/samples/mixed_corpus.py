@@ -11,7 +11,7 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.token_shards import index_bytes
 from gristmill.storage.tokenizer_files import prepared
 from gristmill.storage.training_manifest import write_rows
-from gristmill.tasks.tokens.packing import packed
+from gristmill.tasks.tokens.plan import packed
 
 SEQ_LEN, BATCH, SEED, STEPS = 32, 8, 5, 60
 VOCABULARY, END = 500, 2

@@ -1,5 +1,5 @@
-"""OLMo-core's Transformer in the place of a Decoder: the same tensors under the same names, and the same losses; and how
-OLMo-core lays out the processes of a run."""
+"""OLMo-core's Transformer in the place of a Decoder, and how OLMo-core divides it: the same tensors under the same
+names, and the same losses."""
 
 from __future__ import annotations
 

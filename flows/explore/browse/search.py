@@ -14,7 +14,7 @@ from gristmill.flows.stages.export import columns_of
 from gristmill.storage import parquet
 from gristmill.storage.schema import carried
 from gristmill.tasks.documents.export import curated, curated_schema
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.where.evaluate import truth
 from gristmill.tasks.documents.where.syntax import ExpressionError, columns, parsed, stored
 

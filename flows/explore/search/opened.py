@@ -27,8 +27,7 @@ from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.index import DROPPED, Pieces
-from gristmill.tasks.search.look_ups import LookUp, Portion
-from gristmill.tasks.search.shards import IndexedShards, SearchedShard
+from gristmill.tasks.search.look_ups import IndexedShards, LookUp, Portion, SearchedShard
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import index as index_flow

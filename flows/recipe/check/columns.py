@@ -3,43 +3,30 @@
 A column of a source's own is known by its name alone until the source's files have been read.
 """
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import wrapt
 
-from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.recipe.errors import Finding, RecipeError, did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Step
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Problem, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from gristmill.storage import schema as storage_schema
-    from gristmill.tasks.documents import batch
-    from gristmill.tasks.documents.where import evaluate
-else:
-    storage_schema = wrapt.lazy_import("gristmill.storage.schema")
-    batch = wrapt.lazy_import("gristmill.tasks.documents.batch")
-    evaluate = wrapt.lazy_import("gristmill.tasks.documents.where.evaluate")
-import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-import wrapt
-
-from gristmill.flows.recipe.errors import Finding, RecipeError
-from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.documents.where.where import Where
 from gristmill.tasks.tokens.mixture import SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from gristmill.storage import schema as storage_schema
+    from gristmill.tasks.documents import measure
     from gristmill.tasks.documents.where import evaluate
 else:
+    storage_schema = wrapt.lazy_import("gristmill.storage.schema")
+    measure = wrapt.lazy_import("gristmill.tasks.documents.measure")
+    evaluate = wrapt.lazy_import("gristmill.tasks.documents.where.evaluate")
     pa = wrapt.lazy_import("pyarrow")
 
 
@@ -79,7 +66,7 @@ def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
     schema = storage_schema.DOCUMENTS
     for signal in (signal for step in steps for signal in step.signals):
         if signal.name not in schema.names:
-            schema = schema.append(batch.field(signal))
+            schema = schema.append(measure.field(signal))
     return schema
 
 

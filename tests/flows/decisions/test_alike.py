@@ -16,7 +16,7 @@ from gristmill.flows.stages.evaluation import documents as chosen
 from gristmill.storage import parquet
 from gristmill.storage.tokenizer_files import load_tokenizer
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.tasks.tokens.halves import in_half
+from gristmill.tasks.tokens.grouping import in_half
 from tests.corpora import context
 
 PROXY = {"step_tokens": 64, "vocab_size": 400, "sample_bytes": 60_000, "per_source": 5}

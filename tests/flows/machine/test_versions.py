@@ -87,7 +87,7 @@ def join(checkout: Checkout) -> None:
     order, cutting = (checkout.folder / f"tasks/dedup/{name}.py" for name in ("order", "cutting"))
     order.write_text(f"{order.read_text()}\n\n{cutting.read_text()}")
     cutting.unlink()
-    assert checkout.replace("gristmill.tasks.dedup.cutting", "gristmill.tasks.dedup.order")
+    assert checkout.replace("gristmill.tasks.documents.edits", "gristmill.tasks.dedup.order")
 
 
 def split(checkout: Checkout) -> None:

@@ -12,7 +12,7 @@ from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import MissingFileError
 from gristmill.storage.training_manifest import load_training_manifest, write_rows
-from gristmill.tasks.tokens.packing import packed
+from gristmill.tasks.tokens.plan import packed
 from gristmill.training.batches import check_digests, fingerprint
 from gristmill.training.decoder import document_mask, rotate
 from gristmill.training.loss import IGNORE, inputs_and_targets

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from gristmill.storage import files, parquet
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import Bound
 from gristmill.tasks.models.ngram_models import score_words, sentences
 from gristmill.tasks.models.perplexity import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.models import classifiers
 from gristmill.tasks.models.classifiers import fold, line
 from gristmill.tasks.models.model_files import ModelFileError

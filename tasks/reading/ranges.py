@@ -1,4 +1,7 @@
-"""Ranges of a file of lines, which is compressed in members, or not at all, and is divided where lines begin.
+"""Ranges of a file: where the reading of one begins and ends, in archives and in files of lines.
+
+In an archive these are records that a look at their beginning finds for sure. A file of lines is compressed in members,
+or not at all, and is divided where lines begin.
 
 A line's number counts those before it, and members do not say how many they hold. So the lines of all ranges are
 counted first, each range by a job of its own, and `divide` says from these counts where each range begins, with which
@@ -17,11 +20,134 @@ from typing import Any
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.engine.options import current
-from gristmill.tasks.reading.decoders import MAGIC, SKIPPABLE
+from gristmill.tasks.reading.headers import CONTROLS, HEAD, LINE, WARC_FOUND, arc_line, begins_record, head_end
 from gristmill.tasks.reading.listing import Shard
-from gristmill.tasks.reading.members import PIECE, Content, Stored, open_at, open_content
-from gristmill.tasks.reading.ranges.archive_start import known_of, set_dictionary
-from gristmill.tasks.reading.ranges.plan import EMPTY, LineStart, Range
+from gristmill.tasks.reading.members import (
+    MAGIC,
+    PIECE,
+    SALVAGE,
+    SKIPPABLE,
+    Content,
+    Stored,
+    kind_of,
+    open_at,
+    open_content,
+)
+from gristmill.tasks.reading.range_plan import EMPTY, LineStart, Range, RangeRead, Resume
+from gristmill.tasks.reading.record_buffer import REWINDS, RecordBuffer, find_member
+
+_FIRST = Resume(0, 0, False, None, REWINDS, SALVAGE)
+
+
+@contextmanager
+def open_range(path: str, remote_io: RemoteIOConfig, part: Range) -> Iterator[tuple[RecordBuffer, Resume] | None]:
+    """The content of a file from the first record on that begins in a range, and how the reading begins; None if no
+    record begins there.
+
+    Of a remote file the range is fetched, up to the end of its last record, two blocks and 512 KiB, and the first 8
+    KiB.
+    """
+    if part == EMPTY:
+        yield None
+    elif resume := part.resume or (None if part.begin else _FIRST):
+        with open_content(path, remote_io, resume.at) as content:
+            set_dictionary(path, remote_io, content, resume.dictionary)
+            buffer = RecordBuffer(content)
+            content.salvage, buffer.rewinds = resume.salvage, resume.rewinds
+            buffer.base, buffer.warc = resume.base, resume.warc
+            yield buffer, resume
+    else:
+        compressed, dictionary = known_of(path, remote_io)
+        # an ARC line is found by its end
+        with open_content(path, remote_io, part.begin if compressed else max(0, part.begin - LINE)) as content:
+            content.compressed = compressed
+            set_dictionary(path, remote_io, content, dictionary)
+            if not _find(content, part):
+                yield None
+                return
+            buffer = RecordBuffer(content)
+            buffer.next()
+            yield buffer, _resume(buffer)
+
+
+def knows_content(part: Range) -> bool:
+    """Whether the place of the range in the file's content is known."""
+    return part.begin == 0 or part.resume is not None
+
+
+def ended(buffer: RecordBuffer, part: Range, first: Resume, complete: bool) -> RangeRead:
+    """How a range was read, of which the last record was read, or that was left before."""
+    is_past_end = complete and part.end is not None and is_behind(buffer, part.end)
+    used = first.rewinds - buffer.rewinds, first.salvage - buffer.content.salvage
+    return RangeRead(first, _resume(buffer) if is_past_end else None, complete, *used)
+
+
+def known_of(path: str, remote_io: RemoteIOConfig) -> tuple[bool, int | None]:
+    """Whether the file begins with a compressed member, and where the dictionary of its members is."""
+    head = streams.fetch(path, 0, LINE, remote_io)
+    if not SKIPPABLE.match(head):
+        return bool(kind_of(head)), None
+    with open_content(path, remote_io) as content:
+        content.open()
+        return content.compressed, content.dictionary_at
+
+
+def set_dictionary(path: str, remote_io: RemoteIOConfig, content: Content, offset: int | None) -> None:
+    """Have the content's zstd members decoded by the dictionary in the frame that begins at this place of the file."""
+    if offset is not None:
+        with open_content(path, remote_io, offset) as whole:
+            whole.open()
+            content.dictionary, content.dictionary_at = whole.dictionary, offset
+
+
+def _find(content: Content, part: Range) -> bool:
+    """Go to the first member in the range that holds a record; False if there is none."""
+    offset = content.stored_offset
+    while find_member(content, offset, part.end):
+        offset = content.stored_offset
+        if offset >= part.begin:
+            return part.end is None or offset < part.end
+        offset += 1
+    return False
+
+
+def _resume(buffer: RecordBuffer) -> Resume:
+    """How to go on at a segment of which nothing is used yet, or, in one that is not compressed, at a record's
+    beginning."""
+    content = buffer.content
+    buffer.skip_blanks()
+    warc = buffer.warc or buffer.data.startswith(b"WARC/", buffer.position)
+    offset, base = (_stored(buffer), buffer.offset) if buffer.plain else (buffer.start, buffer.start_base)
+    return Resume(offset, base, warc, content.dictionary_at, buffer.rewinds, content.salvage)
+
+
+def is_behind(buffer: RecordBuffer, end: int) -> bool:
+    """Whether the place is a record's beginning behind the range that ends there, where another job finds it too.
+
+    Else the record, or what is damaged, belongs to the range that is read: what comes next is looked for from there.
+    """
+    if buffer.plain:
+        return _stored(buffer) >= end and buffer.skip_blanks() and _begins_for_sure(buffer)
+    if buffer.start < end or buffer.used:
+        return False
+    if buffer.fill(LINE) < LINE and buffer.broken:
+        return False
+    return begins_record(buffer.data[buffer.position : buffer.position + LINE])
+
+
+def _stored(buffer: RecordBuffer) -> int:
+    return buffer.start + buffer.offset - buffer.start_base
+
+
+def _begins_for_sure(buffer: RecordBuffer) -> bool:
+    """As `find_member` finds a record that is not compressed."""
+    buffer.fill(HEAD)
+    data, position = buffer.data, buffer.position
+    if not WARC_FOUND.match(data, position) and arc_line(data, position) is None:
+        return False
+    end = head_end(data, position, position + HEAD)
+    return end is not None and not CONTROLS.search(data, position, end[0])
+
 
 # Small, as what it holds is lost where a file is damaged.
 _BLOCK = 1 << 13
