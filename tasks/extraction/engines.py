@@ -7,18 +7,22 @@ text: on its training pages, by hosts left out in turn, +.000, +.001 and -.002 o
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import wrapt
 from lxml.etree import ParserError
 from resiliparse.extract.html2text import extract_plain_text
 
 from gristmill.storage import files
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import DocumentStep
 from gristmill.tasks.extraction import second_stage
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import describe
@@ -28,8 +32,8 @@ from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.left_out import beside, repeats
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import shared, units
-from gristmill.tasks.extraction.scanned import Page
 from gristmill.tasks.extraction.second_stage import SECOND, context, second
+from gristmill.tasks.extraction.vocabulary import Page
 
 if TYPE_CHECKING:
     import justext
@@ -37,14 +41,7 @@ if TYPE_CHECKING:
 else:
     justext = wrapt.lazy_import("justext")
     trafilatura = wrapt.lazy_import("trafilatura")
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-import pyarrow as pa
-
-from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.documents.measure import measured
-from gristmill.tasks.documents.step import DocumentStep
 
 OTHERS = "others"  # the key of a row that has the further texts of its page
 

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from gristmill.tasks.extraction.description import Described, elements_apart, next_container
 from gristmill.tasks.extraction.features import FEATURES, LEVELS, log_count
-from gristmill.tasks.extraction.scanned import Page
+from gristmill.tasks.extraction.vocabulary import Page
 from gristmill.tasks.kernels.buffers import trailing_zeros
 from gristmill.tasks.kernels.compiled import nb
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import parquet
+from gristmill.tasks.dedup.near import lookup
 from gristmill.tasks.dedup.near.documents import document_ids
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import by_this_code, signed, unpacked
-from gristmill.tasks.dedup.near_reports import lookup
 from tests.corpora import plain_jaccard
 
 SETTINGS = MinHash(shingle=3, permutations=64, bands=16, rows=4, seed=5)

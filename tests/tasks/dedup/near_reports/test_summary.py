@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import binomtest
 
 from gristmill.storage import parquet, sorted_files
+from gristmill.tasks.dedup.near import recall
 from gristmill.tasks.dedup.near.documents import Location, document_ids
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
 from gristmill.tasks.dedup.near.verify import DECIDED
-from gristmill.tasks.dedup.near_reports import recall, summary
 from tests.corpora import fresh, plain_jaccard, plain_set
 
 WORDS = 100
@@ -201,7 +201,7 @@ def test_the_interval_is_around_the_share():
 
 def test_deciles_begin_where_their_number_says():
     similarity = np.array([0.0, 0.0999, 0.1, 0.2, 3 / 10, 0.6, 0.7, 21 / 30, 0.8999, 0.9, 0.99999, 1.0])
-    assert summary.decile(similarity).tolist() == [0, 0, 1, 2, 3, 6, 7, 7, 8, 9, 9, 10]
+    assert recall.decile(similarity).tolist() == [0, 0, 1, 2, 3, 6, 7, 7, 8, 9, 9, 10]
 
 
 def decide(folder, crawl: recall.Crawl, clusters: list[tuple[str, list[tuple[str, float]]]], files: int) -> list[str]:
@@ -246,7 +246,7 @@ def decided(tmp_path_factory):
 
 def test_clusters_are_counted_and_the_largest_named(decided):
     _, crawl, truth, paths = decided
-    found = summary.clusters(paths, 0, 5, 20)
+    found = recall.clusters(paths, 0, 5, 20)
     sizes = Counter(1 + len(gone) for _, gone in truth)
     assert dict(zip(found.sizes.tolist(), found.counts.tolist(), strict=True)) == sizes == {2: 24, 3: 1, 100: 1}
     assert found.documents == sum(size * count for size, count in sizes.items())
@@ -257,12 +257,12 @@ def test_clusters_are_counted_and_the_largest_named(decided):
 
 def test_pairs_of_each_decile_are_what_they_are_said_to_be(decided):
     texts, crawl, truth, paths = decided
-    clusters = summary.clusters(paths, 0, 5, 20)
+    clusters = recall.clusters(paths, 0, 5, 20)
     held_out = recall.holdout_pairs(crawl)
-    below, in_decile = summary.below_threshold(crawl, held_out.pairs, held_out.group, 20)
-    shown = summary.examples(crawl, clusters.dropped, below, 20, 10**6)
+    below, in_decile = recall.below_threshold(crawl, held_out.pairs, held_out.group, 20)
+    shown = recall.examples(crawl, clusters.dropped, below, 20, 10**6)
     kept_of = {name: kept for kept, gone in truth for name, _ in gone}
-    all_dropped = Counter(int(summary.decile(np.array([j]))[0]) for _, gone in truth for _, j in gone)
+    all_dropped = Counter(int(recall.decile(np.array([j]))[0]) for _, gone in truth for _, j in gone)
     assert clusters.in_decile.tolist() == [all_dropped[number] for number in range(11)]
     assert [len(some) for some in shown[3:7]] == [20] * 4 and len(shown[10]) == 2
     for number, some in enumerate(shown):
@@ -286,7 +286,7 @@ def test_the_same_ids_draw_the_same_pairs_from_other_files(tmp_path, decided):
     texts, _, truth, paths = decided
     crawl = write(tmp_path, texts, 5, order=sorted(texts, reverse=True))
     others = decide(tmp_path, crawl, truth[::-1], 1)
-    found = [summary.clusters(some, 0, 5, 20).dropped for some in (paths, others)]
+    found = [recall.clusters(some, 0, 5, 20).dropped for some in (paths, others)]
     drawn = [
         names(home, np.append(some.first, some.second)) for home, some in zip((decided[1], crawl), found, strict=True)
     ]
@@ -309,10 +309,10 @@ def test_the_texts_of_an_earlier_crawl_are_found(tmp_path):
         "cluster_size": [2, 2],
     }
     sorted_files.write(f"{tmp_path}/decided.parquet", pa.table(table, schema=DECIDED), "doc")
-    found = summary.clusters([f"{tmp_path}/decided.parquet"], 1, 5, 20)
+    found = recall.clusters([f"{tmp_path}/decided.parquet"], 1, 5, 20)
     assert found.documents == 1
     none = found.dropped.take(np.empty(0, np.int64))
-    [example] = [pair for some in summary.examples(crawl, found.dropped, none, 20, 50) for pair in some]
+    [example] = [pair for some in recall.examples(crawl, found.dropped, none, 20, 50) for pair in some]
     assert (example.first.text, example.second.text) == (other[:50], one[:50])
     assert len(recall.holdout_pairs(crawl).banded) == 0
 
@@ -323,10 +323,10 @@ def test_a_corpus_without_a_pair(tmp_path):
         found = recall.holdout_pairs(crawl)
         assert recall.curve(found, SETTINGS) == [] and found.documents == len(texts)
         [path, *_] = decide(tmp_path, crawl, [], 1)
-        clusters = summary.clusters([path], 0, 5, 20)
+        clusters = recall.clusters([path], 0, 5, 20)
         assert clusters.documents == len(clusters.sizes) == len(clusters.largest) == 0
-        below, _ = summary.below_threshold(crawl, found.pairs, found.group, 20)
-        assert summary.examples(crawl, clusters.dropped, below, 20, 100) == [[]] * 11
+        below, _ = recall.below_threshold(crawl, found.pairs, found.group, 20)
+        assert recall.examples(crawl, clusters.dropped, below, 20, 100) == [[]] * 11
 
 
 def test_stages_of_different_runs_are_told_apart(tmp_path):
@@ -335,4 +335,4 @@ def test_stages_of_different_runs_are_told_apart(tmp_path):
     other = write(tmp_path / "other", {"c": "one text", "d": "two texts"}, 1)
     mixed = replace(crawl, locations=(replace(crawl.locations[0], documents=other.locations[0].documents),))
     with pytest.raises(LookupError, match="different runs"):
-        summary.documents(mixed, document_ids(0, 0, np.array([0])), 10)
+        recall.documents(mixed, document_ids(0, 0, np.array([0])), 10)
