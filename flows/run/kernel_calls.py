@@ -31,7 +31,7 @@ from gristmill.tasks.documents.step import DocumentStep, EditStep
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import find_or_make
 from gristmill.tasks.engine.phases import Silent
-from gristmill.tasks.extraction.engines import blocks
+from gristmill.tasks.extraction.classifier import main_text
 from gristmill.tasks.kernels import duplicates
 from gristmill.tasks.kernels.minhash import holdout, signatures
 from gristmill.tasks.rules.gopher_quality import GopherQuality
@@ -60,7 +60,7 @@ PAGE = (
 
 
 def _extraction() -> None:
-    blocks(PAGE)
+    main_text(PAGE)
 
 
 def _rules() -> None:

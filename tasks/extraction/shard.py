@@ -30,8 +30,7 @@ from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.log_fields import ProgressReport
-from gristmill.tasks.extraction.engines import chosen, united
-from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract import Extract, chosen, united
 from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
 from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type
 from gristmill.tasks.guard.parent import Guard

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
+import wrapt
 from pydantic import Discriminator, Tag
 
 from gristmill.storage.remote.config import DEFAULT
@@ -17,7 +18,11 @@ from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.rows import Lines, Pages, Tables, Texts
 from gristmill.tasks.reading.formats.source import Beginning, Look, SourceSettings
 from gristmill.tasks.reading.formats.source_code import Code
-from gristmill.tasks.reading.members import open_content
+
+if TYPE_CHECKING:
+    from gristmill.tasks.reading import members
+else:
+    members = wrapt.lazy_import("gristmill.tasks.reading.members")
 
 FORMATS: tuple[type[SourceSettings], ...] = (
     Archives,
@@ -103,7 +108,7 @@ def _suffix(path: str) -> str:
 
 def _beginning(path: str) -> Beginning:
     head = b""
-    with open_content(path, DEFAULT) as content:
+    with members.open_content(path, DEFAULT) as content:
         stored = content.peek(4)
         try:
             for piece in content.pieces():

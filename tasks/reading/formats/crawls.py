@@ -14,10 +14,8 @@ from wrapt import lazy_import
 from gristmill.storage import files, parquet
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.printable import redact_url
-from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.reading import archives
 from gristmill.tasks.reading.formats.source import (
     CHARACTERS,
     RANGE_BYTES,
@@ -40,10 +38,10 @@ from gristmill.tasks.reading.record import Record
 if TYPE_CHECKING:
     from resiliparse.extract import html2text
 
+    from gristmill.storage.remote import streams
     from gristmill.tasks.reading import archives, charset
-
-    pass
 else:
+    streams = lazy_import("gristmill.storage.remote.streams")
     html2text = lazy_import("resiliparse.extract.html2text")
     archives = lazy_import("gristmill.tasks.reading.archives")
     charset = lazy_import("gristmill.tasks.reading.charset")

@@ -1,21 +1,37 @@
-"""What the second classifier reads besides: the first one's probabilities of a block's neighbours and containers.
+"""The engine `blocks`: reads a page in one pass and lets a classifier choose among its blocks.
 
-Two classifiers one after the other, the second with the first one's results around each example, are stacked
-sequential learning (Cohen and Carvalho 2005).
+It classifies twice. The second classifier also reads the first one's probabilities of a block's neighbors and
+containers: stacked sequential learning (Cohen and Carvalho 2005).
+
+To ask trafilatura too where the classifier is unsure was tried: on pages held out it measures the same (F1 +.001 to
+-.003) at half to three quarters of the speed. So was to tell the classifier which words resiliparse takes for main
+text: on its training pages, by hosts left out in turn, +.000, +.001 and -.002 on the three sets at half the speed.
 """
 
 from collections import namedtuple
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from safetensors.numpy import load_file
 
-from gristmill.tasks.extraction.description import Described, elements_apart, next_container
-from gristmill.tasks.extraction.features import FEATURES, LEVELS, log_count
+from gristmill.storage import files
+from gristmill.tasks.extraction.blocks import scan
+from gristmill.tasks.extraction.description import Described, describe, elements_apart, next_container
+from gristmill.tasks.extraction.features import FEATURES, LEVELS, features, log_count
+from gristmill.tasks.extraction.rendering.completed import completed
+from gristmill.tasks.extraction.rendering.document import render
+from gristmill.tasks.extraction.rendering.left_out import beside, repeats
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.whole import shared, units
 from gristmill.tasks.extraction.vocabulary import Page
 from gristmill.tasks.kernels.buffers import trailing_zeros
 from gristmill.tasks.kernels.compiled import nb
+
+MODEL = Path(__file__).with_name("blocks.safetensors")
+# xxh3-128 of the model: so a stage's key, which is made of this code, names the model too.
+MODEL_CHECKSUM = "a079b3a5a973c679856a2b31fe3ad284"
 
 Forest = namedtuple("Forest", "feature threshold right value start bias")
 Forest.__doc__ = """A sum of trees. A node's left child follows it.
@@ -231,3 +247,85 @@ def second(
         before += own
         if likely[k] > 0.5:
             last = k
+
+
+@cache
+def _forests() -> tuple[Masks, Masks]:
+    checksum = files.checksum(str(MODEL))
+    if checksum != MODEL_CHECKSUM:
+        raise ValueError(
+            f"{MODEL} has the checksum {checksum}, not {MODEL_CHECKSUM}: install gristmill again; "
+            "if you have trained it anew, set MODEL_CHECKSUM"
+        )
+    return masks(load(MODEL, "first")), masks(load(MODEL, "second"))
+
+
+class Choice(NamedTuple):
+    """What the classifier makes of a page: its bytes and their scan, the probability of each block to be main text and
+    its number of words (float32), and the blocks that are best kept (bool)."""
+
+    data: bytes
+    page: Page
+    likely: np.ndarray
+    words: np.ndarray
+    kept: np.ndarray
+
+
+def choose(page: str, batch: int = 4096) -> Choice:
+    """Scan a page and classify its blocks, twice: first alone, then with the others' probabilities.
+
+    `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
+    """
+    source = page.encode("utf-8", "replace")
+    data = np.frombuffer(source, np.uint8)
+    scanned = scan(data)
+    described = describe(data, scanned)
+    one, two = _forests()
+    n = len(scanned.blocks.begin)
+    first, likely = np.empty(n, np.float32), np.empty(n, np.float32)
+    columns = np.empty((len(SECOND), 0), np.float32)
+    for begin in range(0, n, batch):
+        end = min(n, begin + batch)
+        columns = np.empty((len(SECOND), end - begin), np.float32)
+        features(scanned, described, begin, end, columns.T)
+        probability(one, columns, first[begin:end])
+    gathered = context(scanned, described, first)
+    for begin in range(0, n, batch):
+        end = min(n, begin + batch)
+        if n > batch:
+            columns = np.empty((len(SECOND), end - begin), np.float32)
+            features(scanned, described, begin, end, columns.T)
+        second(scanned, described, first, gathered, begin, end, columns.T)
+        probability(two, columns, likely[begin:end])
+    return Choice(source, scanned, likely, described.text.words, best_f1(likely, described.text.words))
+
+
+def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """The blocks (bool) that maximise the expected F1 of their words.
+
+    With words w and probabilities p the F1 of a choice S is taken as 2 * sum_S(pw) / (sum_S(w) + sum(pw)); the best
+    choice is the blocks above some probability (Lewis 1995), which is found by trying them all.
+    """
+    kept = np.zeros(len(likely), bool)
+    order = np.argsort(-likely, kind="stable")
+    gain = np.cumsum((likely * words)[order], dtype=np.float64)
+    if not len(gain) or gain[-1] <= 0:
+        return kept
+    f1 = 2 * gain / (np.cumsum(words[order], dtype=np.float64) + gain[-1])
+    best = int(np.argmax(f1))
+    kept[order[: best + 1]] = True
+    return kept
+
+
+def main_text(page: str, markdown: bool = False) -> str:
+    """The text of the blocks that are best kept, plain or as Markdown."""
+    choice = choose(page)
+    source = Source(choice.data, choice.page)
+    together = units(source)
+    kept = choice.kept
+    if together.wholes:
+        kept = best_f1(shared(choice.page, choice.likely, choice.words, together.unit), choice.words)
+    kept = completed(source, together, kept)
+    kept &= ~beside(choice.page, kept, choice.words)
+    kept &= ~repeats(choice.page, kept, together.unit > 0)
+    return render(source, together, kept, markdown)

@@ -270,7 +270,7 @@ def test_an_index_that_lost_documents_is_filled_again(small, empty):
 FILL = """
 import sys, time
 import numpy as np
-from gristmill.tasks.dedup.near_reports import lookup
+from gristmill.tasks.dedup.near import lookup
 from gristmill.tasks.dedup.near.settings import MinHash
 lookup._BATCH, lookup._COMMANDS, lookup._LOCK_SECONDS = 5, 10, 1
 settings, name, address, *parts = sys.argv[1:]
