@@ -26,7 +26,7 @@ from gristmill.tasks.extraction.classifier import MODEL, SECOND, context, second
 from gristmill.tasks.extraction.description import Described, describe
 from gristmill.tasks.extraction.features import FEATURES, features
 from tools.train_blocks import gold
-from tools.train_blocks.alignment import covered
+from tools.train_blocks.gold import covered
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from gristmill.tasks.extraction.engines import ENGINES, MAX_DEPTH
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.features import FEATURES
 from gristmill.tasks.extraction.page import extract_page, metadata
-from tools.train_blocks.alignment import covered
-from tools.train_blocks.gold import score, word_f1
+from tools.train_blocks.gold import covered, score, word_f1
 
 STORY = (
     "The old mill stands where the river leaves the forest, and its wheel has not been still for two hundred years.",
