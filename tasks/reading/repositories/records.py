@@ -51,7 +51,7 @@ def records(
     reading: Reading | None = None,
 ) -> Iterator[Record]:
     """The records of a repository, `offset` being their numbers from 0, `record_id` the paths of the files, and `own`
-    the columns of `reading.COLUMNS`. `name`: of the archive or folder.
+    the columns of `record.COLUMNS`. `name`: of the archive or folder.
 
     A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
     `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what `how.leave_out`
