@@ -52,7 +52,7 @@ def tracked(model: ModelConfig, training: TrainingConfig, ranks: int, monkeypatc
             for _ in range(2):
                 tracker._peak_mem.clear()
                 tracker._peak_mem_snap.clear()
-                state.train_step(state, inputs, inputs.clone(), state.StepPlan(1e-3), training, world)
+                step_state.train_step(state, inputs, inputs.clone(), step_state.StepPlan(1e-3), training, world)
             return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
     finally:
         monkeypatch.undo()
