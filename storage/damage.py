@@ -6,7 +6,7 @@ Imports the standard library alone, but where it reads: `gristmill.samples` has 
 import re
 from dataclasses import dataclass
 
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 
 
 class DamagedFileError(RuntimeError):

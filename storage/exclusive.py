@@ -9,7 +9,7 @@ from typing import TypeVar
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 
 T = TypeVar("T")
 

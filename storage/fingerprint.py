@@ -5,11 +5,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gristmill.storage import checked_json, files, space
+from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.redact import redact_url
 
 _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
 _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime")
@@ -31,7 +31,7 @@ class Stated:
 def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) -> str:
     """A local file: xxh3-128 of its content, computed once while size and modification time stay the same (noted in
     the folder `notes`). A remote one: address, size and the tags that its server gives; Common Crawl's files
-    never change under an address. The address is without user and query, as in `gristmill.storage.remote.redact`; where
+    never change under an address. The address is without user and query, as in `gristmill.storage.printable`; where
     no tag names the content, a hash of the query stands for it, since two queries may be two files.
     """
     return of_files([stated(path, remote_io)], notes)
@@ -81,7 +81,7 @@ def of_files(stated_files: Sequence[Stated], notes: str) -> str:
             # a note only spares the reading
             read = [f"{file.path.rsplit('/', 1)[-1]} {_content(file.path)}" for file in local]
             states.append(read[0] if len(read) == 1 else _digest(read))
-            with space.said_of(notes):
+            with files.said_of(notes):
                 checked_json.write(note, {"fingerprint": states[-1]})
     return states[0] if len(states) == 1 else _digest(states)
 

@@ -1,18 +1,236 @@
 """Parquet shards: one table, one file, written whole or not at all, and read as it was written or not at all.
 
-What reads a shard raises DamagedFileError where its bytes are not those that were written.
+A file has digests of all its bytes, which are compared before Arrow parses what it reads:
+
+    PAR1  column chunks  trailer  footer  length of the footer (uint32)  PAR1
+
+Other readers of Parquet follow the offsets of the footer and never see the trailer. All numbers are little-endian:
+
+    offset, length, xxh3-64 (uint64 each) of each column chunk with its page headers, row group by row group
+    the file's name (`gristmill.storage.damage.name_of`), in UTF-8
+    number of chunks, length of the name (uint64 each)
+    xxh3-128 of the above and of the footer with its length and mark, 16 bytes
+    GRISTSH2
+
+A file that stands in the place of another is refused by its name: nothing else has to be looked up for that. What reads
+a shard raises DamagedFileError where its bytes are not those that were written.
 """
 
-from collections.abc import Iterable, Iterator
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
 
-from gristmill.storage import checked_parquet, files
-from gristmill.storage.checked_parquet import Writing, open_checked
+from gristmill.storage import files
 from gristmill.storage.contents import RowDigest
+from gristmill.storage.damage import check_name, damaged, missing, name_of
+from gristmill.storage.remote.config import RemoteIOConfig, configured
+
+_PARQUET, _MARK = b"PAR1", b"GRISTSH2"
+_CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
+# What stands behind the chunks and the name: their number, its length, the digest, the mark.
+_END = 8 + 8 + 16 + len(_MARK)
+# The end of a remote file that is fetched at once: footers of shards have some 20 KB.
+_TAIL = 1 << 16
+
+
+class Writing:
+    """A file that is written table by table. `rows`: the digest of what was written so far."""
+
+    def __init__(self, out: pq.ParquetWriter) -> None:
+        self._out = out
+        self.rows = RowDigest(out.schema)
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        self.rows.update(table)
+        self._out.write_table(table, row_group_size=row_group_size)
+
+
+@contextmanager
+def create_checked(path: str, schema: pa.Schema, **options: Any) -> Iterator[Writing]:
+    """A file that is written table by table; `options` are those of `pq.ParquetWriter`."""
+    footers: list[pq.FileMetaData] = []
+    with files.create(path) as f:
+        with pq.ParquetWriter(f, schema, metadata_collector=footers, **options) as out:
+            writing = Writing(out)
+            yield writing
+        _add_trailer(f, footers[0], name_of(path).encode())
+        files.record_values(path, writing.rows.hexdigest())
+
+
+def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData, name: bytes) -> None:
+    f.flush()
+    with files.reopened(f) as written:
+
+        def read(offset: int, length: int) -> bytes:
+            written.seek(offset)
+            return written.read(length)
+
+        places = map(_place, _columns(metadata))
+        chunks = np.array([(*place, xxhash.xxh3_64_intdigest(read(*place))) for place in places], _CHUNK)
+        size = written.seek(0, io.SEEK_END)
+        begin = size - 8 - int.from_bytes(read(size - 8, 4), "little")
+        footer = read(begin, size - begin)
+    assert begin == len(_PARQUET) + chunks["length"].sum(), "column chunks are all that stands before the footer"
+    chunk_list = chunks.tobytes() + name + len(chunks).to_bytes(8, "little") + len(name).to_bytes(8, "little")
+    f.seek(begin)
+    f.write(chunk_list + xxhash.xxh3_128_digest(chunk_list + footer) + _MARK + footer)
+
+
+def _columns(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        yield from map(group.column, range(metadata.num_columns))
+
+
+def _place(column: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    """Offset and length of a column chunk."""
+    begin = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+    return begin, column.total_compressed_size
+
+
+def _digest(data: Any, offset: int, length: int) -> int:
+    return xxhash.xxh3_64_intdigest(memoryview(data)[offset : offset + length])
+
+
+class _Mapped:
+    """A local file, mapped into memory for each read, so that what is read of hundreds of open files does not stay."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with open(path, "rb") as f:
+            self.size = f.seek(0, io.SEEK_END)
+
+    def tail(self, length: int) -> pa.Buffer:
+        return self.having(())[max(0, self.size - length) :]
+
+    def having(self, ranges: Iterable[tuple[int, int]]) -> pa.Buffer:
+        # an empty file cannot be mapped
+        return pa.memory_map(self._path).read_buffer() if self.size else pa.py_buffer(b"")
+
+
+class _Fetched:
+    """A remote file, of which ranges are fetched."""
+
+    def __init__(self, f: io.BufferedReader | io.RawIOBase) -> None:
+        self.size = f.seek(0, io.SEEK_END)
+        self._file = f
+
+    def tail(self, length: int) -> pa.Buffer:
+        begin = max(0, self.size - length)
+        data = bytearray(self.size - begin)
+        self._fill(memoryview(data), begin)
+        return pa.py_buffer(data)
+
+    def having(self, ranges: Iterable[tuple[int, int]]) -> pa.Buffer:
+        """A buffer of the file's length with these ranges (offset, length) in their places. What is between them takes
+        no memory, since nothing is written there."""
+        data = np.zeros(self.size, np.uint8)
+        for begin, end in _joined(ranges, configured()):
+            self._fill(data[begin:end].data, begin)
+        return pa.py_buffer(data)
+
+    def _fill(self, target: memoryview, begin: int) -> None:
+        self._file.seek(begin)
+        while target and (read := self._file.readinto(target)):
+            target = target[read:]
+
+
+def _joined(ranges: Iterable[tuple[int, int]], remote_io: RemoteIOConfig) -> Iterator[tuple[int, int]]:
+    """Begins and ends of the requests that fetch some ranges: near ones in one, none longer than a block."""
+    spans: list[list[int]] = []
+    for offset, length in sorted(ranges):
+        if spans and offset - spans[-1][1] <= remote_io.gap_bytes:
+            spans[-1][1] = max(spans[-1][1], offset + length)
+        else:
+            spans.append([offset, offset + length])
+    for begin, end in spans:
+        for start in range(begin, end, remote_io.block_bytes):
+            yield start, min(start + remote_io.block_bytes, end)
+
+
+class CheckedFile:
+    """An open file. `metadata`: its footer, parsed; `schema`: that of its tables."""
+
+    def __init__(self, path: str, data: _Mapped | _Fetched) -> None:
+        self._path, self._data = path, data
+        footer, chunks = self._end()
+        self.metadata = pq.read_metadata(pa.BufferReader(footer))
+        self.schema = self.metadata.schema.to_arrow_schema()
+        self._chunks = chunks.reshape(self.metadata.num_row_groups, self.metadata.num_columns)
+        leaves = self.metadata.schema
+        self._columns = np.array([leaves.column(i).path.partition(".")[0] for i in range(len(leaves))])
+
+    def read(self, groups: Sequence[int] | None = None, columns: list[str] | None = None) -> pa.Table:
+        """The table, or some of its row groups, or of its columns. Holds them, and of a remote file their bytes.
+
+        In the calling thread alone: shards are read side by side, one a core, where more threads cost half as much
+        again. Raises DamagedFileError where what is asked for is not what was written.
+        """
+        group_numbers = range(self.metadata.num_row_groups) if groups is None else groups
+        column_indexes = np.flatnonzero(np.isin(self._columns, columns)) if columns is not None else slice(None)
+        chunks = self._chunks[list(group_numbers)][:, column_indexes].reshape(-1)
+        data = self._data.having(zip(chunks["offset"].tolist(), chunks["length"].tolist(), strict=True))
+        for offset, length, digest in chunks.tolist():
+            if _digest(data, offset, length) != digest:
+                raise damaged(self._path, f"is damaged between bytes {offset} and {offset + length}")
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=self.metadata)
+        return file.read_row_groups(list(group_numbers), columns=columns, use_threads=False)
+
+    def _end(self) -> tuple[pa.Buffer, np.ndarray]:
+        """The footer with its length and mark, and the list of column chunks."""
+        tail = self._data.tail(_TAIL)
+        footer = int.from_bytes(tail[-8:-4].to_pybytes(), "little") + 8
+        if footer + _END > self._data.size:
+            raise damaged(self._path, "is damaged at its end")
+        if footer + _END > len(tail):
+            tail = self._data.tail(footer + _END)
+        stop = len(tail) - footer
+        end = tail[stop - _END : stop].to_pybytes()
+        if not end.endswith(_MARK):
+            raise damaged(self._path, "is damaged at its end, or was not written by this version")
+        chunks = int.from_bytes(end[:8], "little") * _CHUNK.itemsize
+        list_length = chunks + int.from_bytes(end[8:16], "little") + _END
+        if list_length + footer > self._data.size:
+            raise damaged(self._path, "is damaged at its end")
+        if list_length + footer > len(tail):
+            tail = self._data.tail(list_length + footer)
+            stop = len(tail) - footer
+        digest = xxhash.xxh3_128()
+        digest.update(tail[stop - list_length : stop - _END + 16])
+        digest.update(tail[stop:])
+        if digest.digest() != end[16:32]:
+            raise damaged(self._path, "is damaged at its end")
+        begin = stop - list_length
+        check_name(self._path, tail[begin + chunks : stop - _END].to_pybytes().decode())
+        return tail[stop:], np.frombuffer(tail[begin : begin + chunks], _CHUNK)
+
+
+@contextmanager
+def open_checked(path: str) -> Iterator[CheckedFile]:
+    """A file that `create` has written under this name. Raises MissingFileError, and DamagedFileError for any other
+    file."""
+    files.count_opened()
+    try:
+        if files.is_local(path):
+            source: Any = _Mapped(files.local_copy(path))
+        else:
+            from gristmill.storage.remote import streams  # its libraries take long to import
+
+            source = streams.open_ranges(path)
+    except FileNotFoundError:
+        raise missing(path) from None
+    if isinstance(source, _Mapped):
+        yield CheckedFile(path, source)
+        return
+    with source as f:
+        yield CheckedFile(path, _Fetched(f))
+
 
 # Rows of a group where there are texts, and where there are none.
 _TEXTS, _ROWS = 1 << 12, 1 << 16
@@ -42,7 +260,7 @@ def write_table(path: str, table: pa.Table) -> None:
     """Row groups of 4,096 rows, of 65,536 where there are no texts; dictionaries for short strings only, since texts
     and hashes never repeat."""
     short = [f.name for f in table.schema if pa.types.is_string(f.type)]
-    with checked_parquet.create(path, table.schema, **_options(table.schema), use_dictionary=short) as out:
+    with create_checked(path, table.schema, **_options(table.schema), use_dictionary=short) as out:
         out.write_table(table, row_group_size=_row_group(table.schema))
 
 
@@ -77,7 +295,7 @@ class Writer:
 @contextmanager
 def create(path: str, schema: pa.Schema) -> Iterator[Writer]:
     """A shard that is written table by table."""
-    with checked_parquet.create(path, schema, **_options(schema), use_dictionary=False) as out:
+    with create_checked(path, schema, **_options(schema), use_dictionary=False) as out:
         writer = Writer(out, _row_group(schema))
         yield writer
         writer.flush()

@@ -1,6 +1,32 @@
-"""Texts from elsewhere, made safe for a terminal or a log. Separate: all rooms use it."""
+"""Texts from elsewhere, made safe for a terminal, a log or a record: addresses without secrets, no control characters.
+
+Everything uses it, so it imports nothing of ours.
+"""
 
 import re
+
+_HTTP = re.compile(r"https?://", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_WORD = re.compile(rf"{_ADDRESS.pattern}\S+", re.IGNORECASE)
+_USER = re.compile(r"(?<=//)[^/?#]*@")
+
+
+def redact_url(address: str) -> str:
+    """An address without user and password, and one of HTTP without its query, which may be a signature.
+
+    In other addresses `?` is a wildcard. A path is given as it is.
+    """
+    http = _HTTP.search(address)
+    if not (match := http or _ADDRESS.search(address)):
+        return address
+    before, rest = address[: match.start()], address[match.start() :]
+    return before + _USER.sub("", rest.partition("?")[0] if http else rest, count=1)
+
+
+def redact_urls(text: str) -> str:
+    """A text, a library's error for one, with each address in it as `redact_url` gives it."""
+    return _WORD.sub(lambda match: redact_url(match[0]), text)
+
 
 # C0 but tab and line feed, DEL, C1; surrogates, which no output takes; embeddings, overrides and isolates of
 # directions (UAX #9), by which a line reads otherwise than it is

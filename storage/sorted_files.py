@@ -16,9 +16,9 @@ from itertools import islice, pairwise
 import numpy as np
 import pyarrow as pa
 
-from gristmill.storage import checked_parquet, files
-from gristmill.storage.checked_parquet import CheckedFile, open_checked
+from gristmill.storage import files, parquet
 from gristmill.storage.damage import damaged
+from gristmill.storage.parquet import CheckedFile, open_checked
 
 # Of a row group, at most: rows, and bytes about.
 _ROW_GROUP, _GROUP_BYTES = 1 << 16, 1 << 20
@@ -71,7 +71,7 @@ def create(
     inner = np.array(ends[1:-1] if ends else [], kind)
     text = [field.name for field in schema if field.type in (pa.large_string(), pa.large_binary())]
     compression = {name: "lz4" if name in text else "none" for name in schema.names}
-    with checked_parquet.create(path, schema, compression=compression, use_dictionary=False) as out:
+    with parquet.create_checked(path, schema, compression=compression, use_dictionary=False) as out:
 
         def append(table: pa.Table) -> None:
             table = table.cast(schema)

@@ -14,7 +14,8 @@ import pyarrow as pa
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.storage import files, layout, parquet, shards
+from gristmill.storage import files, layout, parquet
+from gristmill.storage import ledger as storage_ledger
 from gristmill.storage.schema import DOCUMENTS, LEDGER
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.documents.step import Settings
@@ -84,7 +85,7 @@ def planted_stage(name: str, folder: str, rows: int = 0) -> StageResult:
 
 def check_balance(folder: str, records: list[dict]) -> None:
     """Shards of a stage's folder, with the records of their jobs, are accounted for."""
-    shards.check_balance(folder, [layout.Part("", number, record, {}) for number, record in enumerate(records)])
+    storage_ledger.check_balance(folder, [layout.Part("", number, record, {}) for number, record in enumerate(records)])
 
 
 @contextmanager
@@ -134,7 +135,7 @@ class Texts:
             rows = [{**row, "characters": len(row["text"])} for row in given]
             table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
             parquet.write_table(layout.part(folder, number), table)
-            shards.write_ledger(folder, number, LEDGER.empty_table())
+            storage_ledger.write_ledger(folder, number, LEDGER.empty_table())
         made = build_in(home)(spec)
         return Corpus(tuple(self._sources()), made, made, (made,), (made,))
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
 
 SECONDS = 0.5  # of a document

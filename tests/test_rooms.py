@@ -74,7 +74,7 @@ PREFECT = (
 )
 # Kernels follow one loop through many cases, and tables have many rows.
 LONG = ("gristmill.tasks.kernels.",)
-MOST_LINES = 400
+MOST_LINES = 450
 MIN_LINES = 45
 MOST_MODULES = 20  # of a folder: more have groups that are folders of their own
 MAX_NESTED_IMPORTS = 80  # in functions: for optional packages, and where wrapt is not installed
@@ -367,7 +367,7 @@ def test_a_planted_arrow_within_a_room_is_found(tmp_path, path, statement):
 
 
 def test_a_planted_name_is_found(tmp_path):
-    for name in ("storage/shards.py", "storage/queue.py", "storage/types/__init__.py"):
+    for name in ("storage/ledger.py", "storage/queue.py", "storage/types/__init__.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

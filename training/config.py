@@ -1,4 +1,4 @@
-"""Settings of the model, of training, and of one run. Imports neither torch nor numpy."""
+"""Settings of the model, of how processes divide it, of training, and of one run. Imports neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,45 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.address import Address
-from gristmill.training.parallel.layout import Parallel
+
+
+class Parallel(BaseModel, extra="forbid", frozen=True):
+    """How the processes of a run divide a model and its batches: their number is the product of all five."""
+
+    replicas: int = Field(
+        default=1,
+        gt=0,
+        description="copies of the model, each sharded over its share of the processes: less to gather between "
+        "machines, more memory; as many as machines keep gathering within one",
+    )
+    shard: int | None = Field(
+        default=None, gt=0, description="processes that a copy's weights are sharded over; None: all that are left"
+    )
+    tensor: int = Field(
+        default=1, gt=0, description="processes that divide each matrix, and the products with it, among them"
+    )
+    pipeline: int = Field(default=1, gt=0, description="processes that hold the blocks one after the other")
+    context: int = Field(default=1, gt=0, description="processes that divide the tokens of each sequence among them")
+
+    @property
+    def model_ranks(self) -> int:
+        """Processes that read the same sequences."""
+        return self.tensor * self.pipeline * self.context
+
+    def shards(self, processes: int) -> int:
+        """Processes that a copy's weights are sharded over, of so many in all. Raises ValueError where the settings do
+        not divide these."""
+        degrees = {name: value for name, value in self.model_dump().items() if value not in (None, 1)}
+        product = self.replicas * self.model_ranks * (self.shard or 1)
+        if processes % product or (self.shard and processes != product):
+            settings = ", ".join(f"training.parallel.{name} is {value}" for name, value in degrees.items())
+            fits = "make" if self.shard else "divide"
+            raise ValueError(
+                f"{settings}: together {product}, which do not {fits} {processes} processes; give others, or "
+                "GRISTMILL_TRAINING_PROCESSES"
+            )
+        return self.shard or processes // product
+
 
 TRAINING_VERSION = 1  # raised when equal settings and data give other losses
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
@@ -365,7 +403,7 @@ class RunConfig(Settings):
 
     model: ModelConfig
     training: TrainingConfig
-    data: Path = Field(description="the mixture's JSON file, see gristmill.storage.tokens.training_manifest")
+    data: Path = Field(description="the mixture's JSON file, see gristmill.storage.training_manifest")
     out: Path = Field(description="directory of checkpoints, metrics, weights and result.json")
     init_digests: dict[str, str] = Field(
         default={}, description="xxh3-128 of each file of weights in training.init_from, by name"

@@ -33,15 +33,15 @@ from pydantic import Field, model_validator
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files, parquet
-from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.training.batches import batches, check_digests
 from gristmill.training.config import ModelConfig, Settings, TrainingConfig
-from gristmill.training.data.batches import batches, check_digests
+from gristmill.training.decoder import Decoder
 from gristmill.training.hub.weights import load_model
-from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE
-from gristmill.training.parallel.world import World, begin_micro_batch, local, processes, sharded_model, world_of
+from gristmill.training.loss import IGNORE
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.step.optimizer import Optimizers, learning_rate, optimizers
+from gristmill.training.world import World, begin_micro_batch, local, processes, sharded_model, world_of
 
 WEIGHTS = "domain_weights.parquet"
 RESULT = "result.json"

@@ -11,7 +11,7 @@ import wrapt
 from rich.text import Text
 
 from gristmill.flows.cli.app import app
-from gristmill.storage.remote.redact import redact_urls
+from gristmill.storage.printable import redact_urls
 
 if TYPE_CHECKING:
     from gristmill.flows.cli import terminal

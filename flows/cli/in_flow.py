@@ -13,7 +13,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check.run import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
     from gristmill.flows.reports import finished

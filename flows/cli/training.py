@@ -11,9 +11,9 @@ import yaml
 from gristmill.flows.cli.terminal import console
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import files
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.perplexity import models_by_language
+from gristmill.tasks.models import ngram_models
+from gristmill.tasks.models.classifiers import description
+from gristmill.tasks.models.embedders import Embedder
 from gristmill.tasks.models.quality import Classifier
 
 if TYPE_CHECKING:
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.models import head as heads
     from gristmill.flows.experiments.models import language_model
     from gristmill.flows.run.tracking import model_file
-    from gristmill.tasks.models.perplexity import training
 else:
     classifiers = wrapt.lazy_import("gristmill.flows.experiments.models.classifier")
     heads = wrapt.lazy_import("gristmill.flows.experiments.models.head")
     language_model = wrapt.lazy_import("gristmill.flows.experiments.models.language_model")
     model_file = wrapt.lazy_import("gristmill.flows.run.tracking.model_file")
-    training = wrapt.lazy_import("gristmill.tasks.models.perplexity.training")
 
 
 Patterns = list[str] | None
@@ -55,12 +53,12 @@ def lm(
         pruned = tuple(int(each) for each in prune.split(",") if each)
     except ValueError:
         raise ValueError(f"--prune is {prune}; give numbers with commas between, as 0,0,1") from None
-    chosen = training.Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
+    chosen = ngram_models.Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
     passed_over: Counter[str] = Counter()
     given = {"text": text, "jsonl": jsonl, "parquet": parquet}
     texts = _texts(language, given, column, recipe, source, passed_over)
-    counts = training.train(texts, out, language, chosen)
-    model, _ = models_by_language.names(out, language)
+    counts = ngram_models.train(texts, out, language, chosen)
+    model, _ = ngram_models.names(out, language)
     if passed_over:
         reasons = ", ".join(f"{count:,} {rule}" for rule, count in sorted(passed_over.items()))
         console().print(f"passed over: {reasons}", markup=False, highlight=False, soft_wrap=True)
@@ -122,7 +120,7 @@ def classifier(
         [(kind, patterns)] = kinds.items()
         columns = text_column, label_column, group_column
         found = classifiers.from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, *columns)
-    settings_of = files.read_json(classifier_file.description(out))["settings"]
+    settings_of = files.read_json(description(out))["settings"]
     labels = {"recipe": recipe} if recipe is not None else {"labels": jsonl or parquet, "good": good}
     run = model_file.log(MachineSettings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
     found.pop("confusion", None)

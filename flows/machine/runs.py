@@ -18,9 +18,9 @@ from typing import Any
 
 import orjson
 
-from gristmill.storage import checked_json, files, leftovers, space
+from gristmill.storage import checked_json, files, leftovers
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine.code_version import release
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class RunRecorder:
         return bool(ours) and not ours & theirs
 
     def _write(self) -> None:
-        with space.said_of(files.join(self._home, "runs")):
+        with files.said_of(files.join(self._home, "runs")):
             checked_json.write(self._path, {**self._facts, "stages": self._labels, "outside": self._seen})
 
 

@@ -15,11 +15,9 @@ import yaml
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.reading.columns import TAKEN, Columns
-from gristmill.tasks.reading.formats.look import Look
-from gristmill.tasks.reading.formats.source import Columned
-from gristmill.tasks.reading.recognize import languages, look
-from gristmill.tasks.reading.sources import BY_KEY
+from gristmill.tasks.reading.formats.source import Columned, Look
+from gristmill.tasks.reading.record import TAKEN, Columns
+from gristmill.tasks.reading.sources import BY_KEY, languages, look
 
 if TYPE_CHECKING:
     from gristmill.tasks.extraction import shard as extraction

@@ -7,16 +7,16 @@ import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.training.data.denoisers import missing_tokens
+from gristmill.training.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
 if TYPE_CHECKING:
     from gristmill.storage import fingerprint as fingerprints
-    from gristmill.storage.tokens import tokenizers as token_names
+    from gristmill.storage import tokenizer_files as token_names
     from gristmill.tasks.tokens import tokenizer as tokenizers
 else:
     fingerprints = wrapt.lazy_import("gristmill.storage.fingerprint")
-    token_names = wrapt.lazy_import("gristmill.storage.tokens.tokenizers")
+    token_names = wrapt.lazy_import("gristmill.storage.tokenizer_files")
     tokenizers = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]

@@ -29,11 +29,11 @@ from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError
 from gristmill.tasks.documents.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
-from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.embedding import Embedding
 from gristmill.tasks.models.harm import AdultContent, Toxicity
-from gristmill.tasks.models.language.language import Language
-from gristmill.tasks.models.language.mixed_languages import MixedLanguages
-from gristmill.tasks.models.perplexity.perplexity import Perplexity
+from gristmill.tasks.models.language import Language
+from gristmill.tasks.models.mixed_languages import MixedLanguages
+from gristmill.tasks.models.perplexity import Perplexity
 from gristmill.tasks.models.quality import Quality, QualityBucket
 from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.pii.step import Pii

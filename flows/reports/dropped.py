@@ -16,8 +16,7 @@ from gristmill.flows.reports.marking import Marked, Marks, before_edits, marks, 
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.tasks.documents.expressions import matching
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.documents.selection import read_rows, uniform
 from gristmill.tasks.rules.rule import RuleStep
 
 _STEP = TypeAdapter(AnyStep)

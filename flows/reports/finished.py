@@ -14,11 +14,10 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Report
-from gristmill.storage.home import Home
+from gristmill.storage.home import Damage, Home, Verified, verify
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.engine.verify import Damage, Verified, verify
 
 
 def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:

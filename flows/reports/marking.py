@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import EditStep, Step
 from gristmill.tasks.rules.rule import Parts, RuleStep, counted
 

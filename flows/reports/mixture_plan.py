@@ -10,8 +10,7 @@ from gristmill.flows.reports.finished import finished
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.packing import concatenated_cuts, document_lengths, packed, windows
-from gristmill.tasks.tokens.plan import MAX_EPOCHS, mean_shares
+from gristmill.tasks.tokens.plan import MAX_EPOCHS, concatenated_cuts, document_lengths, mean_shares, packed, windows
 from gristmill.tasks.tokens.strategies import stretches
 
 

@@ -28,18 +28,16 @@ from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls
 from gristmill.flows.stages.dedup.lost_text import lost_text
-from gristmill.storage import files, parquet
+from gristmill.storage import files, parquet, token_shards
 from gristmill.storage.home import FinishedStage, open_stage
-from gristmill.storage.tokens import token_shards
 from gristmill.tasks.dedup.exact import Exact
 from gristmill.tasks.dedup.lost_text import shown_file
+from gristmill.tasks.dedup.near import recall
 from gristmill.tasks.dedup.near.documents import SHARDS, Location, shard_of
 from gristmill.tasks.dedup.near.documents import crawl_of as crawl_number
+from gristmill.tasks.dedup.near.recall import Bin, Clusters
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.verify import decided_files
-from gristmill.tasks.dedup.near_reports import recall, summary
-from gristmill.tasks.dedup.near_reports.recall import Bin
-from gristmill.tasks.dedup.near_reports.summary import Clusters
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import StageResult, find_or_make
@@ -202,7 +200,7 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     Looks stages up, those behind the removal need not be there, and makes `lost_text`, one pass over the kept texts for
     each step that drops duplicates, in this process. Raises ValueError if the recipe has no step
     `minhash`, NotFinishedError, which names the remedy. Held: see
-    `gristmill.tasks.dedup.near_reports.recall.holdout_pairs`.
+    `gristmill.tasks.dedup.near.recall.holdout_pairs`.
     """
     recipe = load(recipe)
     if not any(isinstance(step, MinHash) for step in recipe.steps):
@@ -231,7 +229,7 @@ class Cluster:
     estimated from its characters."""
 
     documents: int
-    representative: summary.Document
+    representative: recall.Document
     tokens: int
     estimated: bool
 
@@ -241,7 +239,7 @@ class Overview:
     """`sizes`: a plot; `largest`: clusters; `characters_per_token`: of the estimates; `pairs`: as `tables.html` shows
     them, the least similar first."""
 
-    clusters: summary.Clusters
+    clusters: recall.Clusters
     sizes: Markup
     largest: list[Cluster]
     characters_per_token: float
@@ -259,7 +257,7 @@ def overview(
     were dropped. `tokens`: the stage of the run with the token shards, if there is one."""
     crawl, clusters = _clusters(step, kept, pairs)
     none = recall.Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-    examples = summary.examples(crawl, clusters.dropped, none, pairs, _CHARACTERS)
+    examples = recall.examples(crawl, clusters.dropped, none, pairs, _CHARACTERS)
     shown = [_compared(one) for some in examples for one in some]
     per_token = characters_per_token or _PER_TOKEN
     return Overview(clusters, sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, shown)
@@ -270,8 +268,8 @@ def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = (
     stage = open_stage(kept.folder)
     crawl, clusters = _clusters(step, kept, _EACH)
     held_out = recall.holdout_pairs(crawl)
-    below, in_decile = summary.below_threshold(crawl, held_out.pairs, held_out.group, _EACH)
-    examples = summary.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
+    below, in_decile = recall.below_threshold(crawl, held_out.pairs, held_out.group, _EACH)
+    examples = recall.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
     bins = recall.curve(held_out, step)
     [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
     return templates.template("near_duplicates.html").render(
@@ -296,7 +294,7 @@ def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = (
         above=None if step.threshold is None else recall.share_banded(held_out, step, step.threshold),
         deciles=[
             {
-                "label": f"{number / 10} to {(number + 1) / 10}" if number < summary.DECILES - 1 else "1 (equal sets)",
+                "label": f"{number / 10} to {(number + 1) / 10}" if number < recall.DECILES - 1 else "1 (equal sets)",
                 "dropped": int(clusters.in_decile[number]),
                 "below": int(in_decile[number]),
                 "pairs": [_compared(one) for one in some],
@@ -306,18 +304,18 @@ def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = (
     )
 
 
-def _clusters(step: MinHash, kept: StageResult, each: int) -> tuple[recall.Crawl, summary.Clusters]:
+def _clusters(step: MinHash, kept: StageResult, each: int) -> tuple[recall.Crawl, recall.Clusters]:
     stage = open_stage(kept.folder)
     crawl = recall.Crawl(*_shards(step, kept), step, _taken_down(stage))
     decided = decided_files(kept.folder, stage.result["partitions"]).paths()
-    return crawl, summary.clusters(decided, crawl.number, _LARGEST, each)
+    return crawl, recall.clusters(decided, crawl.number, _LARGEST, each)
 
 
 def _largest(
-    crawl: recall.Crawl, clusters: summary.Clusters, per_token: float, tokens: StageResult | None = None
+    crawl: recall.Crawl, clusters: recall.Clusters, per_token: float, tokens: StageResult | None = None
 ) -> list[Cluster]:
     docs = clusters.largest["doc"].to_numpy()
-    found = summary.documents(crawl, docs, 0)
+    found = recall.documents(crawl, docs, 0)
     known = {} if tokens is None else _tokens(tokens, docs[crawl_number(docs) == crawl.number], found)
     return [
         Cluster(size, found[doc], known.get(doc, round(found[doc].characters / per_token)), doc not in known)
@@ -325,7 +323,7 @@ def _largest(
     ]
 
 
-def _tokens(tokens: StageResult, docs: np.ndarray, documents: dict[int, summary.Document]) -> dict[int, int]:
+def _tokens(tokens: StageResult, docs: np.ndarray, documents: dict[int, recall.Document]) -> dict[int, int]:
     """The tokens of those documents of this crawl that are trained on. Holds the index of a token shard."""
     found = {}
     for doc, shard in zip(docs.tolist(), (shard_of(docs) % SHARDS).tolist(), strict=True):
@@ -336,7 +334,7 @@ def _tokens(tokens: StageResult, docs: np.ndarray, documents: dict[int, summary.
     return found
 
 
-def _compared(one: summary.Example) -> dict[str, Any]:
+def _compared(one: recall.Example) -> dict[str, Any]:
     return {"example": one, "sides": marking.side_by_side(one.first.text, one.second.text)}
 
 

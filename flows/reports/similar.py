@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from gristmill.flows.reports.lineage import Decision, decision
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
+from gristmill.tasks.dedup.near import lookup
+from gristmill.tasks.dedup.near.lookup import Like, Signed
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import by_this_code
-from gristmill.tasks.dedup.near_reports import lookup
-from gristmill.tasks.dedup.near_reports.lookup import Like, Signed
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import read_rows
 

@@ -16,7 +16,7 @@ from gristmill.flows.stages.corpus import CorpusPlaces
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.tokenizers import TextTokenizer
+from gristmill.storage.tokenizer_files import TextTokenizer
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.tokens import tokenizer as tokenizing
 from gristmill.tasks.tokens.encoding import encoder

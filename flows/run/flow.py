@@ -34,7 +34,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.forms import from_form, pinned
 from gristmill.flows.run import server as prefect_server
 from gristmill.storage.leftovers import has_ended, this_process
-from gristmill.storage.remote.redact import redact_urls
+from gristmill.storage.printable import redact_urls
 
 run_log.install(MachineSettings().log_format)
 

@@ -31,13 +31,13 @@ from gristmill.tasks.documents.step import DocumentStep, EditStep
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import find_or_make
 from gristmill.tasks.engine.phases import Silent
-from gristmill.tasks.extraction.engines import blocks
-from gristmill.tasks.kernels.duplicates import contained
+from gristmill.tasks.extraction.classifier import main_text
+from gristmill.tasks.kernels import duplicates
 from gristmill.tasks.kernels.minhash import holdout, signatures
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from gristmill.tasks.search.index import Pieces
-from gristmill.tasks.search.shards import ShardIndex
+from gristmill.tasks.search.look_ups import ShardIndex
 
 _SENTENCES = (
     "The mill by the river grinds the grain of forty farms, and the water has turned its wheel since 1874.",
@@ -60,7 +60,7 @@ PAGE = (
 
 
 def _extraction() -> None:
-    blocks(PAGE)
+    main_text(PAGE)
 
 
 def _rules() -> None:
@@ -128,8 +128,8 @@ def _deduplication() -> None:
     hashes, ends = np.arange(4, dtype=np.uint64), np.array([0, 2, 4])
     signatures(hashes, ends, 2, 1)
     holdout(hashes, ends, 1)
-    head, following = contained.chains(hashes, ends)
-    contained.mark_found(hashes, ends, hashes, ends, head, following, np.zeros(2, np.bool_))
+    head, following = duplicates.chains(hashes, ends)
+    duplicates.mark_found(hashes, ends, hashes, ends, head, following, np.zeros(2, np.bool_))
     for dtype in ("<u2", "<u4"):
         # files that are mapped into memory cannot be written
         tokens, order = (np.frombuffer(np.arange(2, dtype=of).tobytes(), of) for of in (dtype, "<u4"))

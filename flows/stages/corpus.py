@@ -13,7 +13,7 @@ from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import modules_of
 from gristmill.tasks.documents.by_shard import Names, Parts, PartsOfSeveral, Shards
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Step
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import FinishedInput, Work

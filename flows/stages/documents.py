@@ -22,17 +22,17 @@ from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceF
 from gristmill.storage import files, layout
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings, Step, function_at
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import extract_shard
-from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.listing import Shard, listed
 from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
-from gristmill.tasks.reading.ranges.lines import LineCount, count_lines, divide
-from gristmill.tasks.reading.ranges.plan import Range, RangeRead, corrected
+from gristmill.tasks.reading.range_plan import Range, RangeRead, corrected
+from gristmill.tasks.reading.ranges import LineCount, count_lines, divide
+from gristmill.tasks.reading.record import Columns
 from gristmill.tasks.reading.shard import FILES, find_types, look
 from gristmill.tasks.reading.sources import Selection, format_of
 

@@ -11,7 +11,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
 from gristmill.flows.stages.proxy import ProxyResult, at_once, devices_of, gpus
-from gristmill.storage import checked_json, files, shards
+from gristmill.storage import checked_json, files, ledger
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -119,5 +119,5 @@ def _train(phases: PhaseRunner, record: DoReMiTraining, places: DoReMiPlaces) ->
     if places.out != places.folder:
         for name in (WEIGHTS, RESULT):
             files.upload_file(str(out / name), files.join(places.folder, name))
-    phases.once("record", shards.record_files, {"names": [WEIGHTS, RESULT]})
+    phases.once("record", ledger.record_files, {"names": [WEIGHTS, RESULT]})
     return files.read_json(files.join(places.folder, RESULT))

@@ -17,10 +17,9 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
-from gristmill.tasks.models.embedding import heads as head_files
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.embedding import Embedding, HeadScoring, column_of, score_shard
-from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embed_shard, embedder_files
+from gristmill.tasks.models import heads as head_files
+from gristmill.tasks.models.embedders import Embedder, EmbedderFiles, embed_shard, embedder_files
+from gristmill.tasks.models.embedding import Embedding, HeadScoring, column_of, score_shard
 from gristmill.tasks.models.filter import null_scores_shard
 
 

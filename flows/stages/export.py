@@ -18,16 +18,15 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.home import verify
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents import export as exporting
-from gristmill.tasks.documents.dataset_card import Card, FunnelStep, write_card
-from gristmill.tasks.documents.export import Column, Export, OwnColumn, own_columns
+from gristmill.tasks.documents.export import Card, Column, Export, FunnelStep, OwnColumn, own_columns, write_card
 from gristmill.tasks.documents.expressions import parsed, truth
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import MAKER, StageResult, mark_begun
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.rule import RuleStep
 
 # What a stage's folder has while it is made, and not when it is finished.

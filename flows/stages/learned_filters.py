@@ -20,14 +20,13 @@ from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts, Shards
 from gristmill.tasks.documents.decisions import decide_shard, keep_shard
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.models.filter import LearnedFilter, bounds_of, find_bounds, null_scores_shard
-from gristmill.tasks.models.perplexity.cuts import Cuts, bucket_shard, find_ends
-from gristmill.tasks.models.perplexity.perplexity import Perplexity
+from gristmill.tasks.models.perplexity import Cuts, Perplexity, bucket_shard, find_ends
 
 
 class FilterTraining(Settings):

@@ -17,16 +17,14 @@ from gristmill.flows.stages.evaluation.heldout import (
 )
 from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
 from gristmill.flows.stages.tokens import evaluation_tokens, grouped_tokens, tokens
-from gristmill.storage import files, layout
+from gristmill.storage import files, layout, token_shards
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens import token_shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.packing import pack_shards, windows
-from gristmill.tasks.tokens.plan import plan_mixture
+from gristmill.tasks.tokens.plan import pack_shards, plan_mixture, windows
 
 
 class MixturePlan(Settings):

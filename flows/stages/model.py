@@ -14,8 +14,8 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.storage import checked_json, files, shards
-from gristmill.storage.tokens.training_manifest import local_manifest
+from gristmill.storage import checked_json, files, ledger
+from gristmill.storage.training_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import MAKER, StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -26,11 +26,11 @@ from gristmill.training.config import (
     TRAINING_VERSION,
     GuardConfig,
     ModelConfig,
+    Parallel,
     RunConfig,
     TrackingConfig,
     TrainingConfig,
 )
-from gristmill.training.parallel.layout import Parallel
 from gristmill.training.run import joining, launch
 
 # Of the folder of a training what it gives; the rest are logs, and settings with addresses.
@@ -186,7 +186,7 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
     values = [name for name in there if name in VALUES]
     apart = (*VALUES, MAKER)
     logs = [name for name in there if name not in apart and name.endswith((".json", ".jsonl", ".safetensors"))]
-    phases.once("record", shards.record_files, {"names": values, "logs": logs})
+    phases.once("record", ledger.record_files, {"names": values, "logs": logs})
     return {"result": files.read_json(files.join(places.folder, RESULT))}
 
 

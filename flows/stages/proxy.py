@@ -16,7 +16,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
-from gristmill.storage import checked_json, files, parquet, shards
+from gristmill.storage import checked_json, files, ledger, parquet
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -186,7 +186,7 @@ def _train(phases: PhaseRunner, record: ProxyTraining, places: ProxyPlaces) -> d
         for name in RECORDED:
             files.upload_file(str(out / name), files.join(places.folder, name))
     values = [name for name in RECORDED if name != METRICS]
-    phases.once("record", shards.record_files, {"names": values, "logs": [METRICS]})
+    phases.once("record", ledger.record_files, {"names": values, "logs": [METRICS]})
     # nobody goes on from a proxy's checkpoint, and there are hundreds of them
     shutil.rmtree(out / CHECKPOINTS)
     (out / RESULT).unlink()

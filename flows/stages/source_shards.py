@@ -15,12 +15,11 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, digest
 from gristmill.tasks.reading import index
-from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.formats.crawls import IndexFilters
 from gristmill.tasks.reading.formats.source import Files
 from gristmill.tasks.reading.listing import Shard, together
-from gristmill.tasks.reading.ranges.plan import Range, ranges_of
-from gristmill.tasks.reading.repositories.reading import Repositories
+from gristmill.tasks.reading.range_plan import Range, ranges_of
+from gristmill.tasks.reading.record import Columns, Repositories
 from gristmill.tasks.reading.sources import Selection, Source
 
 # Files of a snapshot that are asked for their sizes: of more, each is a shard.

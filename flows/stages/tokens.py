@@ -21,7 +21,7 @@ from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import Home
-from gristmill.storage.tokens.token_shards import PHASE, SPLIT
+from gristmill.storage.token_shards import PHASE, SPLIT
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Settings
 from gristmill.tasks.engine.make import StageResult
@@ -30,8 +30,7 @@ from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.evaluation.documents import encode_set, evaluation_file
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
-from gristmill.tasks.tokens.grouping import find_edges, group_shard, points_folder, score_points
-from gristmill.tasks.tokens.halves import count_shard, cut_shard
+from gristmill.tasks.tokens.grouping import count_shard, cut_shard, find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column
 
 

@@ -21,7 +21,7 @@ from gristmill.samples.shards import PackedRows, Tokens, Windows
 
 if TYPE_CHECKING:
     from gristmill.samples.shards import Manifest, Source
-    from gristmill.storage.tokens.training_manifest import SourceShare, TrainingManifest
+    from gristmill.storage.training_manifest import SourceShare, TrainingManifest
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 
@@ -199,7 +199,7 @@ def _schedule(manifest: TrainingManifest | Manifest, seq_len: int, tokens: Seque
 
 
 class Transform(Protocol):
-    """What an objective makes of the text of a sample: see `gristmill.training.data.objectives`. `tokens`: of text."""
+    """What an objective makes of the text of a sample: see `gristmill.training.objectives`. `tokens`: of text."""
 
     tokens: int
 
@@ -292,7 +292,7 @@ class Order:
 
     def batch(self, number: int, rank: int = 0, world: int = 1) -> np.ndarray:
         """Token ids of a batch, int64 of shape (rows, seq_len + 1); rows = its size when world is 1. A token that is no
-        target is given as ~id, see `gristmill.training.model.loss.inputs_and_targets`.
+        target is given as ~id, see `gristmill.training.loss.inputs_and_targets`.
 
         Row j of rank r is row j * world + r of the whole batch, so the ranks' rows together are the same
         batch for every world size.

@@ -15,7 +15,7 @@ from gristmill.samples.xxh3 import digest
 from gristmill.storage.damage import check_name, damaged, missing
 
 if TYPE_CHECKING:
-    from gristmill.storage.tokens.training_manifest import RowsEntry, ShardEntry
+    from gristmill.storage.training_manifest import RowsEntry, ShardEntry
 
 
 class Shard(NamedTuple):
@@ -160,7 +160,7 @@ class Tokens:
 
 def map_rows(path: Path, rows: int, pieces: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`first` (rows + 1), `start` and `length` (pieces), mapped into memory, of a file that
-    `gristmill.storage.tokens.training_manifest` describes. Raises ValueError for another size."""
+    `gristmill.storage.training_manifest` describes. Raises ValueError for another size."""
     expected = 8 * (rows + 1) + 12 * pieces
     if (size := path.stat().st_size) != expected:
         raise ValueError(

@@ -112,7 +112,7 @@ class SampleSource:
         cache: str | Path | None = None,
     ) -> None:
         if "://" in str(manifest):
-            from gristmill.storage.tokens.training_manifest import local_manifest
+            from gristmill.storage.training_manifest import local_manifest
 
             folder = cache or Path.home() / ".cache" / "gristmill" / "stages"
             manifest = local_manifest(str(manifest), str(folder), ["sources"])

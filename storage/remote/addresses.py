@@ -10,8 +10,10 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel
 
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 
+# `{secret:mirror}` in an address stands for the value of GRISTMILL_SECRET_MIRROR, as user or password, or in the query.
+# It is put in where a file is opened, and nowhere else: keys, manifests, logs and recorded parameters have the name.
 _SECRET = re.compile(r"\{secret:([a-z][a-z0-9_]*)\}")
 
 

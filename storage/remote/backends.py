@@ -15,8 +15,8 @@ import aiohttp
 import fsspec
 from fsspec.implementations.http import HTTPFileSystem
 
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.retry import TRANSIENT, BadResponse
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from aiohttp.resolver import DefaultResolver
 from filelock import FileLock, Timeout
 from yarl import URL
 
+from gristmill.storage.printable import redact_urls
 from gristmill.storage.remote.config import RemoteIOConfig, configured
-from gristmill.storage.remote.redact import redact_urls
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

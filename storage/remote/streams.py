@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.backends import Http, Store
 from gristmill.storage.remote.config import RemoteIOConfig, configured
-from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.retry import NEVER, RemoteIOError, slot, with_retries
 
 if TYPE_CHECKING:

@@ -7,15 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage import files, layout, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION, carried
 from gristmill.tasks.decontamination.find import find
 from gristmill.tasks.decontamination.index import items_of, load_index
 from gristmill.tasks.decontamination.step import Decontamination, Indexing, Policy
-from gristmill.tasks.dedup.cutting import write_cut
-from gristmill.tasks.documents.batch import schema
-from gristmill.tasks.documents.edits import applied, merged, removals, rows
-from gristmill.tasks.documents.measure import slices
+from gristmill.tasks.documents.edits import applied, merged, removals, rows, write_cut
+from gristmill.tasks.documents.measure import schema, slices
 from gristmill.tasks.documents.selection import select, select_groups
 from gristmill.tasks.kernels.characters import NO_TRACE, UNSPACED, among, word_characters
 from gristmill.tasks.kernels.scan import scan
@@ -136,7 +134,7 @@ def drop_shard(folder: str, shard: int, kept: str, hits: str, threshold: float) 
         "threshold": pa.repeat(threshold, len(worst)),
         "detail": pc.binary_join_element_wise(worst["benchmark"], worst["item"], ":"),
     }
-    return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_columns(rows_))])
+    return ledger.write_selection(folder, shard, arriving, [(STEP, ledger.from_columns(rows_))])
 
 
 def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, policy: Policy) -> dict:

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from gristmill.storage import files
 from gristmill.storage.address import Address
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
 from gristmill.tasks.documents.step import CorpusStep, Problem, Settings, Signal
 

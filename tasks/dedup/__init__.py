@@ -4,9 +4,7 @@ exact          equal contents, equal URLs
 passages       lines, paragraphs, spans of sentences
 substrings     spans of any length; substring_cuts: what becomes of their documents
 exchange       sorted files between shards and partitions; shared by all of the above
-cutting        documents written again; shared by passages and substring_cuts
-near           near-duplicates: settings, and one module for each phase
-near_reports   one text against all signatures; what was found; what must have been missed
+near           near-duplicates: settings, phases and reports
 order          which of several duplicates is kept; shared by exact and near
 takedowns      lists of documents that may not be kept
 """

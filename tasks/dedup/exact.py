@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import xxhash
 from pydantic import Field
 
-from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks import kernels
 from gristmill.tasks.dedup import exchange, order
@@ -184,7 +184,7 @@ def split_shard(folder: str, shard: int, documents: str, kept: str, verdicts: Co
             "representative": verdict_rows["representative"],
         }
     )
-    return shards.write_selection(folder, shard, arriving, [(settings.step, losses)])
+    return ledger.write_selection(folder, shard, arriving, [(settings.step, losses)])
 
 
 def _compared_by(values: pa.ChunkedArray, settings: Exact) -> tuple[np.ndarray, np.ndarray]:

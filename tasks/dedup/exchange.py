@@ -17,7 +17,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from gristmill.storage import files, sorted_files
-from gristmill.storage.checked_parquet import CheckedFile, open_checked
+from gristmill.storage.parquet import CheckedFile, open_checked
 
 # Sorted files that one job reads, at most; and of those that are merged into one, at least.
 FAN_IN, MIN_FAN_IN = 512, 32

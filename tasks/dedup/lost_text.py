@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.kernels.buffers import utf8
-from gristmill.tasks.kernels.duplicates.contained import chains, mark_found
+from gristmill.tasks.kernels.duplicates import chains, mark_found
 from gristmill.tasks.kernels.ngrams import word_hashes
 from gristmill.tasks.kernels.scan import scan
 

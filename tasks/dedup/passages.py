@@ -13,9 +13,8 @@ from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import EDITS, LEDGER, carried
 from gristmill.tasks import kernels
 from gristmill.tasks.dedup import exchange
-from gristmill.tasks.dedup.cutting import write_cut
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles, partition_bytes
-from gristmill.tasks.documents.edits import Edits, applied, line_removals, merged, rows
+from gristmill.tasks.documents.edits import Edits, applied, line_removals, merged, rows, write_cut
 from gristmill.tasks.documents.measure import slices
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import CorpusStep

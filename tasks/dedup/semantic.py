@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 import xxhash
 from pydantic import Field
 
-from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.dedup import exchange, order
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import CorpusStep
-from gristmill.tasks.models.embedding.embedder import vectors_of
+from gristmill.tasks.models.embedders import vectors_of
 
 # With the rounding of up to 16,384 dimensions, (SCALE + 64)^2 < 2^24. A cosine is off by 1e-4 about.
 SCALE = 4000
@@ -316,7 +316,7 @@ def split_shard(folder: str, shard: int, kept: str, verdicts: CollectedShards, s
             "representative": verdict_rows["representative"],
         }
     )
-    return shards.write_selection(folder, shard, arriving, [(step, losses)])
+    return ledger.write_selection(folder, shard, arriving, [(step, losses)])
 
 
 def sample_files(folder: str, shards: int) -> SortedFiles:

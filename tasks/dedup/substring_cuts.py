@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import ledger, parquet, shards
+from gristmill.storage import ledger, parquet
 from gristmill.storage.schema import EDITS, LEDGER, SELECTION, carried
-from gristmill.tasks.dedup.cutting import write_cut
 from gristmill.tasks.dedup.exchange import CollectedShards
 from gristmill.tasks.dedup.substrings import SubstringDedup, spans_of
-from gristmill.tasks.documents.edits import Edits, applied, removals, rows
+from gristmill.tasks.documents.edits import Edits, applied, removals, rows, write_cut
 from gristmill.tasks.documents.measure import slices
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.kernels.pieces import characters
@@ -82,7 +81,7 @@ def drop_shard(
         drops.append(_drop_rows(settings, "max_share", part["id"].combine_chunks(), drop_indices, share[drop_indices]))
         first_row += len(part)
     arriving = parquet.read_table(kept, SELECTION.names)
-    return shards.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
+    return ledger.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
 
 
 def _drop_rows(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:

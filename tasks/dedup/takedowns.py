@@ -5,9 +5,9 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import ledger, parquet, shards
+from gristmill.storage import ledger, parquet
 from gristmill.storage.schema import SELECTION
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url.lists import read_entries
@@ -48,6 +48,6 @@ def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: 
     table = table.append_column("detail", taken_down(table, takedowns))
     table = table.filter(pc.is_valid(table["detail"]))
     rows = [{"step": STEP, "rule": "takedown"} | row for row in table.select(["id", "detail"]).to_pylist()]
-    return shards.write_selection(
+    return ledger.write_selection(
         folder, shard, parquet.read_table(kept, SELECTION.names), [(STEP, ledger.from_rows(rows))]
     )

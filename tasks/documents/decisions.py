@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import LEDGER, SELECTION, carried
 from gristmill.tasks.documents import measure
-from gristmill.tasks.documents.batch import names
 from gristmill.tasks.documents.expressions import ExpressionError, parsed, stored, truth
+from gristmill.tasks.documents.measure import names
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.documents.step import LANGUAGE, Bound, Clause, Decision, DocumentStep, Member
 
@@ -196,7 +196,7 @@ def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, d
     """Apply decisions to stored signals, which may lie in several parts; writes the ids that stay, and the ledger."""
     table = gathered(signals, kept, decisions)
     arriving = parquet.read_table(kept, SELECTION.names)
-    return shards.write_selection(folder, shard, arriving, decide(table, decisions))
+    return ledger.write_selection(folder, shard, arriving, decide(table, decisions))
 
 
 def count_characters(folder: str, shard: int, kept: str) -> dict:
@@ -207,7 +207,7 @@ def count_characters(folder: str, shard: int, kept: str) -> dict:
 def keep_shard(folder: str, shard: int, kept: str, step: str) -> dict:
     """Let a shard through a step that does not judge it: the same ids, and a count of them."""
     arriving = parquet.read_table(kept, SELECTION.names)
-    return shards.write_selection(folder, shard, arriving, [(step, LEDGER.empty_table())])
+    return ledger.write_selection(folder, shard, arriving, [(step, LEDGER.empty_table())])
 
 
 def measure_shard(
@@ -235,7 +235,7 @@ def edit_shard(
     counts.add(result)
     parquet.write_table(layout.part(folder, shard), result.table.select([*carried(arriving.schema), *names(steps)]))
     parquet.write_table(layout.edits_part(folder, shard), result.edits)
-    shards.write_ledger(folder, shard, LEDGER.empty_table())
+    ledger.write_ledger(folder, shard, LEDGER.empty_table())
     return {
         "rows_in": len(arriving),
         "rows_out": len(arriving),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from gristmill.storage import files
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents.step import Problem
 
 

@@ -200,7 +200,7 @@ class DocumentStep(Step):
     """A step that looks at one document at a time.
 
     Its work module has `measure(step, batch)`, which gives a column for each of `signals` (see
-    `gristmill.tasks.documents.batch`); a step without signals, which decides by those of others, has none. The fields
+    `gristmill.tasks.documents.measure`); a step without signals, which decides by those of others, has none. The fields
     named in `signal_fields` change what is measured; all others are thresholds, which `decisions` turns into bounds and
     which can be replayed over stored signals. Thresholds have defaults.
     """

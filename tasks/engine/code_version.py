@@ -151,7 +151,7 @@ NEUTRAL = (
     "gristmill.storage.home",
     "gristmill.storage.leftovers",
     "gristmill.storage.remote",
-    "gristmill.storage.space",
+    "gristmill.storage.files",
     "gristmill.tasks.engine",
     "gristmill.training.olmo_core",
 )

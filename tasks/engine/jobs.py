@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from gristmill.storage import files, layout, shards
+from gristmill.storage import files, layout, ledger
 from gristmill.tasks.engine import log_fields, options
 from gristmill.tasks.engine.code_version import code_version, releases
 from gristmill.tasks.engine.job_costs import JobCost, measured
@@ -99,7 +99,7 @@ def _run(phase: Phase, job: Job) -> JobResult:
         with measured() as measuring, files.recording(phase.folder) as outputs:
             record = phase.work(phase.folder, job.number, **phase.common, **job.arguments)
         if layout.counts_documents(record) and not phase.temporary:
-            shards.check_shard(phase.folder, job.number, record)
+            ledger.check_shard(phase.folder, job.number, record)
     except Exception as error:
         error.add_note(f"job {job.number} of phase {phase.name} of {phase.folder}")
         raise

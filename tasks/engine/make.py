@@ -1,13 +1,15 @@
 """Find or make a stage. There is no other place where a stage is looked up by its key or made."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
-from gristmill.storage import checked_json, files, layout, leftovers, space
+from gristmill.storage import checked_json, files, layout, leftovers
+from gristmill.storage.address import is_one_name
 from gristmill.storage.damage import DamagedFileError, RecordedFile
-from gristmill.tasks.engine import code_version, earlier_homes, remakes
+from gristmill.tasks.engine import code_version, remakes
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.job_costs import PhaseCost
 from gristmill.tasks.engine.jobs import Code
@@ -15,7 +17,6 @@ from gristmill.tasks.engine.lease import Lease, lease
 from gristmill.tasks.engine.phases import PhaseRunner, Progress
 from gristmill.tasks.engine.spec import StageSpec
 
-COST = "cost.json"
 # What makes an unfinished stage: its code and the releases of its libraries.
 MAKER = "maker.json"
 
@@ -106,7 +107,7 @@ def find(home: str, spec: StageSpec) -> StageResult | None:
     """The stage, if it is finished in the home. Reads its manifest alone, which is small whatever the stage's size."""
     folder = spec.folder(home)
     manifest = layout.manifest(folder)
-    if manifest is None and earlier_homes.adopt(home, spec):
+    if manifest is None and adopt(home, spec):
         folder = spec.folder(home)
         manifest = layout.manifest(folder)
     if manifest is None:
@@ -132,7 +133,7 @@ def find_or_make(
     """
     if (result := find(home, spec)) is not None:
         return result
-    with space.said_of(spec.folder(home)), progress() as stage_progress:
+    with files.said_of(spec.folder(home)), progress() as stage_progress:
         while True:
             folder = spec.folder(home)
             with lease(folder, stage_progress.message, check) as owned_lease:
@@ -161,7 +162,7 @@ def restore(
     did, and otherwise as `find_or_make`."""
     if not stage.is_collected:
         return stage
-    with space.said_of(stage.folder), progress() as stage_progress:
+    with files.said_of(stage.folder), progress() as stage_progress:
         return _restored(home, stage, executor, stage_progress, check)
 
 
@@ -300,3 +301,79 @@ def _make(
 def _key_of(spec: StageSpec, folder: str) -> str:
     """The key in the name of a stage's folder."""
     return spec.key if spec.at else folder.rpartition("-")[2]
+
+
+# Stages that releases up to 0.1.0 have made, whose keys held digests of the code: found from their manifests.
+#
+# Such a stage counts as version 1 of itself and of its steps. It is taken for a stage that is asked for if its record,
+# its inputs and the releases of the libraries that decide are the same. That is noted in `<home>/remade/`
+# (`gristmill.tasks.engine.remakes`), so that it is found by its new key from then on. No data is read.
+
+# Of records, what names modules, and the classes of steps.
+_MODULES = ("classes", "work")
+
+
+def adopt(home: str, spec: StageSpec) -> bool:
+    """Look for a stage of an earlier release that is the one that is asked for, and note that it is. Whether there is
+    one."""
+    if spec.at or spec.version != 1 or any(version != 1 for version in spec.work.versions.values()):
+        return False
+    if not _is_earlier(home):
+        return False
+    for label, manifest in _stages(home, spec.name):
+        if _is_same(manifest, spec):
+            remakes.take(home, spec.name, spec.key, label.rpartition("-")[2])
+            return True
+    return False
+
+
+@cache
+def _is_earlier(home: str) -> bool:
+    """Whether an earlier release has worked in a home: it wrote the record of a run as a file beside the others."""
+    return any(name.endswith(".json") for name in files.names(files.join(home, "runs")))
+
+
+@cache
+def _stages(home: str, name: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    return tuple(_read(home, name))
+
+
+def _read(home: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The finished stages of a name that an earlier release has made, with their manifests."""
+    root = files.join(home, "stages")
+    for label in files.names(root):
+        if label.rpartition("-")[0] != name:
+            continue
+        try:
+            manifest = layout.manifest(files.join(root, label))
+        except layout.ManifestError:
+            continue
+        if manifest is not None and "contents" not in manifest:
+            yield label, manifest
+
+
+def _is_same(manifest: Mapping[str, Any], spec: StageSpec) -> bool:
+    now = spec.identity
+    if not _are_same(_plain(manifest["record"]), _plain(now["record"])):
+        return False
+    inputs = {name: one if isinstance(one, str) else one.label.rpartition("-")[2] for name, one in spec.inputs.items()}
+    if manifest["inputs"] != inputs:
+        return False
+    theirs = manifest["libraries"]
+    return all(theirs.get(name, release) == release for name, release in now["libraries"].items())
+
+
+def _are_same(value: Any, other: Any) -> bool:
+    """Whether two values of JSON's types are the same but for the folders of local files, which no key knows."""
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        return value.keys() == other.keys() and all(_are_same(value[name], other[name]) for name in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_are_same, value, other))
+    return value == other or is_one_name(value, other)
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in _MODULES}
+
+
+COST = "cost.json"

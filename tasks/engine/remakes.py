@@ -4,7 +4,7 @@
 
 A stage is begun again in a new folder when a user asks for it, and when other code left it unfinished: so no folder
 ever has parts of two versions of the code. The first folder of a stage has no such file, unless an earlier release made
-it under another key (`gristmill.tasks.engine.earlier_homes`).
+it under another key (`gristmill.tasks.engine.make`).
 """
 
 import hashlib

@@ -22,11 +22,10 @@ import xxhash
 from gristmill.storage import files, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
-from gristmill.storage.tokens.token_shards import bin_path, write_tokens
+from gristmill.storage.token_shards import bin_path, write_tokens
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.takedowns import taken_down
-from gristmill.tasks.documents.sampling import Heldout, uniform
-from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.documents.selection import Heldout, read_rows, uniform
 from gristmill.tasks.evaluation.similar import given, overlaps
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.url.canonical import host_columns, hosts

@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.selection import read_rows, select_groups
+from gristmill.tasks.documents.selection import Heldout, read_rows, select_groups
 from gristmill.tasks.evaluation.documents import evaluated_part
 from gristmill.tasks.evaluation.similar import given, likest, read_given, write_given
 
@@ -110,4 +109,4 @@ def split_shard(
         for document, (similarity, which) in worst.items()
         if document not in own
     ]
-    return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(lost))]) | {"heldout": len(own)}
+    return ledger.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(lost))]) | {"heldout": len(own)}

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.selection import read_rows, select_groups
@@ -119,4 +119,4 @@ def remove_shard(
         for document, (like, value, index) in worst.items()
         if document not in known_ids
     ]
-    return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(losses))])
+    return ledger.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(losses))])

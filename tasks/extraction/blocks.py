@@ -23,24 +23,33 @@ from gristmill.tasks.extraction.markup import (
     text_byte,
 )
 from gristmill.tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
-from gristmill.tasks.extraction.scanned import COMMENT, ENDS, KIND, NONE, PREFORMATTED, TEXT, Blocks, Nodes, Page, Tags
 from gristmill.tasks.extraction.vocabulary import (
     BITS,
     BLOCK,
+    COMMENT,
     CUSTOM,
     ELEMENTS,
+    ENDS,
     FNV,
     HIDDEN,
     INLINE,
+    KIND,
     MARKED,
+    NONE,
     OTHER,
+    PREFORMATTED,
     PRIME,
     PROPERTIES,
     RAW,
     SKIP,
+    TEXT,
     VOID,
     WHERE,
+    Blocks,
     E,
+    Nodes,
+    Page,
+    Tags,
 )
 from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.compiled import nb

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.tasks.extraction.scanned import Page
-from gristmill.tasks.extraction.vocabulary import CUES, EDGE, FNV, PRIME, SYMBOLS, E, automaton
+from gristmill.tasks.extraction.vocabulary import CUES, EDGE, FNV, PRIME, SYMBOLS, E, Page, automaton
 from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.compiled import nb
 

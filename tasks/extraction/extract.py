@@ -1,13 +1,17 @@
-"""The step `extract`: from records to documents, the main text of each page."""
+"""The step `extract`: from records to documents, the main text of each page by an engine, or the union of several."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from gristmill.tasks.documents.step import Problem, Signal, Step, StepError, function_at
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import DocumentStep, Problem, Signal, Step, StepError, function_at
+from gristmill.tasks.extraction.engines import ENGINES
 from gristmill.tasks.guard.parent import Limits
 
 _PDF = "PDF 2.0 (ISO 32000-2)"
@@ -28,11 +32,7 @@ SIGNALS = (
 )
 
 
-# What besides resiliparse, which detects types and encodings for all engines, decides an engine's texts.
-_LIBRARIES = {"trafilatura": ("lxml", "trafilatura"), "justext": ("justext", "lxml")}
-
-
-ENGINE_NAMES = ("blocks", "resiliparse", "trafilatura", "justext", "plain")
+ENGINE_NAMES = tuple(ENGINES)
 UNION = "union"
 _OF_USERS = re.compile(r"(\w+(?:\.\w+)*):\w+")
 
@@ -110,7 +110,7 @@ class Extract(Step):
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
         own = [getattr(import_module(module), "LIBRARIES", ()) for module in self.modules]
-        engine_libraries: list[tuple[str, ...]] = [_LIBRARIES.get(engine, ()) for engine in self.asked]
+        engine_libraries: list[tuple[str, ...]] = [ENGINES[name].libraries for name in self.asked if name in ENGINES]
         if "pdf" in self.types:
             engine_libraries.append(("pypdfium2",))
         return ("resiliparse", *dict.fromkeys(name for names in (*engine_libraries, *own) for name in names))
@@ -130,3 +130,56 @@ class Extract(Step):
 def _check_engine(engine: str, choices: tuple[str, ...]) -> None:
     if engine not in choices and not _OF_USERS.fullmatch(engine):
         raise ValueError(f"is {engine!r}; give one of {', '.join(choices)}, or one of your own as module:function")
+
+
+OTHERS = "others"  # the key of a row that has the further texts of its page
+
+
+def united(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the engines made of one page, in their order, as what the first made of it that found a text; `others` are
+    the further texts, each once, as (engine, text). Of a page without any text it is the first engine's drop."""
+    by_text: dict[str, Mapping[str, Any]] = {}
+    for each in results:
+        if "rule" not in each:
+            by_text.setdefault(each["text"], each)
+    if not by_text:
+        return dict(results[0])
+    first, *others = by_text.values()
+    return {**first, OTHERS: [(each["engine"], each["text"]) for each in others]}
+
+
+def chosen(
+    rows: Sequence[dict], columns: pa.Schema, normalized: Callable[[pa.Table], pa.Table], steps: Sequence[DocumentStep]
+) -> list[dict]:
+    """The rows of a batch of documents, each with the first of its texts that `steps` keep, and that text's engine.
+
+    rows: those of documents, whose columns are `columns`, with the key `others`, which is taken out. normalized: what
+    becomes of the documents' texts before the steps see them; a document may be left out. Each turn asks about one more
+    text of the pages that have none yet; holds these once more, with the signals of the steps.
+    """
+    further = [row.pop(OTHERS, []) for row in rows]
+    answer = list(rows)
+    pending = [(index, row) for index, row in enumerate(rows) if further[index]]
+    turn = 0
+    while pending:
+        kept = _kept(pa.Table.from_pylist([row for _, row in pending], schema=columns), normalized, steps)
+        for index, row in pending:
+            if row["id"] in kept:
+                answer[index] = row
+        pending = [
+            (index, row | {"engine": engine, "text": text, "characters": len(text)})
+            for index, row in pending
+            if row["id"] not in kept and turn < len(further[index])
+            for engine, text in [further[index][turn]]
+        ]
+        turn += 1
+    return answer
+
+
+def _kept(
+    documents: pa.Table, normalized: Callable[[pa.Table], pa.Table], steps: Sequence[DocumentStep]
+) -> frozenset[str]:
+    """The ids of the documents that the steps keep."""
+    signals = measured(normalized(documents), steps).table
+    dropped = decide(signals, [(step.step, step.decisions()) for step in steps])
+    return frozenset(signals["id"].to_pylist()).difference(*(rows["id"].to_pylist() for _, rows in dropped))

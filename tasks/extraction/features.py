@@ -3,8 +3,7 @@
 import numpy as np
 
 from gristmill.tasks.extraction.description import PARAGRAPH, Described, elements_apart, next_container
-from gristmill.tasks.extraction.scanned import HEADING, Page
-from gristmill.tasks.extraction.vocabulary import AROUND, BITS, CUES, WORDS, E
+from gristmill.tasks.extraction.vocabulary import AROUND, BITS, CUES, HEADING, WORDS, E, Page
 from gristmill.tasks.kernels.compiled import nb
 
 _N_CUES = len(CUES)

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.tasks.extraction.scanned import Page
-from gristmill.tasks.extraction.vocabulary import BLOCK, BREAKS_OUT, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E
+from gristmill.tasks.extraction.vocabulary import BLOCK, BREAKS_OUT, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E, Page
 from gristmill.tasks.kernels.compiled import nb
 
 # How far up an end tag looks for its start tag. With a limit, `</x>` after many open elements stays linear.

@@ -16,7 +16,8 @@ from xml.parsers import expat
 
 from resiliparse.parse.encoding import detect_mime
 
-from gristmill.tasks.extraction.engines import Refused, blocks
+from gristmill.tasks.extraction.classifier import main_text
+from gristmill.tasks.extraction.engines import Refused
 from gristmill.tasks.extraction.engines import engine as engine_of
 from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_html, is_pdf, payload_type
 from gristmill.tasks.reading import charset as encodings
@@ -299,7 +300,7 @@ def extract_page(
         text, engine = page, "text"
     else:
         try:
-            text = blocks(page, markdown=True) if format == "markdown" else engine_of(engine)(page)
+            text = main_text(page, markdown=True) if format == "markdown" else engine_of(engine)(page)
         except Refused as error:
             return _drop("too_deep", str(error))
         page_metadata = metadata(page, url)

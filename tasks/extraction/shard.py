@@ -18,28 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.fingerprint import states_of
-from gristmill.storage.printable import one_line
+from gristmill.storage.printable import one_line, redact_url
 from gristmill.storage.remote.config import configured
-from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
-from gristmill.tasks.documents.batch import Batch, schema
 from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.documents.measure import EditCounts, measured
+from gristmill.tasks.documents.measure import Batch, EditCounts, measured, schema
 from gristmill.tasks.documents.normalize import Normalize, rewrite
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.log_fields import ProgressReport
-from gristmill.tasks.extraction.engines import chosen, united
-from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract import Extract, chosen, united
 from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
 from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
-from gristmill.tasks.reading.ranges.plan import RangeRead, Reading
+from gristmill.tasks.reading.range_plan import RangeRead, Reading
 from gristmill.tasks.reading.record import PAGES, Record
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.url.step import Url
@@ -130,7 +127,7 @@ def extract_shard(
     counts += edits.counts(rows_out, counts[-1]["characters_out"])
     # the guard takes pages ahead, some further than others: drops are noted in no fixed order
     drops = [row for name in lost for row in sorted(lost[name], key=itemgetter("nth"))]
-    shards.write_ledger(folder, number, ledger.from_rows(drops))
+    ledger.write_ledger(folder, number, ledger.from_rows(drops))
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.debug(
         "%s: %s; %d documents, %d characters",

@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from gristmill.tasks.kernels import (
         tokens as tokens,
     )
-    from gristmill.tasks.kernels import (
-        union_find as union_find,
-    )
 else:
     buffers = lazy_import("gristmill.tasks.kernels.buffers")
     characters = lazy_import("gristmill.tasks.kernels.characters")
@@ -72,5 +69,4 @@ else:
     shingles = lazy_import("gristmill.tasks.kernels.shingles")
     suffixes = lazy_import("gristmill.tasks.kernels.suffixes")
     tokens = lazy_import("gristmill.tasks.kernels.tokens")
-    union_find = lazy_import("gristmill.tasks.kernels.union_find")
     words = lazy_import("gristmill.tasks.kernels.folding")

@@ -16,8 +16,8 @@ from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.training import line, probabilities
+from gristmill.tasks.models import classifiers
+from gristmill.tasks.models.classifiers import line, probabilities
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.model_files import label_of
 from gristmill.tasks.models.percentiles import percentiles
@@ -107,7 +107,7 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
         return self.model
 
     def problems(self, deep: bool) -> Iterator[Problem]:
-        yield from classifier_file.problems(self.model, self, self.label, deep)
+        yield from classifiers.problems(self.model, self, self.label, deep)
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def score_shard(
     """Write `id`, the probability of the label for each text, and the share of its characters in lines above
     `line_score`. `models`: one."""
     table = select(documents, kept, ["text"])
-    [model] = map(classifier_file.load, models)
+    [model] = map(classifiers.load, models)
     label = label_of(model.labels, settings.label)
     texts = [text[: settings.characters] for text in table["text"].to_pylist()]
     lines = [[part for part in text.split("\n") if part.strip()] for text in texts]

@@ -14,21 +14,20 @@ from pydantic import Field, model_validator
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.sampling import Heldout, uniform
-from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.documents.selection import Heldout, gather, select, uniform
 from gristmill.tasks.documents.step import Bound, CorpusStep, Problem, Settings, Signal
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.classifier_file import Texts
-from gristmill.tasks.models.classifier.measures import measures
-from gristmill.tasks.models.classifier.training import (
+from gristmill.tasks.models import classifiers
+from gristmill.tasks.models.classifiers import (
     BAD,
     FOLDS,
     GOOD,
     Classifier,
     Examples,
+    Texts,
     cross_fit,
     fold,
     line,
+    measures,
     ordered,
     probabilities,
 )
@@ -129,7 +128,7 @@ class Quality(Classifier, Threshold, LearnedFilter):
 
     def problems(self, deep: bool) -> Iterator[Problem]:
         if self.model is not None:
-            yield from classifier_file.problems(self.model, self, self.label, deep)
+            yield from classifiers.problems(self.model, self, self.label, deep)
 
     def remarks(self) -> Iterator[str]:
         if self.min_score is None and self.keep_top is None and self._is_trained_here():
@@ -143,7 +142,7 @@ class Quality(Classifier, Threshold, LearnedFilter):
         """Whether the classifier is trained in the run, or with `gristmill train classifier`, which describes it."""
         if self.model is None:
             return True
-        description = classifier_file.description(self.model)
+        description = classifiers.description(self.model)
         return files.is_local(description) and files.exists(description)
 
     def raw(self, sources: Sequence[str]) -> tuple[str, ...]:
@@ -225,7 +224,7 @@ def score_shard(
     scores = np.empty(len(table))
     for number, file in enumerate(models):
         rows = np.flatnonzero(folds == number)
-        model = classifier_file.load(file)
+        model = classifiers.load(file)
         scores[rows] = probabilities(model, [texts[row] for row in rows], label_of(model.labels, settings.label))
     columns = {"id": table["id"], "quality": scores, SCORED_BY: names[folds]}
     parquet.write_table(layout.part(folder, shard), pa.table(columns))

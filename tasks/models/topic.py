@@ -9,11 +9,11 @@ from pydantic import Field
 
 from gristmill.storage import files
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import DocumentStep, Member, Problem, Signal
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.training import line
+from gristmill.tasks.models import classifiers
+from gristmill.tasks.models.classifiers import line
 from gristmill.tasks.models.model_files import LABEL, ModelFileError
 
 OTHER = "other"
@@ -78,7 +78,7 @@ class Topic(DocumentStep):
 def measure(step: Topic, documents: Batch) -> dict[str, pa.Array]:
     """The most probable topic of each text, and its probability. A text without a word that the model knows has the
     topic `other`."""
-    model = classifier_file.load(classifier_file.recorded(step.model, step.model_checksum))
+    model = classifiers.load(classifiers.recorded(step.model, step.model_checksum))
     lines = [line(text, step.characters, step.lowercase) for text in documents["text"].to_pylist()]
     labels, scores = model.predict(lines, k=1) if lines else ([], [])
     probable = np.array([min(1.0, float(row[0])) if len(row) else 0.0 for row in scores], np.float32)
@@ -92,10 +92,10 @@ def measure(step: Topic, documents: Batch) -> dict[str, pa.Array]:
 def pinned(step: Topic) -> Topic:
     """The step with the checksum of its model. Raises FileNotFoundError, and ModelFileError for a file that is no whole
     model, or has no label that `keep` names."""
-    topics = [*classifier_file.labels(step.model), OTHER]
+    topics = [*classifiers.labels(step.model), OTHER]
     for key in ("keep", "drop"):
         if unknown := [topic for topic in getattr(step, key) or () if topic not in topics]:
             there = ", ".join(topics[:12])
             raise ModelFileError(f"{step.model} has no topic {unknown[0]}; name some of {there} in `{key}`")
-    classifier_file.check(step.model, step)
+    classifiers.check(step.model, step)
     return step.model_copy(update={"model_checksum": files.checksum(step.model)})

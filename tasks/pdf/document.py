@@ -14,9 +14,8 @@ import pypdfium2.raw as pdfium
 from gristmill.tasks.pdf.columns import Line, ordered
 from gristmill.tasks.pdf.glyphs import Segment, glyphs
 from gristmill.tasks.pdf.grids import with_tables
-from gristmill.tasks.pdf.objects import objects
+from gristmill.tasks.pdf.objects import objects, outline
 from gristmill.tasks.pdf.paragraphs import Words, blocks, rendered
-from gristmill.tasks.pdf.structure import outline
 
 # An object whose dictionary says that it is a page or the catalog.
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,8})\s+(\d{1,5})\s+obj\b")

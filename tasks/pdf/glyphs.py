@@ -20,10 +20,8 @@ from gristmill.tasks.pdf.characters import (
     font_size,
     origin,
 )
-from gristmill.tasks.pdf.objects import Objects
+from gristmill.tasks.pdf.objects import Objects, Ruling, Rulings, heading_marks, parted
 from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
-from gristmill.tasks.pdf.ruling import Ruling, Rulings, parted
-from gristmill.tasks.pdf.structure import heading_marks
 
 # A gap wider than this, in heights of the font, ends a segment: word spaces of justified text are narrower, the gutter
 # of two columns and the space between cells of a table are wider.

@@ -8,7 +8,7 @@ from statistics import median
 
 from gristmill.tasks.pdf.columns import lines_of
 from gristmill.tasks.pdf.glyphs import Segment
-from gristmill.tasks.pdf.ruling import Ruling, Rulings
+from gristmill.tasks.pdf.objects import Ruling, Rulings
 from gristmill.tasks.pdf.tables import aligned
 
 _TOUCH = 4.0  # points between lines that meet

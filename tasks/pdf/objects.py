@@ -1,4 +1,4 @@
-"""What the objects of a page say beside its characters: its ruling lines, and which text stands for drawn glyphs.
+"""What a page says beside its characters: its ruling lines, which text stands for drawn glyphs, and its headings.
 
 A program marks glyphs by `/Span <</ActualText ...>>` (ISO 32000-2, 14.9.4) where a glyph is no character: conjuncts and
 vowel signs of Indic scripts, forms of Arabic letters. pdfium gives that text at the place of the first object of the
@@ -6,12 +6,122 @@ mark and passes over the others, whose places are missed by whoever looks for ga
 """
 
 import ctypes
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium
 
-from gristmill.tasks.pdf.ruling import MAX_PATHS, Matrix, Rulings, add_path
+_THIN = 3.0  # points: a rectangle that is not wider is a line
+_SHORT = 4.0  # points: what is not longer is no line
+_NEAR = 3.0  # points between what is one line: borders of cells beside each other, dashes
+_POINTS = 400  # of a path, at most: others are drawings
+MAX_PATHS = 4000  # paths of a page that are looked at
+
+Matrix = tuple[float, float, float, float, float, float]
+
+
+@dataclass(slots=True)
+class Ruling:
+    """A line at one place of an axis (y if it runs across, x if it runs down), from `begin` to `end` of the other."""
+
+    position: float
+    begin: float
+    end: float
+
+
+@dataclass
+class Rulings:
+    across: list[Ruling]
+    down: list[Ruling]
+
+    def turned(self, angle: float, sides: tuple[float, float]) -> "Rulings":
+        """The lines of the page that is turned by a right angle, as `gristmill.tasks.pdf.characters.turned` has it."""
+        width, height = sides
+        if angle < math.pi:
+            across = [Ruling(r.position, height - r.end, height - r.begin) for r in self.down]
+            return Rulings(across, [Ruling(height - r.position, r.begin, r.end) for r in self.across])
+        down = [Ruling(r.position, width - r.end, width - r.begin) for r in self.across]
+        return Rulings([Ruling(width - r.position, r.begin, r.end) for r in self.down], down)
+
+    def joined(self) -> "Rulings":
+        return Rulings(_joined(self.across), _joined(self.down))
+
+
+def parted(down: Iterable[Ruling], begin: float, end: float, height: float) -> bool:
+    """Whether one of the lines that run down is between two places at a height of the page."""
+    return any(begin - 1 < r.position < end + 1 and r.begin < height < r.end for r in down)
+
+
+def add_path(path: pdfium.FPDF_PAGEOBJECT, matrix: Matrix, rulings: Rulings) -> None:
+    """Add the lines of a path; `matrix` leads from the coordinates of its form to the page's."""
+    count = pdfium.FPDFPath_CountSegments(path)
+    fill, stroke = ctypes.c_int(), ctypes.c_int()
+    if not 2 <= count <= _POINTS or not pdfium.FPDFPath_GetDrawMode(path, fill, stroke):
+        return
+    own = pdfium.FS_MATRIX()
+    if not pdfium.FPDFPageObj_GetMatrix(path, own):
+        return
+    a, b, c, d, e, f = matrix
+    x, y = ctypes.c_float(), ctypes.c_float()
+    points: list[tuple[float, float]] = []
+    for k in range(count):
+        segment = pdfium.FPDFPath_GetPathSegment(path, k)
+        kind = pdfium.FPDFPathSegment_GetType(segment)
+        if kind == pdfium.FPDF_SEGMENT_MOVETO:
+            _add(points, stroke.value, fill.value, rulings)
+            points = []
+        pdfium.FPDFPathSegment_GetPoint(segment, x, y)
+        u = own.a * x.value + own.c * y.value + own.e
+        v = own.b * x.value + own.d * y.value + own.f
+        points.append((a * u + c * v + e, b * u + d * v + f))
+        if pdfium.FPDFPathSegment_GetClose(segment):
+            points.append(points[0])
+    _add(points, stroke.value, fill.value, rulings)
+
+
+def _add(points: list[tuple[float, float]], stroke: int, fill: int, rulings: Rulings) -> None:
+    if len(points) < 2:
+        return
+    left, right = min(x for x, _ in points), max(x for x, _ in points)
+    bottom, top = min(y for _, y in points), max(y for _, y in points)
+    if right - left > _SHORT and top - bottom <= _THIN and (fill or stroke):
+        rulings.across.append(Ruling((bottom + top) / 2, left, right))
+    elif top - bottom > _SHORT and right - left <= _THIN and (fill or stroke):
+        rulings.down.append(Ruling((left + right) / 2, bottom, top))
+    elif stroke:
+        for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+            if abs(y1 - y0) < 0.5 and abs(x1 - x0) > _SHORT:
+                rulings.across.append(Ruling((y0 + y1) / 2, min(x0, x1), max(x0, x1)))
+            elif abs(x1 - x0) < 0.5 and abs(y1 - y0) > _SHORT:
+                rulings.down.append(Ruling((x0 + x1) / 2, min(y0, y1), max(y0, y1)))
+
+
+def _joined(rulings: Iterable[Ruling]) -> list[Ruling]:
+    """Lines at nearly one place that touch each other as one."""
+    places: list[list[Ruling]] = []
+    for each in sorted(rulings, key=lambda r: r.position):
+        if (
+            places
+            and each.position - places[-1][-1].position <= _NEAR
+            and each.position - places[-1][0].position <= 2 * _NEAR
+        ):
+            places[-1].append(each)
+        else:
+            places.append([each])
+    joined_rulings = []
+    for place in places:
+        position = sum(each.position for each in place) / len(place)
+        last: Ruling | None = None
+        for each in sorted(place, key=lambda r: r.begin):
+            if last and each.begin - last.end <= _NEAR:
+                last.end = max(last.end, each.end)
+            else:
+                last = Ruling(position, each.begin, each.end)
+                joined_rulings.append(last)
+    return joined_rulings
+
 
 MAX_OBJECTS = 50_000  # objects of a page that are looked at
 _DEPTH = 4  # of forms inside of forms
@@ -157,3 +267,83 @@ def _times(one: Matrix, other: Matrix) -> Matrix:
     a, b, c, d, e, f = one
     p, q, r, s, t, u = other
     return a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u
+
+
+# What a document says of its own headings: its outline (bookmarks), and the tags of its text.
+
+
+_MAX_ENTRIES = 10_000  # entries of an outline, elements of a page's structure
+_LETTERS = 300  # of a heading
+# Structure types of headings (ISO 32000-2, 14.8.4.3.2): H1 to any depth, Title since PDF 2.0.
+_HEADING = re.compile(r"H([1-9])|Title")
+MAX_LEVEL = 6  # of Markdown and HTML
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Of an outline. `level`: 1 for the outermost; `page` counts from 0."""
+
+    title: str
+    level: int
+    page: int
+
+
+def outline(document: pdfium.FPDF_DOCUMENT) -> list[Entry]:
+    """The entries of a document's outline, in their order; those of deeper levels than 6 are left out."""
+    entries: list[Entry] = []
+    seen: set[int] = set()
+    waiting = [(pdfium.FPDFBookmark_GetFirstChild(document, None), 1)]
+    while waiting and len(seen) < _MAX_ENTRIES:
+        mark, level = waiting.pop()
+        # a damaged outline may lead back to itself
+        if not mark or address(mark) in seen:
+            continue
+        seen.add(address(mark))
+        waiting.append((pdfium.FPDFBookmark_GetNextSibling(document, mark), level))
+        if level < MAX_LEVEL:
+            waiting.append((pdfium.FPDFBookmark_GetFirstChild(document, mark), level + 1))
+        place = pdfium.FPDFBookmark_GetDest(document, mark)
+        if not place and (action := pdfium.FPDFBookmark_GetAction(mark)):
+            place = pdfium.FPDFAction_GetDest(document, action)
+        page = pdfium.FPDFDest_GetDestPageIndex(document, place) if place else -1
+        size = min(pdfium.FPDFBookmark_GetTitle(mark, None, 0), 4 * _LETTERS)
+        buffer = ctypes.create_string_buffer(size)
+        pdfium.FPDFBookmark_GetTitle(mark, buffer, size)
+        title = buffer.raw.decode("utf-16-le", "replace").rstrip("\x00")
+        if title.strip() and page >= 0:
+            entries.append(Entry(title, level, page))
+    return entries
+
+
+def heading_marks(page: pdfium.FPDF_PAGE) -> dict[int, int]:
+    """Of the marked content of a page that is tagged as a heading the level, by its number."""
+    tree = pdfium.FPDF_StructTree_GetForPage(page)
+    if not tree:
+        return {}
+    try:
+        return _levels(tree)
+    finally:
+        pdfium.FPDF_StructTree_Close(tree)
+
+
+def _levels(tree: pdfium.FPDF_STRUCTTREE) -> dict[int, int]:
+    levels: dict[int, int] = {}
+    count = min(max(pdfium.FPDF_StructTree_CountChildren(tree), 0), _MAX_ENTRIES)
+    waiting = [(pdfium.FPDF_StructTree_GetChildAtIndex(tree, k), 0) for k in range(count)]
+    remaining_elements = _MAX_ENTRIES
+    while waiting and remaining_elements:
+        remaining_elements -= 1
+        element, level = waiting.pop()
+        if not element:
+            continue
+        kind = ctypes.create_string_buffer(32)
+        if not level and 0 < pdfium.FPDF_StructElement_GetType(element, kind, 32) <= 32:
+            match = _HEADING.fullmatch(kind.raw.decode("utf-16-le", "replace").split("\x00")[0])
+            level = min(int(match[1] or 1), MAX_LEVEL) if match else 0
+        for k in range(min(max(pdfium.FPDF_StructElement_CountChildren(element), 0), _MAX_ENTRIES)):
+            content = pdfium.FPDF_StructElement_GetChildMarkedContentID(element, k)
+            if content >= 0 and level:
+                levels[content] = level
+            elif content < 0 and len(waiting) < _MAX_ENTRIES:
+                waiting.append((pdfium.FPDF_StructElement_GetChildAtIndex(element, k), level))
+    return levels

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Literal
 
 from gristmill.tasks.pdf.columns import Line, lines_of
-from gristmill.tasks.pdf.structure import MAX_LEVEL, Entry
+from gristmill.tasks.pdf.objects import MAX_LEVEL, Entry
 from gristmill.tasks.pdf.tables import is_row, table_end
 
 _SAME = 0.04  # how far the sizes of headings of one level may be apart

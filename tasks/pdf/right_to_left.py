@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise
 
 from gristmill.tasks.pdf.characters import DRAWN_GAP, RTL, Character
-from gristmill.tasks.pdf.ruling import Ruling, parted
+from gristmill.tasks.pdf.objects import Ruling, parted
 
 # Of the height of the letters: a wider gap is a space between words. Arabic letters that are not joined stand closer.
 _WORD_GAP = 0.1

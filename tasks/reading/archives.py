@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.reading.block import WITH_PAYLOAD, read_block, text_of
-from gristmill.tasks.reading.decoders import wants_dictionary
 from gristmill.tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end
-from gristmill.tasks.reading.members import Content, Stored, open_content
-from gristmill.tasks.reading.ranges.archive_start import ended, is_behind, knows_content, open_range
-from gristmill.tasks.reading.ranges.plan import Range, RangeRead, Reading
+from gristmill.tasks.reading.members import Content, Stored, open_content, wants_dictionary
+from gristmill.tasks.reading.range_plan import Range, RangeRead, Reading
+from gristmill.tasks.reading.ranges import ended, is_behind, knows_content, open_range
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.record_buffer import RecordBuffer
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from gristmill.storage import files, layout, parquet
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote import streams
-from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.reading.formats.crawls import SNAPSHOT, IndexFilters
 
 LISTING = "https://index.commoncrawl.org/collinfo.json"

@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gristmill.storage import files
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import check_no_name, file_system
-from gristmill.storage.remote.redact import redact_url
-from gristmill.tasks.reading.columns import NO_COLUMNS, Columns
-from gristmill.tasks.reading.ranges.plan import Range
-from gristmill.tasks.reading.repositories.reading import Repositories
+from gristmill.tasks.reading.range_plan import Range
+from gristmill.tasks.reading.record import NO_COLUMNS, Columns, Repositories
 
 # the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
 _AT_THE_ROOT = ("crawl-data/", "cc-index/")

@@ -14,15 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote import streams
-from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading import tables
-from gristmill.tasks.reading.columns import OWN_NAME, TAKEN, Columns
 from gristmill.tasks.reading.listing import Shard
-from gristmill.tasks.reading.record import Record
-from gristmill.tasks.reading.repositories.reading import COLUMNS
+from gristmill.tasks.reading.record import COLUMNS, OWN_NAME, TAKEN, Columns, Record
 
 # Gives the records of a shard; its second argument: the most bytes of a record.
 Read = Callable[[Shard, int], Iterator[Record]]

@@ -1,8 +1,11 @@
-"""The record that every reader yields. Separate: the readers share only this."""
+"""The record that every reader yields, and what is read of a source: the columns of its files, or files of code."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, PAGE_COLUMNS
 
 # A record of one of these kinds is a page, or was meant to be one; every other kind is counted and passed over.
 PAGES = frozenset({"response", "revisit", "resource", "conversion", "row", "unknown"})
@@ -38,3 +41,101 @@ class Record:
     note: str | None = None
     problem: tuple[str, str] | None = None
     own: Mapping[str, Any] | None = None
+
+
+Kept = Literal["generated", "vendored", "minified", "data"]
+# whose releases decide what licences are recognized
+LIBRARIES = ("identify", "license-expression")
+# The columns that documents of code carry, and what they are.
+COLUMNS = {
+    "path": "of the file in its repository; of a document of several files that of the first",
+    "repository": "the name of the archive or folder, without its ending",
+    "license": "as an SPDX expression; null where none is known",
+    "license_type": "permissive, non_permissive or no_license",
+    "license_by": "what says so: file, text, metadata, or none",
+    "header_characters": "of the licence header that was left out, as an earlier file of the repository has it",
+    "files": "how many the document has",
+}
+
+
+@dataclass(frozen=True)
+class Repositories:
+    """`unit`: what a document is; `document_bytes`: of a document of several files at most, in UTF-8, one larger file
+    aside; `file_header`: the line ahead of each file in such a document; `leave_out`: what files are dropped as;
+    `repeated_headers`: licence headers that an earlier file of the repository has are kept; `archive_bytes`: that an
+    archive may unfold to."""
+
+    unit: Literal["file", "repository"] = "file"
+    document_bytes: int = 1 << 20
+    file_header: str = "<file_sep>{path}"
+    leave_out: tuple[Kept, ...] = ()
+    repeated_headers: bool = False
+    archive_bytes: int = 8 << 30
+
+
+# Columns that a source gives by a key of their own, and those that steps give in every export.
+_PLACED = ("text", "url", "id", "date")
+TAKEN = frozenset({*DOCUMENT_COLUMNS, "language", "cluster_size"} - {*PAGE_COLUMNS})
+OWN_NAME = re.compile(r"\w[\w -]*")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns, or keys, that are read; None for one that there is not. `own`: those that documents carry,
+    as (name there, name in the file); `every`: all that have no other use; `pages`: whether the column `text` holds the
+    bytes of pages, which are extracted, and no texts."""
+
+    text: str = "text"
+    url: str | None = None
+    id: str | None = None
+    date: str | None = None
+    own: tuple[tuple[str, str], ...] = ()
+    every: bool = False
+    pages: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are read as text, URL, id or date."""
+        return tuple(name for name in (self.text, self.url, self.id, self.date) if name)
+
+    def own_of(self, there: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of a file's columns that documents carry: the name that they have there, and that in the file."""
+        if self.every:
+            return [(name, name) for name in there if name not in self.named]
+        return [(ours, theirs) for ours, theirs in self.own if theirs in there]
+
+
+NO_COLUMNS = Columns()
+
+
+def check_own_names(columns: Mapping[str, str]) -> None:
+    """Raise ValueError for a name of a column, by which documents carry one of a file's, that they cannot have."""
+    for ours, theirs in columns.items():
+        if ours in _PLACED:
+            raise ValueError(
+                f"names {ours}, which documents have already: write `{ours}_column: {theirs}` in the source, and name "
+                f"the others one by one in `columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
+            )
+        if ours in TAKEN:
+            raise ValueError(f"names {ours}, which documents have already{_renamed(ours, theirs)}")
+        if not OWN_NAME.fullmatch(ours):
+            raise ValueError(
+                f"names {ours!r}, which has other characters than letters, digits, _, - and spaces; give it a name of "
+                f"its own, as `columns: {{my_name: {theirs!r}}}`"
+            )
+
+
+def _renamed(ours: str, theirs: str) -> str:
+    return f"; give it a name of its own, as `columns: {{their_{ours}: {theirs}}}`"
+
+
+def columns_of(own: Any, text: str, url: str | None, id: str | None, date: str | None) -> Columns:
+    """The columns of a source whose setting `columns` is `own`: "*" for all, names, or names by the file's names."""
+    if own == "*":
+        return Columns(text, url, id, date, every=True)
+    return Columns(text, url, id, date, tuple(by_name(own).items()))
+
+
+def by_name(columns: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """The names in the file of the columns that documents carry, by their names there."""
+    return dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}

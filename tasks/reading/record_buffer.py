@@ -5,7 +5,6 @@ Where the file is damaged, the next record begins at the first place where a mem
 
 import re
 
-from gristmill.tasks.reading.decoders import DAMAGE, MAGIC, decoder, kind_of
 from gristmill.tasks.reading.headers import (
     CONTROLS,
     HEAD,
@@ -20,7 +19,7 @@ from gristmill.tasks.reading.headers import (
     find_arc_line,
     head_end,
 )
-from gristmill.tasks.reading.members import PIECE, Content
+from gristmill.tasks.reading.members import DAMAGE, MAGIC, PIECE, Content, decoder, kind_of
 
 # What must be known of a member to see whether a record begins in it: a block of zstd is at most 128 KiB.
 _PROBE = 1 << 18

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from gristmill.storage import files
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading.formats.source import ReadOptions
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files
 from gristmill.tasks.reading.own_columns import SAMPLED_ROWS, Types, joined, packed_type
-from gristmill.tasks.reading.ranges.plan import Reading
+from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import format_of
 

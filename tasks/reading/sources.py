@@ -5,16 +5,24 @@ A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `page
 `index`.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
+import wrapt
 from pydantic import Discriminator, Tag
 
+from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.reading.formats.crawls import Archives, Selection, Snapshot
 from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.rows import Lines, Pages, Tables, Texts
-from gristmill.tasks.reading.formats.source import SourceSettings
+from gristmill.tasks.reading.formats.source import Beginning, Look, SourceSettings
 from gristmill.tasks.reading.formats.source_code import Code
+
+if TYPE_CHECKING:
+    from gristmill.tasks.reading import members
+else:
+    members = wrapt.lazy_import("gristmill.tasks.reading.members")
 
 FORMATS: tuple[type[SourceSettings], ...] = (
     Archives,
@@ -54,3 +62,71 @@ else:
             custom_error_message=f"a source has exactly one of the keys {', '.join(BY_KEY)}",
         ),
     ]
+
+
+# What a file is, by its content: a bounded look at its beginning.
+
+_HEAD = 1 << 20
+# Formats whose files are known by little: a suffix says more. A file of none of the others is a text, or nothing.
+_AFTER_SUFFIXES = (Pages, Code, Texts)
+_NO_TEXTS = {
+    "csv": "a table of separated values: convert it to Parquet or lines of JSON",
+    "tsv": "a table of separated values: convert it to Parquet or lines of JSON",
+    "html": "a page beside no archive: name it in a recipe, as `pages: [FILE]`",
+    "htm": "a page beside no archive: name it in a recipe, as `pages: [FILE]`",
+    "xml": "XML",
+    "yaml": "YAML",
+    "yml": "YAML",
+    "paths": "a list of files: name it in a recipe, as `warc: [LIST]`",
+}
+
+
+def look(path: str) -> Look:
+    """Look at the first MiB of a file's content, at 400 records of an archive, or at 40 rows. Raises OSError for a file
+    that cannot be opened."""
+    beginning = _beginning(path)
+    if not beginning.head.strip():
+        return Look(None, trouble="empty")
+    for kind in FORMATS:
+        if kind not in _AFTER_SUFFIXES and (seen := kind.recognize(beginning)):
+            return seen
+    if reason := _NO_TEXTS.get(_suffix(path)):
+        return Look(None, trouble=reason)
+    for kind in _AFTER_SUFFIXES:
+        if seen := kind.recognize(beginning):
+            return seen
+    return Look(None, trouble="not WARC, ARC, Parquet, lines of JSON or text")
+
+
+def _suffix(path: str) -> str:
+    """The last suffix ahead of that of a compression, without its point."""
+    parts = path.rsplit("/", 1)[-1].lower().split(".")[1:]
+    while parts and parts[-1] in ("gz", "zst", "lz4"):
+        parts.pop()
+    return parts[-1] if parts else ""
+
+
+def _beginning(path: str) -> Beginning:
+    head = b""
+    with members.open_content(path, DEFAULT) as content:
+        stored = content.peek(4)
+        try:
+            for piece in content.pieces():
+                head += piece
+                if len(head) > _HEAD:
+                    return Beginning(path, head[:_HEAD], False, stored)
+        except OSError:  # damage, behind what is sound
+            return Beginning(path, head, False, stored)
+    return Beginning(path, head, True, stored)
+
+
+def languages(texts: Sequence[str]) -> Counter[str]:
+    """Texts by their most probable language (ISO 639 code of lid.176), those of which it is unsure left out."""
+    from gristmill.tasks.models.language import model
+    from gristmill.tasks.models.model_files import LABEL
+
+    if not texts:
+        return Counter()
+    labels, scores = model().predict([" ".join(text[:400].split()) for text in texts], k=1)
+    sure = zip(labels, scores, strict=True)
+    return Counter(label[0].removeprefix(LABEL) for label, score in sure if score[0] >= 0.5)

@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
-from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.members import PIECE
-from gristmill.tasks.reading.ranges.lines import open_lines
-from gristmill.tasks.reading.ranges.plan import EMPTY, LineStart, Range, Reading
-from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.range_plan import EMPTY, LineStart, Range, Reading
+from gristmill.tasks.reading.ranges import open_lines
+from gristmill.tasks.reading.record import Columns, Record
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

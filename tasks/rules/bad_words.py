@@ -16,7 +16,7 @@ from pydantic import Field
 from gristmill.storage import files
 from gristmill.storage.address import Address
 from gristmill.tasks import kernels
-from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.measure import Batch, schema
 from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.rules.rule import Parts, RuleStep, counted, rule, rule_set
 from gristmill.tasks.url.lists import ListError, list_files, list_problems, read_entries

@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 from wrapt import lazy_import
 
 from gristmill.tasks import kernels
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits, line_removals
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, Cut, EditStep, Signal
 
 if TYPE_CHECKING:

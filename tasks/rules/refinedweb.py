@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from gristmill.tasks import kernels
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits, applied, line_removals
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, Cut, EditStep, Signal
 from gristmill.tasks.rules.rule import ratio
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import Field, create_model, field_validator, model_validator
 
 from gristmill.tasks import kernels
-from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.measure import Batch, schema
 from gristmill.tasks.documents.step import Bound, DocumentStep, Signal, work_of
 
 # Whose code decides what a rule counts, where the papers leave it open.

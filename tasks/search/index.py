@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.token_shards import INDEX, SPLIT, bin_path, index_path, recorded
-from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.storage.token_shards import INDEX, SPLIT, bin_path, index_path, recorded
+from gristmill.storage.training_manifest import token_dtype
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.tokenizer import load

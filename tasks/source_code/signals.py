@@ -9,12 +9,12 @@ import pyarrow as pa
 from pydantic import Field
 from resiliparse.extract.html2text import extract_plain_text
 
-from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.measure import Batch, schema
 from gristmill.tasks.documents.step import Bound, DocumentStep, Kind, Signal
 from gristmill.tasks.source_code import recognition
 from gristmill.tasks.source_code.comments import comments
 from gristmill.tasks.source_code.language import CODE_LANGUAGE, PATH, paths
-from gristmill.tasks.source_code.names import by_name
+from gristmill.tasks.source_code.recognition import by_name
 
 LINGUIST = "after Linguist's generated.rb and vendor.yml"
 STACK = "Lozhkov et al. 2024 (arXiv 2402.19173), section 2.1"

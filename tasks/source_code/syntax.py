@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
 from gristmill.tasks.guard.parent import Guard, Limits
 from gristmill.tasks.source_code.language import CODE_LANGUAGE

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from gristmill.storage import files, parquet
 from gristmill.storage.damage import DamagedFileError, RecordedFile
-from gristmill.storage.tokens.token_shards import SPLIT, bin_path, index_path, recorded, write_tokens
-from gristmill.storage.tokens.tokenizers import SPACE, SentencePieceTokenizer
-from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.storage.token_shards import SPLIT, bin_path, index_path, recorded, write_tokens
+from gristmill.storage.tokenizer_files import SPACE, JsonTokenizer, SentencePieceTokenizer
+from gristmill.storage.training_manifest import token_dtype
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle, Part, parts
 from gristmill.tasks.tokens.tokenizer import load
@@ -101,8 +101,6 @@ def _fast(file: RecordedFile) -> tuple[Encode, re.Pattern[str] | None] | None:
     try:
         if isinstance(exact, SentencePieceTokenizer):
             return gigatoken.Tokenizer.from_sentencepiece(file.read()).encode, _apart(exact)
-
-        from gristmill.storage.tokens.tokenizers import JsonTokenizer  # here, since most do without its library
 
         assert isinstance(exact, JsonTokenizer), "there are two kinds of files"
         return gigatoken.Tokenizer.from_json(exact.plain).encode, None

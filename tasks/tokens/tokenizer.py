@@ -6,27 +6,33 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import sentencepiece as spm
-import tokenizers
+import wrapt
 from pydantic import Field, model_validator
-from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from gristmill.storage import files, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.tokenizers import TextTokenizer, prepared, read_tokenizer
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.selection import select, uniform
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
 from gristmill.tasks.tokens.grouping import group_names, with_columns
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_shares
+
+if TYPE_CHECKING:
+    import sentencepiece
+    import tokenizers
+
+    from gristmill.storage import tokenizer_files
+else:
+    sentencepiece = wrapt.lazy_import("sentencepiece")
+    tokenizers = wrapt.lazy_import("tokenizers")
+    tokenizer_files = wrapt.lazy_import("gristmill.storage.tokenizer_files")
 
 log = logging.getLogger(__name__)
 
@@ -190,22 +196,22 @@ def train_byte_bpe(texts: Iterator[str], vocab_size: int, symbols: tuple[str, ..
     The same texts in the same order give the same bytes: merges are counted, and ties go to the smaller ids.
     Held: each distinct piece of the texts with its count.
     """
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    splitter = pre_tokenizers.Split(tokenizers.Regex(SPLIT), "isolated")
-    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, to_bytes])
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    splitter = tokenizers.pre_tokenizers.Split(tokenizers.Regex(SPLIT), "isolated")
+    to_bytes = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([splitter, to_bytes])
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[END, *symbols],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     described = json.loads(tokenizer.to_str())
     for token in described["added_tokens"]:
         token["special"] = token["content"] == END
-    return prepared(
+    return tokenizer_files.prepared(
         json.dumps(described, ensure_ascii=False).encode(), END, "tokenizer.json"
     ), tokenizer.get_vocab_size()
 
@@ -244,23 +250,21 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text
 def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
     """Content and name of the file as a stage keeps it. Raises ValueError as `take_tokenizer`."""
     if data.lstrip()[:1] == b"{":
-        from gristmill.storage.tokens.tokenizers import prepared  # here, since most do without its library
-
-        data, name = prepared(data, end_of_text, path), JSON
-        size = read_tokenizer(data, name).vocab_size
+        data, name = tokenizer_files.prepared(data, end_of_text, path), JSON
+        size = tokenizer_files.read_tokenizer(data, name).vocab_size
     else:
         if end_of_text is not None:
             raise ValueError(
                 f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
             )
-        size, name = read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
+        size, name = tokenizer_files.read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
     if size > MAX_VOCABULARY:
         raise ValueError(f"{path} has {size:,} tokens; give one of at most {MAX_VOCABULARY:,}")
     return data, name
 
 
 def _write(folder: str, name: str, data: bytes) -> dict:
-    tokenizer = read_tokenizer(data, name)
+    tokenizer = tokenizer_files.read_tokenizer(data, name)
     files.write_bytes(files.join(folder, name), data)
     files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(tokenizer.token_bytes()).encode())
     return {"file": name, "vocab_size": tokenizer.vocab_size, "end_of_text": tokenizer.end_of_text}
@@ -289,7 +293,7 @@ class _Counted(Iterator[str]):
 def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
     model, counter = io.BytesIO(), _Counted(texts)
     try:
-        spm.SentencePieceTrainer.train(
+        sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(line for text in counter for line in sentences(text)),
             model_writer=model,
             model_type=settings.kind,
@@ -343,5 +347,5 @@ def sentences(text: str) -> Iterator[str]:
 
 
 @cache
-def load(file: RecordedFile) -> TextTokenizer:
-    return read_tokenizer(file.read(), file.path)
+def load(file: RecordedFile) -> "tokenizer_files.TextTokenizer":
+    return tokenizer_files.read_tokenizer(file.read(), file.path)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import xxhash
 
 from gristmill.storage import files
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents.file_problems import error_sentence, file_problems
 from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.url.canonical import Canonical, canonical_host, canonicalizer, host_of, without_www

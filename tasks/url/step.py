@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, 
 
 from gristmill.storage import files
 from gristmill.storage.address import Address, from_folder, is_for_key
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Problem, Signal
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, Canonical, canonicalizer, host_of, registered_domain
 from gristmill.tasks.url.lists import (

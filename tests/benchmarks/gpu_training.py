@@ -31,15 +31,14 @@ import torch
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.batches import batches
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
-from gristmill.training.data.batches import batches
-from gristmill.training.model.decoder import flops_per_token
-from gristmill.training.parallel.world import processes
+from gristmill.training.decoder import flops_per_token
 from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import data_sheet_flops
-from gristmill.training.step.state import begun_state
-from gristmill.training.step.update import StepPlan, figures, train_step
+from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
+from gristmill.training.world import processes
 
 
 class Size(NamedTuple):

@@ -17,7 +17,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.dedup.near_duplicates import minhash
-from gristmill.storage import layout, parquet, shards
+from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.documents.step import Settings
@@ -123,7 +123,7 @@ def _written(phases: PhaseRunner, record: Description, places: int) -> dict:
 
 def _write(job: tuple[Planted, str, int, int, int]) -> int:
     planted, folder, shard, first, last = job
-    shards.write_ledger(folder, shard, LEDGER.empty_table())
+    ledger.write_ledger(folder, shard, LEDGER.empty_table())
     return planted.write(layout.part(folder, shard), first, last)
 
 

@@ -12,7 +12,7 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
 from gristmill.tasks.source_code import licenses
-from gristmill.tasks.source_code.names import by_name
+from gristmill.tasks.source_code.recognition import by_name
 
 pytestmark = pytest.mark.bench
 # pygments' names of what Linguist calls otherwise

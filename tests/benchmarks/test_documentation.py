@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 import trafilatura
 
-from gristmill.tasks.extraction.engines import ENGINES, blocks
+from gristmill.tasks.extraction.classifier import main_text
+from gristmill.tasks.extraction.engines import ENGINES
 from gristmill.tasks.reading import charset
 from tests.benchmarks.structure.documented import Truth, found, truth
 
@@ -32,7 +33,7 @@ def default_trafilatura(page):
     return trafilatura.extract(page) or ""
 
 
-COMPARED = {"blocks": blocks, "trafilatura()": default_trafilatura, "resiliparse": ENGINES["resiliparse"]}
+COMPARED = {"blocks": main_text, "trafilatura()": default_trafilatura, "resiliparse": ENGINES["resiliparse"].read}
 
 
 def pages(package: Path, most: int) -> Iterator[tuple[Path, str, Truth]]:

@@ -14,7 +14,7 @@ import pytest
 from tokenizers import Tokenizer as Theirs
 
 from gristmill.storage import parquet
-from gristmill.storage.tokens.tokenizers import SentencePieceTokenizer
+from gristmill.storage.tokenizer_files import SentencePieceTokenizer
 from gristmill.tasks.tokens.encoding import encode_shard, encoder
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer, load

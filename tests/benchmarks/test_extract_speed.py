@@ -16,7 +16,7 @@ import pytest
 import trafilatura
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from gristmill.tasks.extraction.engines import blocks
+from gristmill.tasks.extraction.classifier import main_text
 from gristmill.tasks.reading import charset
 
 pytestmark = pytest.mark.bench
@@ -128,7 +128,7 @@ def test_engine_alone_against_trafilatura(archive, capsys):
     read = ((record.reader.read(), record) for record in records if "html" in (record.http_content_type or ""))
     pages = [charset.decode(p, charset.detect(p, record.http_charset, True)) for p, record in read][::8]
     engines = {
-        "ours": blocks,
+        "ours": main_text,
         "trafilatura, its defaults": trafilatura.extract,
         "trafilatura, fast": lambda page: trafilatura.extract(page, fast=True),
     }

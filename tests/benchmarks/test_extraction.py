@@ -80,7 +80,11 @@ def difference(ours, theirs, pages, chosen):
 
 @pytest.mark.bench
 def test_extraction(pages, capsys):
-    engines = {"trafilatura()": default_trafilatura, "  no comments": without_comments, **ENGINES}
+    engines = {
+        "trafilatura()": default_trafilatura,
+        "  no comments": without_comments,
+        **{name: engine.read for name, engine in ENGINES.items()},
+    }
     kinds = sorted({page.kind for page in pages} - {""})
     with capsys.disabled():
         held = [page for page in pages if not page.trains]

@@ -15,9 +15,8 @@ import pytest
 
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import UNKNOWN
-from gristmill.tasks.models.language.identification import MIN_SCORES, UNKNOWN_BELOW, model
-from gristmill.tasks.models.language.language import CODES, Language, measure
-from gristmill.tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.models.language import CODES, MIN_SCORES, UNKNOWN_BELOW, Language, measure, model
+from gristmill.tasks.models.mixed_languages import MixedLanguages
 
 MACROLANGUAGES = {
     **dict.fromkeys(("bs", "hr", "sr", "sh"), "hbs"),

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import parquet
+from gristmill.tasks.dedup.near import lookup
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import signed
-from gristmill.tasks.dedup.near_reports import lookup
 from gristmill.tasks.documents.selection import read_rows
 from tests.benchmarks.near_corpus import Planted
 

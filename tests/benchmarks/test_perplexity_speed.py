@@ -8,9 +8,8 @@ from pydoc_data import topics
 
 import pytest
 
-from gristmill.tasks.models.perplexity import models_by_language
-from gristmill.tasks.models.perplexity.scores import PUNCTUATION, fold, load, load_pieces, score_pieces
-from gristmill.tasks.models.perplexity.training import Training, train
+from gristmill.tasks.models import ngram_models
+from gristmill.tasks.models.ngram_models import PUNCTUATION, Training, fold, load, load_pieces, score_pieces, train
 from tests.recorded import recorded
 
 TEXTS = [text for text in topics.topics.values() if text.strip()]
@@ -28,7 +27,7 @@ def folded(line: str) -> str:
 @pytest.mark.bench
 def test_documents_beside_a_loop_over_lines(tmp_path, capsys):
     train(TEXTS, str(tmp_path), "en", Training(vocabulary=4000))
-    kenlm_model, pieces_model = map(recorded, models_by_language.names(str(tmp_path), "en"))
+    kenlm_model, pieces_model = map(recorded, ngram_models.names(str(tmp_path), "en"))
     model, pieces = load(kenlm_model), load_pieces(pieces_model)
 
     def loop() -> list[float]:

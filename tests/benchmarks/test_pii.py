@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.extraction.engines import plain
 from gristmill.tasks.pii.step import KINDS, Pii

@@ -13,7 +13,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.rules.c4 import C4
 from gristmill.tasks.rules.fineweb_quality import FineWebQuality

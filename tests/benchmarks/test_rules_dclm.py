@@ -23,8 +23,8 @@ import yaml
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from gristmill.flows.recipe.recipe import load
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import applied, merged
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from tests.tasks.rules import dclm_reference, reference, segmentation
 from tests.tasks.rules.web import web_texts

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.storage.tokens.token_shards import PHASE, SPLIT
+from gristmill.storage.token_shards import PHASE, SPLIT
 from gristmill.tasks.search.index import index_shard, order_path, pieces
-from gristmill.tasks.search.shards import ShardIndex
+from gristmill.tasks.search.look_ups import ShardIndex
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer

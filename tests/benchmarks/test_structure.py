@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import trafilatura
 
-from gristmill.tasks.extraction.engines import ENGINES, blocks
+from gristmill.tasks.extraction.classifier import main_text
+from gristmill.tasks.extraction.engines import ENGINES
 from tests.benchmarks.structure import generated, highlighted, marked, node_pages, restructured
 from tests.benchmarks.structure.case import Case
 from tests.benchmarks.structure.scorer import MEASURES, judge
@@ -38,11 +39,11 @@ def markdown_of_trafilatura(page):
 
 # name: the engine, and whether it writes Markdown
 COMPARED = {
-    "blocks": (blocks, False),
-    "blocks, markdown": (partial(blocks, markdown=True), True),
+    "blocks": (main_text, False),
+    "blocks, markdown": (partial(main_text, markdown=True), True),
     "trafilatura()": (default_trafilatura, False),
     "  markdown": (markdown_of_trafilatura, True),
-    **{name: (engine, False) for name, engine in ENGINES.items() if name != "blocks"},
+    **{name: (engine.read, False) for name, engine in ENGINES.items() if name != "blocks"},
 }
 
 

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 sys.path.insert(0, {root!r})
 from gristmill.training.config import ModelConfig
-from gristmill.training.model.decoder import Decoder, initial
+from gristmill.training.decoder import Decoder, initial
 
 @dataclass
 class GPTConfig:

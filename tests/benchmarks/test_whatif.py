@@ -17,9 +17,9 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.steps import BUILT_IN, thresholds_of
-from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, LEDGER
-from gristmill.tasks.documents.batch import schema
+from gristmill.tasks.documents.measure import schema
 from gristmill.tasks.documents.step import Bound, DocumentStep
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine.make import StageResult
@@ -70,7 +70,7 @@ def write_documents(folder: str, shard: int, steps: tuple[DocumentStep, ...], n:
     with parquet.create(layout.part(folder, shard), table.schema) as out:
         for start in range(0, n, BATCH):
             out.write_table(table.slice(start, BATCH))
-    shards.write_ledger(folder, shard, LEDGER.empty_table())
+    ledger.write_ledger(folder, shard, LEDGER.empty_table())
     count = ledger.count("extract", n, None, LEDGER.empty_table(), 40 * n)
     return {"rows_in": n, "rows_out": n, "steps": [count]}
 

@@ -19,23 +19,20 @@ from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json, files, layout, parquet, sorted_files
 from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.storage.layout import ManifestError
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.models import quality
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.training import Classifier
-from gristmill.tasks.models.perplexity import perplexity
-from gristmill.tasks.models.perplexity.perplexity import LanguageModel
-from gristmill.tasks.models.perplexity.scores import load, score_words
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.documents.selection import Heldout
+from gristmill.tasks.models import classifiers, perplexity, quality
+from gristmill.tasks.models.classifiers import Classifier
+from gristmill.tasks.models.ngram_models import load, score_words
+from gristmill.tasks.models.perplexity import LanguageModel
 from gristmill.tasks.tokens import tokenizer as tokenizers
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.training.checkpoint.commit import Progress, load_checkpoint
-from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.batches import check_digests
+from gristmill.training.checkpoint.commit import Progress, Saver, load_checkpoint
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
-from gristmill.training.data.batches import check_digests
-from gristmill.training.parallel.world import processes
 from gristmill.training.run.tracking import METRICS, Tracker
+from gristmill.training.world import processes
 from tests import trained_tokenizers
 from tests.recorded import recorded
 
@@ -199,7 +196,7 @@ def fasttext(folder: Path) -> Kind:
     return model(
         folder,
         "model-0.bin",
-        lambda file: [str(v) for v in classifier_file.load.__wrapped__(file).predict(SENTENCE, k=2)],
+        lambda file: [str(v) for v in classifiers.load.__wrapped__(file).predict(SENTENCE, k=2)],
     )
 
 

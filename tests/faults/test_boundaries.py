@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gristmill.flows.machine.runs import RunRecorder
-from gristmill.storage import exclusive, files, layout, space
+from gristmill.storage import exclusive, files, layout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.spec import StageSpec
 from tests.fault_boundaries.faults import Fault, Power
@@ -137,7 +137,7 @@ def test_a_full_disk_is_said_where_a_run_notes_its_stages(tmp_path, operation):
     spec = StageSpec(name="a", version=1, body=make_nothing, record=Settings(), inputs={})
     fault = Fault("full", boundary, 0, Power(str(tmp_path)), tmp_path / "reached")
     said = rf"^{tmp_path}/runs: .* make room and run the same command again"
-    with installed(Disk(str(tmp_path), fault)), pytest.raises(space.DiskFullError, match=said):
+    with installed(Disk(str(tmp_path), fault)), pytest.raises(files.DiskFullError, match=said):
         RunRecorder(str(tmp_path), "small").add(spec.label(str(tmp_path)))
 
 

@@ -17,10 +17,9 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.run.tracking.train import train
 from gristmill.flows.stages.export import export
 from gristmill.storage import layout
-from gristmill.storage.home import Home
-from gristmill.tasks.engine.verify import verify
+from gristmill.storage.home import Home, verify
 from gristmill.training.hub.model_folder import write_model_folder
-from gristmill.training.hub.saved_model import open_model
+from gristmill.training.hub.weights import open_model
 from tests.corpora import context
 
 # A stage's files that nobody reads, or that say how it was made and not what it is.

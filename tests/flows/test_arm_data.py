@@ -19,9 +19,9 @@ from gristmill.flows.stages.evaluation import documents as chosen
 from gristmill.flows.stages.removal import LEAST, THRESHOLD
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import Home
-from gristmill.storage.tokens.tokenizers import load_tokenizer
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.storage.tokenizer_files import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import COST
 from tests.conftest import page, write_warc

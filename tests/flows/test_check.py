@@ -11,7 +11,7 @@ from gristmill.flows.recipe.check.estimate import largest_job
 from gristmill.flows.recipe.check.run import before_run, check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
-from gristmill.tasks.models.language.language import CODES
+from gristmill.tasks.models.language import CODES
 from tests.flows.broken_recipes import BASE, BROKEN, Broken
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read_is_found(folder, machine, tmp_path):
 
 
 def test_the_codes_are_those_of_the_model():
-    from gristmill.tasks.models.language.identification import model
+    from gristmill.tasks.models.language import model
 
     assert {label.removeprefix("__label__") for label in model().get_labels()} == CODES
 

@@ -14,7 +14,7 @@ from gristmill.flows.stages.corpus import CorpusPlaces
 from gristmill.flows.stages.dedup import exact_duplicates, near_duplicates
 from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl
 from gristmill.flows.stages.dedup.near_duplicates import Deciding, Matching, NearDuplicatesPlaces, Signing
-from gristmill.storage import checked_parquet
+from gristmill.storage import parquet
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges
@@ -210,7 +210,7 @@ class Opens:
 def opens(monkeypatch) -> Opens:
     """Counts the files that are opened, but for those of one shard that its own jobs read."""
     counted, of_job, phase = Opens(), Counter[int](), [""]
-    opening, mapping = checked_parquet.CheckedFile.__init__, PhaseRunner.map
+    opening, mapping = parquet.CheckedFile.__init__, PhaseRunner.map
 
     def count(file, path, data):
         if re.search("/(bands|gathered|decided|verdicts|edges|labels|bands-.|gathered-.|verdicts-merge-.)/", path):
@@ -228,7 +228,7 @@ def opens(monkeypatch) -> Opens:
 
         return mapping(runner, name, one, jobs, *others, **given_)
 
-    monkeypatch.setattr(checked_parquet.CheckedFile, "__init__", count)
+    monkeypatch.setattr(parquet.CheckedFile, "__init__", count)
     monkeypatch.setattr(PhaseRunner, "map", run)
     return counted
 

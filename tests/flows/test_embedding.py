@@ -15,10 +15,10 @@ from gristmill.flows.reports.audit import draw
 from gristmill.flows.stages.embedding import embedding
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.tasks.engine.executors import Threads
-from gristmill.tasks.models.embedding import heads as head_files
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.embedding import Embedding
-from gristmill.tasks.models.embedding.heads import Head
+from gristmill.tasks.models import heads as head_files
+from gristmill.tasks.models.embedders import Embedder
+from gristmill.tasks.models.embedding import Embedding
+from gristmill.tasks.models.heads import Head
 from gristmill.tasks.models.quality import QualityBucket
 from tests import embedders
 from tests.corpora import Texts, context, ledger, read
@@ -243,7 +243,7 @@ def test_a_head_of_other_vectors_stops_the_stage_too(tmp_path, made):
 
 
 def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
-    monkeypatch.setattr("gristmill.tasks.models.embedding.onnx_model.find_spec", lambda name: None)
+    monkeypatch.setattr("gristmill.tasks.models.embedders.find_spec", lambda name: None)
     [(path, what)] = inputs.steps({2: Embedding(model=made.model)}, MachineSettings(), False)
     assert path == ("steps", 2, "step") and what.endswith("pip install 'gristmill[embedding]'")
 

@@ -18,9 +18,9 @@ from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.evaluation.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import parquet
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.evaluate.heldout import heldout_windows
-from gristmill.training.model.loss import IGNORE
+from gristmill.training.loss import IGNORE
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 

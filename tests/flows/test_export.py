@@ -15,7 +15,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.stages.export import check_target, export, recipe_of_card
 from gristmill.storage import files, layout, parquet
-from gristmill.tasks.documents.dataset_card import Card, write_card
+from gristmill.tasks.documents.export import Card, write_card
 from gristmill.tasks.engine.executors import Threads
 from tests.corpora import context
 from tests.planted.text import prose

@@ -38,9 +38,9 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.shared import dumps
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.embedding import HeadScoring
-from gristmill.tasks.reading.columns import Columns
+from gristmill.tasks.models.embedders import Embedder
+from gristmill.tasks.models.embedding import HeadScoring
+from gristmill.tasks.reading.record import Columns
 from gristmill.tasks.tokens.mixture import Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url

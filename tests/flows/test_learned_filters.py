@@ -14,11 +14,11 @@ from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.storage import parquet
 from gristmill.tasks.documents.step import DocumentStep, work_of
-from gristmill.tasks.models.classifier.training import fold
-from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.classifiers import fold
+from gristmill.tasks.models.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.harm import Harm
-from gristmill.tasks.models.language.language import Language
+from gristmill.tasks.models.language import Language
 from gristmill.tasks.models.quality import Quality, QualityBucket
 from tests.corpora import Texts, context, ledger, read
 from tests.planted.text import pydoc_paragraphs

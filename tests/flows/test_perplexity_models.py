@@ -19,8 +19,7 @@ from gristmill.flows.recipe.check.run import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import whatif
 from gristmill.storage import parquet
-from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.selection import Heldout, select
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
 from tests.conftest import FRENCH

@@ -25,7 +25,7 @@ from gristmill.flows.reports.status import show, status
 from gristmill.flows.run.tracking.experiment import move_artifacts
 from gristmill.flows.run.tracking.model_run import KEY_TAG
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import load_model
 from gristmill.training.run.tracking import TrackedNames

@@ -27,7 +27,7 @@ from gristmill.tasks.dedup.semantic import (
     rounded,
 )
 from gristmill.tasks.engine.executors import Threads
-from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.embedding import Embedding
 from tests import embedders
 from tests.corpora import Texts, context, ledger, read
 

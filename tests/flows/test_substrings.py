@@ -4,8 +4,8 @@ import pytest
 
 from gristmill.flows.reports.dropped import edits
 from gristmill.flows.stages.dedup.exact_duplicates import substring_dedup
+from gristmill.storage.home import verify
 from gristmill.tasks.dedup.substrings import SubstringDedup
-from gristmill.tasks.engine.verify import verify
 from tests.corpora import Texts, context, ledger, read
 
 QUOTED = " ".join(f"q{i}" for i in range(12))

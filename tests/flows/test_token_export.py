@@ -12,7 +12,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.mixture import training_data
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 

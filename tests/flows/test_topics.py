@@ -29,8 +29,7 @@ from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import StepError
-from gristmill.tasks.models.classifier.measures import label_measures
-from gristmill.tasks.models.classifier.training import Classifier
+from gristmill.tasks.models.classifiers import Classifier, label_measures
 from gristmill.tasks.models.harm import Toxicity
 from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.tokens.grouping import group_names, with_columns

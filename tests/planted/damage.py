@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.measure import Batch
+from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.step import Bound, EditStep, Signal
 from tests.planted.text import prose, pydoc_paragraphs
 

@@ -16,7 +16,7 @@ from tests.planted.poor import poor
 from tests.planted.records import Sent
 from tests.planted.templates import render
 from tests.planted.text import Block, blocks, joined, phrase, prose
-from tools.harvest.words import UNSPACED
+from tools.harvest.texts import UNSPACED
 
 
 @dataclass(frozen=True)

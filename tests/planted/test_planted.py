@@ -19,7 +19,7 @@ from fastwarc.stream_io import BrotliReader, ZstdReader
 from resiliparse.extract.html2text import extract_plain_text
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from gristmill.tasks.models.language.identification import model
+from gristmill.tasks.models.language import model
 from tests.planted import KINDS, VARIANTS, Plan, Truth, plant, texts
 from tests.planted.leaks import ITEMS
 from tests.planted.plan import JACCARDS

@@ -10,7 +10,7 @@ from itertools import accumulate
 from pydoc_data import topics
 from random import Random
 
-from tools.harvest.words import POINTS, UNSPACED, WORDS
+from tools.harvest.texts import POINTS, UNSPACED, WORDS
 
 _FUNCTION_SHARE = 0.45  # as in English
 

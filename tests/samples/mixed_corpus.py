@@ -8,10 +8,10 @@ import tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.token_shards import index_bytes
-from gristmill.storage.tokens.tokenizers import prepared
-from gristmill.storage.tokens.training_manifest import write_rows
-from gristmill.tasks.tokens.packing import packed
+from gristmill.storage.token_shards import index_bytes
+from gristmill.storage.tokenizer_files import prepared
+from gristmill.storage.training_manifest import write_rows
+from gristmill.tasks.tokens.plan import packed
 
 SEQ_LEN, BATCH, SEED, STEPS = 32, 8, 5, 60
 VOCABULARY, END = 500, 2

@@ -15,8 +15,8 @@ import yaml
 from gristmill.samples import SampleSource
 from gristmill.samples.formats.export import TokenExport
 from gristmill.samples.formats.folder import TRAINERS, write_export
-from gristmill.storage.tokens.tokenizers import load_tokenizer
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.tokenizer_files import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
 from tests.samples.mixed_corpus import BATCH, END, PHASE, SEED, SEQ_LEN, STEPS, VOCABULARY, write
 
 MANIFESTS = {

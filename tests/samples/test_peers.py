@@ -19,8 +19,8 @@ from gristmill.samples import SampleSource
 from gristmill.samples.formats.export import TokenExport
 from gristmill.samples.formats.folder import write_export
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.training.model.loss import inputs_and_targets
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.loss import inputs_and_targets
 from tests.samples.mixed_corpus import BATCH, END, SEED, SEQ_LEN, write
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,10 +21,10 @@ from gristmill.samples import SampleSource, order, xxh3
 from gristmill.samples.order import Order, permute, permute_one
 from gristmill.samples.torch_batches import RankBatches, collate
 from gristmill.storage.damage import DamagedFileError, MissingFileError
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.training.data import batches
-from gristmill.training.model.decoder import document_mask
-from gristmill.training.model.loss import inputs_and_targets
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training import batches
+from gristmill.training.decoder import document_mask
+from gristmill.training.loss import inputs_and_targets
 from tests.samples.mixed_corpus import BATCH, END, PHASE, SEED, SEQ_LEN, STEPS, write
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gristmill.storage import files, parquet
-from gristmill.storage.checked_parquet import create, open_checked
 from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.parquet import create_checked as create
+from gristmill.storage.parquet import open_checked
 from gristmill.storage.remote import streams
 
 TABLE = pa.table(

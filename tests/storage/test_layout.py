@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage import files, layout, ledger, parquet
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.schema import SELECTION
 
@@ -30,8 +30,8 @@ def part(number: int, record: dict) -> layout.Part:
 def made(tmp_path):
     folder = str(tmp_path / FOLDER)
     records = [
-        shards.write_selection(folder, 0, selection("a", "b", "c"), [("x", drops("x", "a")), ("y", drops("y", "c"))]),
-        shards.write_selection(folder, 1, selection("d"), [("x", drops("x")), ("y", drops("y"))]),
+        ledger.write_selection(folder, 0, selection("a", "b", "c"), [("x", drops("x", "a")), ("y", drops("y", "c"))]),
+        ledger.write_selection(folder, 1, selection("d"), [("x", drops("x")), ("y", drops("y"))]),
     ]
     return folder, [part(i, record) for i, record in enumerate(records)]
 
@@ -44,7 +44,7 @@ def test_counts_by_step(made):
         ("y", 2, 1, 10),
     ]
     assert parquet.read_table(layout.part(folder, 0))["id"].to_pylist() == ["b"]
-    shards.check_balance(folder, parts)
+    ledger.check_balance(folder, parts)
 
 
 def test_a_manifest_has_the_sums_and_the_digest_of_the_list_of_parts(made):
@@ -82,7 +82,7 @@ def test_a_ledger_row_that_is_gone_is_noticed(made, position):
     rows = parquet.read_table(path)
     parquet.write_table(path, rows.filter(pa.array([i != position for i in range(len(rows))])))
     with pytest.raises(ledger.LedgerError, match=r"shard 0, step [xy]: \d documents in, \d out, but 0 rows"):
-        shards.check_balance(folder, parts)
+        ledger.check_balance(folder, parts)
 
 
 def test_a_reason_that_was_changed_is_noticed(made):
@@ -91,33 +91,33 @@ def test_a_reason_that_was_changed_is_noticed(made):
     rows = parquet.read_table(path).to_pylist()
     parquet.write_table(path, ledger.from_rows([row | {"rule": "other"} for row in rows]))
     with pytest.raises(ledger.LedgerError, match="by rule {'other': 1}, where its record has {'short': 1}"):
-        shards.check_balance(folder, parts)
+        ledger.check_balance(folder, parts)
 
 
 def test_a_document_that_is_gone_is_noticed(made):
     folder, parts = made
     parquet.write_table(layout.part(folder, 1), selection())
     with pytest.raises(ledger.LedgerError, match="shard 1: 0 rows in the file, 1 in its record"):
-        shards.check_balance(folder, parts)
+        ledger.check_balance(folder, parts)
 
 
 def test_a_reason_of_a_step_that_did_not_run_is_noticed(made):
     folder, parts = made
     parquet.write_table(layout.ledger_part(folder, 1), drops("z", "q"))
     with pytest.raises(ledger.LedgerError, match="did not run"):
-        shards.check_balance(folder, parts)
+        ledger.check_balance(folder, parts)
 
 
 def test_a_document_cannot_be_dropped_twice_or_from_elsewhere(tmp_path):
     for second in ("a", "elsewhere"):
         with pytest.raises(ledger.LedgerError, match="step y drops 1 documents, has 0"):
             given = [("x", drops("x", "a")), ("y", drops("y", second))]
-            shards.write_selection(str(tmp_path), 0, selection("a", "b"), given)
+            ledger.write_selection(str(tmp_path), 0, selection("a", "b"), given)
 
 
 def test_shards_are_the_same_bytes_every_time(tmp_path):
     sums = set()
     for name in ("one", "two"):
-        shards.write_selection(str(tmp_path / name), 0, selection("a", "b"), [("x", drops("x", "a"))])
+        ledger.write_selection(str(tmp_path / name), 0, selection("a", "b"), [("x", drops("x", "a"))])
         sums.add(files.checksum(layout.part(str(tmp_path / name), 0)))
     assert len(sums) == 1

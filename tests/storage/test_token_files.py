@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from gristmill.storage.tokens.token_shards import token_file
+from gristmill.storage.token_shards import token_file
 
 IDS = [50256, 15496, 11, 995, 50256, 1, 2]
 

@@ -8,9 +8,8 @@ import types
 import numpy as np
 import pytest
 
-from gristmill.storage import files, parquet
-from gristmill.storage.tokens import token_shards
-from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.storage import files, parquet, token_shards
+from gristmill.storage.training_manifest import token_dtype
 
 U2, U4 = np.dtype("<u2"), np.dtype("<u4")
 

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files, parquet
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training import doremi
+from gristmill.training.decoder import Decoder, initial
 from gristmill.training.doremi import excess_losses, updated
 from gristmill.training.hub.weights import load_model
-from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.run import launch
 from gristmill.training.step.optimizer import learning_rate
 

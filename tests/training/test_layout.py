@@ -11,8 +11,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gristmill.training.parallel.layout import Parallel
-from gristmill.training.parallel.world import World, copies, local_part
+from gristmill.training.config import Parallel
+from gristmill.training.world import World, copies, local_part
 
 degrees = st.integers(1, 4)
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from gristmill.samples.order import Order
 from gristmill.storage import files
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
 from gristmill.training.hub.weight_files import shapes
 from gristmill.training.hub.weights import hugging_face_config

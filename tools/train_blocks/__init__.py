@@ -1,1 +1,1 @@
-"""Trains the classifier of blocks of gristmill.tasks.extraction.engines."""
+"""Trains the classifier of blocks of gristmill.tasks.extraction.classifier."""

@@ -22,12 +22,11 @@ from safetensors.numpy import save_file
 
 from gristmill.storage import files
 from gristmill.tasks.extraction.blocks import Page, scan
+from gristmill.tasks.extraction.classifier import MODEL, SECOND, context, second
 from gristmill.tasks.extraction.description import Described, describe
-from gristmill.tasks.extraction.engines import MODEL
 from gristmill.tasks.extraction.features import FEATURES, features
-from gristmill.tasks.extraction.second_stage import SECOND, context, second
 from tools.train_blocks import gold
-from tools.train_blocks.alignment import covered
+from tools.train_blocks.gold import covered
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import orjson
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError, MissingFileError
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 from gristmill.training.config import RunConfig
 
 COMMIT = "COMMIT"

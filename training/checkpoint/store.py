@@ -1,6 +1,6 @@
 """The checkpoints of a run, wherever its machines have their disks.
 
-Where all ranks see one folder, checkpoints are there, as `saving` writes them. Where each machine has a disk of its
+Where all ranks see one folder, checkpoints are there, as `commit` writes them. Where each machine has a disk of its
 own, they are in the store of the run, whole, and each machine has some of their files:
 
     <store>/step-00000100/*               copied by the rank that wrote it
@@ -44,8 +44,7 @@ from gristmill.training.checkpoint.keeping import (
     upload_lines,
 )
 from gristmill.training.config import CHECKPOINTS, RunConfig
-from gristmill.training.parallel.collectives import all_do, all_gather
-from gristmill.training.parallel.world import World
+from gristmill.training.world import World, all_do, all_gather
 
 
 class CheckpointStore:

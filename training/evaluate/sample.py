@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gristmill.storage.tokens.tokenizers import load_tokenizer
-from gristmill.training.evaluate.document_losses import TOKENS
-from gristmill.training.model.decoder import Decoder
+from gristmill.storage.tokenizer_files import load_tokenizer
+from gristmill.training.decoder import Decoder
+from gristmill.training.evaluate.heldout import TOKENS
 
 
 @torch.no_grad()

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gristmill.storage.tokens.tokenizers import TextTokenizer
+from gristmill.storage.tokenizer_files import TextTokenizer
+from gristmill.training.decoder import Decoder
 from gristmill.training.evaluate.tasks import Task
-from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE
-from gristmill.training.parallel.world import World
+from gristmill.training.loss import IGNORE
+from gristmill.training.world import World
 
 TOKENS = 1 << 14  # of one forward pass, padding included
 

@@ -7,7 +7,7 @@ SentencePiece does not find in a text, get a score that no text chooses. Where t
 for a run of one character, `tokenizers` rounds otherwise and may take the other: such a model is not exported.
 
 Spaces are spaces here: no `▁` stands for them, so a literal one falls back to bytes, as in
-`gristmill.storage.tokens.tokenizers`. There is no normaliser and no pre-tokeniser, as the SentencePiece model has
+`gristmill.storage.tokenizer_files`. There is no normaliser and no pre-tokeniser, as the SentencePiece model has
 none.
 
 Format: https://huggingface.co/docs/tokenizers, the models BPE and Unigram with byte fallback.
@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from gristmill.storage.tokens.tokenizers import SPACE, SentencePieceTokenizer, TextTokenizer, read_tokenizer
+from gristmill.storage.tokenizer_files import SPACE, SentencePieceTokenizer, TextTokenizer, read_tokenizer
 
 _NEVER = -1e9
 

@@ -1,7 +1,7 @@
 """OLMo-core's model and parallel layouts under our loop (ai2-olmo-core 3.0), in an environment that has it.
 
-    loop ──▶ layout   meshes of replicas, shards, tensor and context; who reads which samples
-         ──▶ model    OLMo-core's Transformer, parallelized by OLMo-core, in the place of our Decoder
+    loop ──▶ model    meshes of replicas, shards, tensor and context; who reads which samples; OLMo-core's Transformer,
+                      parallelized by OLMo-core, in the place of our Decoder
                 └──▶ names    of the same tensors in both
 
 So batches, the objective, the optimizer, the guard, checkpoints, evaluation and records are those of every run, and a

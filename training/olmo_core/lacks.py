@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gristmill.training.config import FP8_MULTIPLE, ModelConfig, TrainingConfig
-from gristmill.training.parallel.layout import Parallel
+from gristmill.training.config import FP8_MULTIPLE, ModelConfig, Parallel, TrainingConfig
 
 Lack = tuple[tuple[str, ...], str]  # where a setting is, as ("training", "optimizer"), and a sentence behind its name
 

@@ -1,4 +1,5 @@
-"""OLMo-core's Transformer in the place of a Decoder: the same tensors under the same names, and the same losses."""
+"""OLMo-core's Transformer in the place of a Decoder, and how OLMo-core divides it: the same tensors under the same
+names, and the same losses."""
 
 from __future__ import annotations
 
@@ -6,13 +7,26 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
-from olmo_core.distributed.parallel import get_cp_mesh, get_tp_mesh
+import torch.distributed as dist
+from olmo_core.config import DType
+from olmo_core.distributed.parallel import (
+    DataParallelType,
+    build_world_mesh,
+    get_cp_mesh,
+    get_dp_process_group,
+    get_tp_mesh,
+)
 from olmo_core.float8 import AOFloat8LinearConfig, Float8Config
 from olmo_core.nn.attention import AttentionBackendName
 from olmo_core.nn.feed_forward import FeedForwardConfig
 from olmo_core.nn.lm_head import LMOutputWithLoss
 from olmo_core.nn.transformer import Transformer, TransformerActivationCheckpointingMode, TransformerConfig
-from olmo_core.train.train_module import TransformerActivationCheckpointingConfig
+from olmo_core.train.train_module import (
+    TransformerActivationCheckpointingConfig,
+    TransformerContextParallelConfig,
+    TransformerDataParallelConfig,
+    TransformerTensorParallelConfig,
+)
 from olmo_core.train.train_module.transformer.common import parallelize_model
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -21,11 +35,59 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.nn import functional as F
 
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE
-from gristmill.training.olmo_core.layout import context_parallel, data_parallel, tensor_parallel
+from gristmill.training.decoder import Decoder
+from gristmill.training.loss import IGNORE
 from gristmill.training.olmo_core.names import own_name
-from gristmill.training.parallel.world import World, emulates_fp8, local, micro_batch, sum_gradients
+from gristmill.training.world import World, compute_dtype, emulates_fp8, local, micro_batch, node_places, sum_gradients
+
+
+def data_parallel(training: TrainingConfig, device: torch.device, processes: int) -> TransformerDataParallelConfig:
+    """FSDP over what replicas, tensor and context leave; HSDP with replicas. Raises ValueError as Parallel.shards."""
+    parallel = training.parallel
+    shards = parallel.shards(processes)
+    hybrid = {"num_replicas": parallel.replicas, "shard_degree": shards} if parallel.replicas > 1 else {}
+    return TransformerDataParallelConfig(
+        name=DataParallelType.hsdp if hybrid else DataParallelType.fsdp,
+        param_dtype=DType.from_pt(compute_dtype(training.precision, device) or torch.float32),
+        reduce_dtype=DType.bfloat16 if training.reduce_dtype == "bf16" else DType.float32,
+        **hybrid,
+    )
+
+
+def tensor_parallel(training: TrainingConfig) -> TransformerTensorParallelConfig | None:
+    """None where no matrix is divided."""
+    degree = training.parallel.tensor
+    return TransformerTensorParallelConfig(degree=degree) if degree > 1 else None
+
+
+def context_parallel(training: TrainingConfig) -> TransformerContextParallelConfig | None:
+    """Ulysses (arXiv 2309.14509), which torch's own attention serves: heads are exchanged for tokens around attention.
+    None where no sequence is divided."""
+    degree = training.parallel.context
+    return TransformerContextParallelConfig.ulysses(degree=degree) if degree > 1 else None
+
+
+def olmo_world(device: torch.device, training: TrainingConfig) -> World:
+    """The processes of the group that has been joined, once in a process. Raises ValueError as `data_parallel`, and
+    where CPUs cannot exchange what they are to."""
+    size, context = dist.get_world_size(), training.parallel.context
+    if device.type == "cpu" and context not in (1, size):
+        # torch.distributed.nn.functional.all_to_all of torch 2.13 takes numbers in a group for those of all ranks there
+        raise ValueError(
+            f"training.parallel.context is {context} of {size} processes, and on CPUs torch exchanges heads among all "
+            f"of them alone; give context {size} or 1, or train on GPUs"
+        )
+    mesh = build_world_mesh(
+        dp=data_parallel(training, device, size),
+        tp=tensor_parallel(training),
+        cp=context_parallel(training),
+        device_type=device.type,
+    )
+    places = node_places()
+    group = get_dp_process_group(mesh)
+    readers = World(dist.get_rank(group), dist.get_world_size(group), device, mesh, *places, group=group)
+    return World(dist.get_rank(), size, device, mesh, *places, one_of_each=readers)
+
 
 RECOMPUTE = {
     "full": TransformerActivationCheckpointingMode.full,

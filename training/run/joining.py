@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 from gristmill.training.checkpoint.keeping import fetch
 from gristmill.training.config import CHECKPOINTS, RunConfig, Settings
 from gristmill.training.hub.weight_files import CONFIG, INDEX, tokenizer_file, weight_files

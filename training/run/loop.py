@@ -21,22 +21,27 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
-from gristmill.training.checkpoint.commit import Progress, run_fingerprint
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.training.batches import Batches, batches, check_digests
+from gristmill.training.checkpoint.commit import Progress, Saver, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
-from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
-from gristmill.training.data.batches import Batches, batches, check_digests
-from gristmill.training.data.objectives import objective
-from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses
-from gristmill.training.evaluate.heldout import Evaluator
+from gristmill.training.decoder import Decoder, flops_per_token, parameter_count
+from gristmill.training.evaluate.heldout import TOKENS, Evaluator, write_document_losses
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
-from gristmill.training.model.decoder import Decoder, flops_per_token, parameter_count
-from gristmill.training.parallel.collectives import all_gather
-from gristmill.training.parallel.world import (
+from gristmill.training.objectives import objective
+from gristmill.training.run.record import Profile, Record, TakenStep
+from gristmill.training.run.recovery import REPORT, Recovery
+from gristmill.training.run.tracking import TrackedNames, Tracker
+from gristmill.training.step.guard import windows_left_out
+from gristmill.training.step.monitor import Machine, Monitor
+from gristmill.training.step.optimizer import learning_rate
+from gristmill.training.step.state import StepPlan, TrainState, state_of, train_step
+from gristmill.training.world import (
     World,
+    all_gather,
     compute_dtype,
     empty_sharded_model,
     micro_batch,
@@ -44,14 +49,6 @@ from gristmill.training.parallel.world import (
     whole_weights,
     world_of,
 )
-from gristmill.training.run.record import Profile, Record, TakenStep
-from gristmill.training.run.recovery import REPORT, Recovery
-from gristmill.training.run.tracking import TrackedNames, Tracker
-from gristmill.training.step.events import windows_left_out
-from gristmill.training.step.monitor import Machine, Monitor
-from gristmill.training.step.optimizer import learning_rate
-from gristmill.training.step.state import TrainState, state_of
-from gristmill.training.step.update import StepPlan, train_step
 
 
 @contextmanager
@@ -60,7 +57,7 @@ def joined(run: RunConfig) -> Iterator[World]:
     training = run.training
     if training.engine == "olmo_core":
         logging.getLogger("olmo_core").setLevel(logging.WARNING)  # it describes a model in hundreds of lines
-        from gristmill.training.olmo_core.layout import olmo_world  # of an environment with OLMo-core
+        from gristmill.training.olmo_core.model import olmo_world  # of an environment with OLMo-core
 
         world = partial(olmo_world, training=training)
     else:

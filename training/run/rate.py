@@ -15,12 +15,11 @@ import time
 import torch
 
 from gristmill.storage import checked_json
+from gristmill.training.decoder import flops_per_token
 from gristmill.training.hardware import MeasuredRate, RateRequest
-from gristmill.training.model.decoder import flops_per_token
-from gristmill.training.parallel.world import compute_dtype, processes
 from gristmill.training.step.monitor import measured_flops
-from gristmill.training.step.state import begun_state
-from gristmill.training.step.update import StepPlan, figures, train_step
+from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
+from gristmill.training.world import compute_dtype, processes
 
 STEPS = 5  # timed, behind one that is not: it compiles, and takes memory
 

@@ -16,12 +16,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from gristmill.training.checkpoint.commit import Progress
 from gristmill.training.config import TrainingConfig
-from gristmill.training.parallel.world import World
 from gristmill.training.run.tracking import Tracker
 from gristmill.training.step.clock import BLOCKS, PARTS, Clock, slowest_over_mean
 from gristmill.training.step.monitor import Machine, NoiseScale
-from gristmill.training.step.state import APPLIED, NOT_FINITE
-from gristmill.training.step.update import StepFigures, figures
+from gristmill.training.step.state import APPLIED, NOT_FINITE, StepFigures, figures
+from gristmill.training.world import World
 
 FOLDER = "profile"  # in that of the run, and among the artifacts of its MLflow run
 ALLOCATIONS = 100_000  # newest ones in a snapshot

@@ -14,26 +14,25 @@ import torch.distributed as dist
 
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
-from gristmill.training.checkpoint.commit import Progress
-from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.checkpoint.commit import Progress, Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
-from gristmill.training.model.loss import IGNORE, inputs_and_targets
-from gristmill.training.parallel.world import World, reshard, rows_per_rank
+from gristmill.training.loss import IGNORE, inputs_and_targets
 from gristmill.training.step import guard
-from gristmill.training.step.events import (
+from gristmill.training.step.guard import (
     EVENTS,
     REASON_NOT_FINITE,
     REASON_OUTLIER,
     Event,
+    Losses,
+    Spike,
     read_events,
     skipped_updates,
     windows_left_out,
     write_events,
 )
-from gristmill.training.step.guard import Losses, Spike
-from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
-from gristmill.training.step.update import StepFigures
+from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, StepFigures, TrainState
+from gristmill.training.world import World, reshard, rows_per_rank
 
 log = logging.getLogger(__name__)
 

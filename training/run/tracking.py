@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.remote.redact import redact_urls
-from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.storage.printable import redact_urls
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import TrackingConfig
-from gristmill.training.step.events import EVENTS, event_line, read_events
+from gristmill.training.step.guard import EVENTS, event_line, read_events
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient

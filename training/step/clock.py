@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from gristmill.training.model.decoder import Decoder
-from gristmill.training.parallel.world import World
+from gristmill.training.decoder import Decoder
+from gristmill.training.world import World
 
 PARTS = ("forward", "backward", "optimizer")
 BLOCKS = "blocks"

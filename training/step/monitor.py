@@ -16,9 +16,9 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from gristmill.training.config import ModelConfig
+from gristmill.training.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
 from gristmill.training.hardware import data_sheet_flops
-from gristmill.training.model.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
-from gristmill.training.parallel.world import World, local
+from gristmill.training.world import World, local
 
 DECAY = 0.99  # of the means over steps: about the last hundred count
 

@@ -12,9 +12,9 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parametrization import multipliers
-from gristmill.training.parallel.world import local
+from gristmill.training.decoder import Decoder
+from gristmill.training.parametrization import multipliers
+from gristmill.training.world import local
 
 MOMENTUM = 0.95  # of Nesterov's kind; this and the next three as in torch.optim.Muon, after Jordan et al.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)

@@ -9,7 +9,7 @@ import wrapt
 from rich.console import Console, Group
 
 from gristmill.flows.cli.render.tables import funnel_table
-from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
     from gristmill.flows.machine.settings import MachineSettings

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.rules import Book, CutRow, Row, Threshold
     from gristmill.flows.reports.thresholds import Proposals
     from gristmill.flows.reports.whatif import ComparedStep, Replay
-    from gristmill.tasks.engine.verify import Verified
+    from gristmill.storage.home import Verified
 
 
 def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:

@@ -25,9 +25,9 @@ from gristmill.training.hardware import MFU, MeasuredRate, RateRequest, asked_sh
 from gristmill.training.run.launch import environment_of
 
 if TYPE_CHECKING:
-    from gristmill.training.model import decoder
+    from gristmill.training import decoder
 else:
-    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
+    decoder = wrapt.lazy_import("gristmill.training.decoder")
 
 # Of a run of the proxy `small`: its start, evaluation and end. A larger one has more to evaluate.
 START_SECONDS = 2.0

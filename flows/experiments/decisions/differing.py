@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import files, parquet
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.selection import select, uniform
 
 MOST = 10  # of each recipe
 _SHARDS = 64  # that are looked at: recipes that hardly differ are not read whole

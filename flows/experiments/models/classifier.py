@@ -19,10 +19,8 @@ from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.storage import files, leftovers
 from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.engine import options
-from gristmill.tasks.models import quality
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.measures import label_measures, measures
-from gristmill.tasks.models.classifier.training import (
+from gristmill.tasks.models import classifiers, quality
+from gristmill.tasks.models.classifiers import (
     BAD,
     FOLDS,
     GOOD,
@@ -30,6 +28,8 @@ from gristmill.tasks.models.classifier.training import (
     Examples,
     Ordered,
     cross_fit,
+    label_measures,
+    measures,
     ordered,
     train,
 )
@@ -131,7 +131,7 @@ def _make(
         found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
         found |= told or {}
         files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
-    classifier_file.write(out, settings, found)
+    classifiers.write(out, settings, found)
     return found
 
 
@@ -144,7 +144,7 @@ def _make_topics(
         names = [name.removeprefix(LABEL) for name in examples.names]
         found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
         files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
-    classifier_file.write(out, settings, found)
+    classifiers.write(out, settings, found)
     return found
 
 

@@ -18,14 +18,14 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.model import local_files, local_mixture
 from gristmill.storage import files
-from gristmill.storage.tokens.tokenizers import read_tokenizer
+from gristmill.storage.tokenizer_files import read_tokenizer
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
 from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
-from gristmill.training.hub.saved_model import RESULT, RUN, SavedModel, open_model
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
-from gristmill.training.parallel.world import processes
+from gristmill.training.hub.weights import RESULT, RUN, SavedModel, open_model
+from gristmill.training.world import processes
 
 if TYPE_CHECKING:
     from mlflow import entities
@@ -53,7 +53,7 @@ class TrainedModel:
 
 def trained_model(target: str | Recipe, settings: MachineSettings | None = None) -> TrainedModel:
     """The model of a recipe whose training is finished, named as for `load`, or the one in a local folder
-    (`gristmill.training.hub.saved_model`).
+    (`gristmill.training.hub.weights`).
 
     Raises NotFinishedError, which names the remedy, and what `open_model` and `load` raise.
     """

@@ -16,11 +16,10 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.embedding import embedding_vectors
 from gristmill.storage import files, parquet
 from gristmill.tasks.engine import options
-from gristmill.tasks.models.embedding import heads, sentence_embedder
-from gristmill.tasks.models.embedding.embedder import Embedder, vectors_of
-from gristmill.tasks.models.embedding.embedding import Embedding, described
-from gristmill.tasks.models.embedding.heads import Head, train
-from gristmill.tasks.models.embedding.sentence_embedder import EmbedderFiles, embedder_files
+from gristmill.tasks.models import embedders, heads
+from gristmill.tasks.models.embedders import Embedder, EmbedderFiles, embedder_files, vectors_of
+from gristmill.tasks.models.embedding import Embedding, described
+from gristmill.tasks.models.heads import Head, train
 
 
 def from_texts(
@@ -41,7 +40,7 @@ def from_texts(
     """
     _check_free(out)
     given = embedder_files(model, settings.kind)
-    embedder = sentence_embedder.load(given, settings)
+    embedder = embedders.load(given, settings)
     rows = [(text, _number(label, good)) for text, label in labelled(*labels, *columns)]
     vectors = np.array([embedder.vector(text) for text, _ in rows]).reshape(len(rows), embedder.dimension)
     return _make(out, rows, vectors, given, settings, good, penalty)

@@ -6,12 +6,14 @@ The model is evaluated here, on the held-out text that the recipe's own models a
 of one program. The same import again changes nothing.
 """
 
+import csv
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import wrapt
@@ -34,19 +36,16 @@ from gristmill.flows.run.tracking.model_run import KEY_TAG
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.model import local_mixture
 from gristmill.storage import files
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
 
 if TYPE_CHECKING:
-    from gristmill.training.hub import imported_model, weight_files
+    from gristmill.training.hub import model_folder, weight_files
 else:
-    imported_model = wrapt.lazy_import("gristmill.training.hub.imported_model")
+    model_folder = wrapt.lazy_import("gristmill.training.hub.model_folder")
     weight_files = wrapt.lazy_import("gristmill.training.hub.weight_files")
-import csv
-import math
-from collections.abc import Mapping
-from typing import Any
+
 
 # What trainers call the step and the loss in nats a token: nanoGPT and its kind, OLMo-core, torchtitan
 # (components/metrics.py), Megatron-LM, Lightning, exports of W&B.
@@ -192,16 +191,16 @@ def _model(
 ) -> tuple[str, dict[str, float], ModelConfig]:
     """The folder of the model, its metrics on held-out text, its shape."""
     manifest = load_training_manifest(local_mixture(settings, data.mixture.folder))
-    shape = imported_model.shape_of(source, manifest)
+    shape = model_folder.shape_of(source, manifest)
     digests = [files.checksum(str(path)) for path in weight_files.weight_files(source)]
     key = files.digest(orjson.dumps([given.name, digests, data.mixture.key, recipe.training.eval_tokens]))[:16]
     folder = Path(settings.local_folder) / "imported" / f"{given.name}-{key}"
     if not (folder / EVALUATION).is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
         said(f"the weights of {source} are copied to {folder}")
-        imported_model.write_imported_folder(source, shape, manifest, folder)
+        model_folder.write_imported_folder(source, shape, manifest, folder)
         said("the model is evaluated on the recipe's held-out text")
-        found = imported_model.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
+        found = model_folder.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
         files.write_json(str(folder / EVALUATION), {"heldout": found})
     return str(folder), files.read_json(str(folder / EVALUATION))["heldout"], shape
 

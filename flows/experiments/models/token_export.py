@@ -7,7 +7,7 @@ from gristmill.flows.stages.export import recipe_of_card
 from gristmill.flows.stages.model import local_mixture
 from gristmill.samples import SampleSource
 from gristmill.samples.formats.export import TokenExport
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import NotFinishedError
 
 

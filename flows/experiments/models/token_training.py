@@ -15,9 +15,9 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import settings_file
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.token_shards import token_file
-from gristmill.storage.tokens.tokenizers import read_tokenizer
-from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.storage.token_shards import token_file
+from gristmill.storage.tokenizer_files import read_tokenizer
+from gristmill.storage.training_manifest import token_dtype
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import write_mixture

@@ -6,8 +6,8 @@ end, when its gradients wait for the other ranks; and the update, for which Muon
 `tests/flows/planning/test_peak_memory.py` holds the sums against torch's own tracker.
 
 Eager and compiled trainings keep different tensors. Eager is what autograd keeps of the operations as they are written
-in `gristmill.training.model`; norms are computed in float32 and keep their input and their result so. Compiled is what
-a compiler keeps that computes all element-wise operations again in the backward pass, as torch's does on a GPU.
+in `gristmill.training.decoder`; norms are computed in float32 and keep their input and their result so. Compiled is
+what a compiler keeps that computes all element-wise operations again in the backward pass, as torch's does on a GPU.
 """
 
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ import wrapt
 from gristmill.training.config import ModelConfig, TrainingConfig
 
 if TYPE_CHECKING:
-    from gristmill.training.model import decoder
+    from gristmill.training import decoder
 else:
-    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
+    decoder = wrapt.lazy_import("gristmill.training.decoder")
 
 FLOAT = 4  # bytes of weights, sums of gradients, optimizer and softmax, whatever the precision of products
 

@@ -11,9 +11,9 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.training.config import ModelConfig
 
 if TYPE_CHECKING:
-    from gristmill.training.model import decoder
+    from gristmill.training import decoder
 else:
-    decoder = wrapt.lazy_import("gristmill.training.model.decoder")
+    decoder = wrapt.lazy_import("gristmill.training.decoder")
 
 # The best learning rate falls with the compute to this power: DeepSeek LLM, arXiv 2401.02954, equation 1. Their batch
 # grows with compute; here it is the proxy's, which asks for a rate that falls faster, if anything.
@@ -26,7 +26,7 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 class ScaledModel:
     """A shape of the proxy's model at another size. `parameters`: all of them, embeddings included, tied ones once;
     `non_embedding`: those outside of embedding and output projection; `flops_per_token`: of training on one token, see
-    `gristmill.training.model.decoder.flops_per_token`."""
+    `gristmill.training.decoder.flops_per_token`."""
 
     model: ModelConfig
     parameters: int

@@ -17,13 +17,12 @@ import torch
 
 from gristmill.flows.experiments.scaling.grid import Cell
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import GuardConfig, ModelConfig, Parametrization, TrainingConfig
-from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.parallel.world import World, processes
+from gristmill.training.loss import inputs_and_targets
 from gristmill.training.step.optimizer import learning_rate
-from gristmill.training.step.state import begun_state
-from gristmill.training.step.update import StepPlan, figures, train_step
+from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
+from gristmill.training.world import World, processes
 
 FACTORS = (0.5, 1.0, 2.0)  # of the rule's rate: a step of 2, as learning rates are usually swept
 

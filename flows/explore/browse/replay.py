@@ -14,7 +14,7 @@ from gristmill.flows.explore.browse.opened import Opened
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.reports.whatif import ComparedStep, Replay, ShardReplay, funnel, whatif
 from gristmill.storage import parquet
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.step import Bound, DocumentStep
 
 EXAMPLES = 5  # documents shown that enter, and that leave

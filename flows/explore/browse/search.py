@@ -15,7 +15,7 @@ from gristmill.storage import parquet
 from gristmill.storage.schema import carried
 from gristmill.tasks.documents.export import curated, curated_schema
 from gristmill.tasks.documents.expressions import ExpressionError, parsed, stored, truth
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import uniform
 
 _READ = 200_000  # documents that are looked at before an answer is given
 

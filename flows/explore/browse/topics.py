@@ -10,7 +10,7 @@ from gristmill.flows.reports.lineage import rows_of
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.tasks.documents.selection import read_rows
-from gristmill.tasks.models.embedding.embedder import vectors_of
+from gristmill.tasks.models.embedders import vectors_of
 
 _POINTS = 600
 _READ = 50_000  # documents after which no more shards are read

@@ -14,7 +14,7 @@ from gristmill.flows.reports.token_lineage import token_source
 from gristmill.flows.stages.model import local_files
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files, parquet
-from gristmill.training.step.events import EVENTS, read_events, windows_left_out
+from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
 
 _PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 

@@ -23,7 +23,7 @@ from gristmill.samples.shards import Tokens
 from gristmill.storage import files
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import drawn
-from gristmill.training.evaluate.document_losses import document_ends
+from gristmill.training.evaluate.heldout import document_ends
 from gristmill.training.evaluate.sample import verbatim
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import layout
-from gristmill.storage.tokens.token_shards import SPLIT
+from gristmill.storage.token_shards import SPLIT
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads
@@ -27,8 +27,7 @@ from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.index import DROPPED, Pieces
-from gristmill.tasks.search.look_ups import LookUp, Portion
-from gristmill.tasks.search.shards import IndexedShards, SearchedShard
+from gristmill.tasks.search.look_ups import IndexedShards, LookUp, Portion, SearchedShard
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import index as index_flow

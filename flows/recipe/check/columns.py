@@ -9,27 +9,21 @@ from typing import TYPE_CHECKING
 
 import wrapt
 
-from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.recipe.errors import Finding, RecipeError, did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.documents.expressions import DERIVED, evaluate, kind_of, parsed, truth
-from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Step
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from gristmill.storage import schema as storage_schema
-    from gristmill.tasks.documents import batch
-else:
-    storage_schema = wrapt.lazy_import("gristmill.storage.schema")
-    batch = wrapt.lazy_import("gristmill.tasks.documents.batch")
-from gristmill.flows.recipe.errors import Finding, RecipeError
-from gristmill.tasks.documents.step import Problem
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Problem, Step
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.tokens.mixture import SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from gristmill.storage import schema as storage_schema
+    from gristmill.tasks.documents import measure
 else:
+    storage_schema = wrapt.lazy_import("gristmill.storage.schema")
+    measure = wrapt.lazy_import("gristmill.tasks.documents.measure")
     pa = wrapt.lazy_import("pyarrow")
 
 
@@ -69,7 +63,7 @@ def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
     schema = storage_schema.DOCUMENTS
     for signal in (signal for step in steps for signal in step.signals):
         if signal.name not in schema.names:
-            schema = schema.append(batch.field(signal))
+            schema = schema.append(measure.field(signal))
     return schema
 
 

@@ -28,8 +28,7 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.whatif import decided_by
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.decisions import decide, distances, wanted
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.documents.selection import gather, select, uniform
 from gristmill.tasks.documents.step import EditStep, Step
 from gristmill.tasks.engine import options
 

@@ -18,8 +18,7 @@ from gristmill.flows.reports.diff.sides import Side
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage
 from gristmill.storage.schema import LEDGER
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.documents.selection import select_groups, uniform
 
 ROWS = 500_000  # of a file, about
 _MOST = 512  # files that are open together

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from gristmill.flows.reports.diff.matching import Spilled, files_for
 from gristmill.flows.reports.diff.sides import Side
 from gristmill.storage import files, parquet
-from gristmill.storage.tokens.token_shards import index_path
+from gristmill.storage.token_shards import index_path
 from gristmill.tasks.documents.expressions import evaluate, parsed
 from gristmill.tasks.documents.selection import gather
 

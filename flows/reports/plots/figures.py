@@ -16,7 +16,7 @@ from sklearn.metrics import precision_recall_curve
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import parquet
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.models.classifier.measures import calibration
+from gristmill.tasks.models.classifiers import calibration
 from gristmill.tasks.models.quality import CROSS_FITTED
 
 BLUE, LIGHT, RED, GREY = "#1f5fa8", "#9bb8d6", "#b3261e", "#5c5c5c"
@@ -104,7 +104,7 @@ def curves_png(good: np.ndarray, scores: np.ndarray) -> bytes:
 
 def confusion(name: str, measured: Mapping[str, Any]) -> Markup:
     """Of each label the share of its documents that were given each label, and its F1: as SVG. `measured`: as
-    `gristmill.tasks.models.classifier.measures.label_measures` gives it."""
+    `gristmill.tasks.models.classifiers.label_measures` gives it."""
     labels = list(measured["by_label"])
     counts = np.asarray(measured["confusion"], np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

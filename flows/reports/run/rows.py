@@ -20,7 +20,7 @@ from gristmill.flows.stages.export import columns_of
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, carried
-from gristmill.storage.tokens.token_shards import index_path
+from gristmill.storage.token_shards import index_path
 from gristmill.tasks.dedup.near.verify import DECIDED, decided_files
 from gristmill.tasks.documents.export import Column, curated, curated_schema
 from gristmill.tasks.engine.make import StageResult

@@ -24,7 +24,7 @@ import wrapt
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, damage, trouble
 from gristmill.flows.machine.settings import EXTRAS, MachineSettings
 from gristmill.storage import exclusive, files
-from gristmill.storage.remote.redact import redact_url, redact_urls
+from gristmill.storage.printable import redact_url, redact_urls
 from gristmill.tasks.engine import clusters
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from gristmill.flows.machine import run_log
 from gristmill.flows.machine.databases import ensure_mlflow, private_folder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage.leftovers import has_ended, this_process
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import without_user
-from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.engine.make import StageResult
 
 _ADDRESSES = {"experiments": "artifact_location", "runs": "artifact_uri", "logged_models": "artifact_location"}

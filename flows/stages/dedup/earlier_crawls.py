@@ -11,9 +11,9 @@ from typing import Any
 from gristmill.storage import files, layout
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.dedup.near.documents import EarlierShard
-from gristmill.tasks.dedup.near.match import Index, found_again
+from gristmill.tasks.dedup.near.label import kept_file
 from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
-from gristmill.tasks.dedup.near.split import kept_file
+from gristmill.tasks.dedup.near.sign import Index, found_again
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.documents.step import Settings
 

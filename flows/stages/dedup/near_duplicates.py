@@ -31,13 +31,12 @@ from gristmill.tasks.dedup.near.label import (
     gather_members,
     label_documents,
     labels_file,
+    split_shard,
 )
-from gristmill.tasks.dedup.near.match import edges_files, match_partition
+from gristmill.tasks.dedup.near.recall import count_pairs
 from gristmill.tasks.dedup.near.settings import HASH_BYTES, Banding, MinHash, Shingling, Verifying, curve_message
-from gristmill.tasks.dedup.near.sign import bands_files, sign_shard
-from gristmill.tasks.dedup.near.split import split_shard
+from gristmill.tasks.dedup.near.sign import bands_files, edges_files, match_partition, sign_shard
 from gristmill.tasks.dedup.near.verify import DECIDED_BYTES, candidate_bytes, decided_files, verify_partition
-from gristmill.tasks.dedup.near_reports.summary import count_pairs
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import Settings

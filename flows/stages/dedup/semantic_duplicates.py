@@ -24,7 +24,7 @@ from gristmill.tasks.dedup.semantic import SAMPLED, Clustered, Diversify, cluste
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.embedding import Embedding
 
 
 class VectorDeduplication(Settings):

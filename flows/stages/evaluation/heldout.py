@@ -30,7 +30,7 @@ from gristmill.flows.stages.removal import AllowedCorpus, evaluation_removal, ta
 from gristmill.storage import files
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.by_shard import Parts
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner

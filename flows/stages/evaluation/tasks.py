@@ -16,9 +16,9 @@ from gristmill.flows.recipe.given_files import task_digests
 from gristmill.flows.stages.corpus import Corpus, CorpusAndStage
 from gristmill.flows.stages.model import local_files
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
-from gristmill.storage import files, parquet, shards
+from gristmill.storage import files, ledger, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.tokenizers import read_tokenizer
+from gristmill.storage.tokenizer_files import read_tokenizer
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
@@ -74,7 +74,7 @@ def _collect(phases: PhaseRunner, record: Settings, places: str) -> dict:
             texts = {one for one, _ in example.pairs} | {f"{context} {right}"}
             rows += [{"id": f"{task.name}:{number}", "text": text} for text in sorted(texts)]
     parquet.write_table(files.join(phases.folder, EXAMPLES), pa.Table.from_pylist(rows, EXAMPLES_SCHEMA))
-    phases.once("record", shards.record_files, {"names": [EXAMPLES]})
+    phases.once("record", ledger.record_files, {"names": [EXAMPLES]})
     return {"examples": {task.name: len(task.examples) for task in tasks}}
 
 
@@ -155,7 +155,7 @@ def _score(phases: PhaseRunner, record: Settings, places: TaskLossesPlaces) -> d
 
     from gristmill.training.evaluate.task_scores import example_scores
     from gristmill.training.hub.weights import load_model
-    from gristmill.training.parallel.world import processes
+    from gristmill.training.world import processes
 
     tasks = both_ways(Path(places.tasks))
     tokenizer = read_tokenizer(places.tokenizer.read(), places.tokenizer.path)
@@ -183,7 +183,7 @@ def _score(phases: PhaseRunner, record: Settings, places: TaskLossesPlaces) -> d
         for task, scores in zip(tasks, scored, strict=True)
     ]
     parquet.write_table(files.join(phases.folder, LOSSES), pa.concat_tables(rows))
-    phases.once("record", shards.record_files, {"names": [LOSSES]})
+    phases.once("record", ledger.record_files, {"names": [LOSSES]})
     return {"examples": {task.name: len(task.examples) for task in tasks}}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gristmill.samples.shards import Tokens
 from gristmill.samples.source import SampleSource
-from gristmill.storage.tokens.training_manifest import SourceShards, TrainingManifest
+from gristmill.storage.training_manifest import SourceShards, TrainingManifest
 
 AT_ONCE = 256  # samples in memory
 CHUNK = 1 << 22  # tokens of a shard in memory

@@ -1,7 +1,7 @@
 """Megatron-LM: indexed datasets (`.bin`, `.idx`) and a file of arguments with the blend.
 
 Source: megatron/core/datasets/indexed_dataset.py and gpt_dataset.py of https://github.com/NVIDIA/Megatron-LM (core
-0.16). `gristmill.storage.tokens.token_shards` describes the index. The dataset of each source is one pair of files,
+0.16). `gristmill.storage.token_shards` describes the index. The dataset of each source is one pair of files,
 so a blend is as long as the mixture. Megatron shuffles documents and samples by itself and reads a source again as
 often as it takes, so it follows shares and epochs. What it does not follow is given as the samples of each phase, a
 dataset of its own, a document each: the seq_len labels of a sample, so that Megatron's own windows are these.

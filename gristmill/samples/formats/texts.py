@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from gristmill.samples.formats.export import AT_ONCE, OutFile, TokenExport, content, tokenizer_file
 from gristmill.samples.shards import PackedRows, Tokens
-from gristmill.storage.tokens.tokenizers import TextTokenizer, load_tokenizer
+from gristmill.storage.tokenizer_files import TextTokenizer, load_tokenizer
 
 FILE_TOKENS = 1 << 26  # of samples whose documents are in one file
 GROUP = 256  # documents of a row group: nanochat's ranks take groups in turn

@@ -23,7 +23,7 @@ from gristmill.tasks.dedup.order import KeepOrder, columns, keyed, order_names
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.selection import gather, read_groups, read_rows
 from gristmill.tasks.kernels.buffers import utf8
-from gristmill.tasks.kernels.duplicates.contained import CHARACTERS, sequence_hashes
+from gristmill.tasks.kernels.duplicates import CHARACTERS, sequence_hashes
 from gristmill.tasks.kernels.ngrams import word_hashes
 from gristmill.tasks.kernels.shingles import STEP, set_hashes
 from gristmill.tasks.url.step import Url

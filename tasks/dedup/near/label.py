@@ -1,4 +1,5 @@
-"""Third phase: connected components of the edges, by one union-find pass in one process; and what is kept of each.
+"""Third phase: connected components of the edges, by one union-find pass in one process; and what is kept of each,
+which the last phase writes.
 
     labels/00000.parquet   by `doc`: doc, label: the documents with an edge, of some shards that follow each other
 
@@ -11,16 +12,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from gristmill.storage import files, sorted_files
+from gristmill.storage import files, ledger, parquet, sorted_files
 from gristmill.storage.damage import damaged
+from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup import exchange
-from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import OwnShard, row_of, shard_of, shard_range, signed_rows
-from gristmill.tasks.dedup.near.gather import gathered_files, labelled
+from gristmill.tasks.dedup.near.gather import gathered_files, known_documents, labelled
+from gristmill.tasks.dedup.near.settings import Verifying
 from gristmill.tasks.dedup.near.verify import DECIDED, check_ids, decided_files
 from gristmill.tasks.dedup.order import KeepOrder, order_names
-from gristmill.tasks.kernels.union_find import label, mark, ranks, unite
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.kernels.duplicates import label, mark, ranks, unite
+from gristmill.tasks.url.step import Url
 
 # What `choose_partition` holds for a candidate.
 MEMBER_BYTES = 300
@@ -170,3 +177,61 @@ def _write(
     ends = [*first.tolist(), sorted_files.EVERYTHING[1]]
     sorted_files.write(labels_file(folder, number), table, "doc", ends)
     return np.bincount(shard_index, minlength=len(first)).tolist()
+
+
+# Last phase: the selection and the ledger of a shard, and what is known of its kept documents, for later crawls.
+#
+# part-00000.parquet, ledger/   the kept documents with their `cluster_size`, and why the others are gone
+# kept/00000.parquet            by `doc`: what `gather.known_documents` gives of the kept documents
+
+
+_NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
+
+
+def kept_file(folder: str, shard: int) -> str:
+    return files.join(folder, "kept", f"{shard:05d}.parquet")
+
+
+def split_shard(
+    folder: str,
+    number: int,
+    shard: OwnShard,
+    verdicts: CollectedShards,
+    takedowns: Url,
+    order: KeepOrder,
+    verifying: Verifying,
+) -> dict:
+    """Write the kept documents of a shard, and what is known of them; the ledger names the representative of each
+    duplicate. `verdicts`: what was decided on this crawl, by shards.
+
+    Held: the selection, what is known of its documents, and ids and URLs where there are takedowns.
+    """
+    decided = verdicts.read(shard.shard)
+    arriving = parquet.read_table(shard.selection, SELECTION.names)
+    losers = decided.filter(pc.not_equal(decided["doc"], decided["kept_doc"]))
+    duplicates = {
+        "id": losers["id"],
+        "value": losers["jaccard"],
+        "threshold": pa.repeat(pa.scalar(verifying.least, pa.float64()), len(losers)),
+        "detail": pc.binary_join_element_wise("cluster of", losers["cluster_size"].cast(pa.string()), " "),
+        "representative": losers["representative"],
+    }
+    listed_documents = _NAMED.empty_table()
+    if takedowns.takedowns:
+        listed_documents = gather((shard.documents,), shard.selection, ["url"])
+    listed_documents = listed_documents.append_column("detail", taken_down(listed_documents, takedowns))
+    listed_documents = listed_documents.filter(pc.is_valid(listed_documents["detail"]))
+    takedown = {"id": listed_documents["id"], "detail": listed_documents["detail"]}
+    losses = pa.concat_tables([_losses("takedown", takedown), _losses("near_duplicate", duplicates)])
+
+    facts = known_documents(shard, order)
+    remaining = facts.filter(pc.invert(pc.is_in(facts["id"], losses["id"].combine_chunks())))
+    sorted_files.write(kept_file(folder, number), remaining, "doc")
+    indices = pc.index_in(arriving["id"], decided["id"].combine_chunks())
+    sizes = pc.fill_null(decided["cluster_size"].take(indices), 1)
+    return ledger.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
+
+
+def _losses(rule: str, columns: dict) -> pa.Table:
+    rows = len(columns["id"])
+    return ledger.from_columns({"step": pa.repeat("minhash", rows), "rule": pa.repeat(rule, rows), **columns})

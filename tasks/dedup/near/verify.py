@@ -21,8 +21,7 @@ from gristmill.tasks.dedup.near.gather import distinct
 from gristmill.tasks.dedup.near.settings import Banding, Verifying
 from gristmill.tasks.dedup.near.sign import unpacked
 from gristmill.tasks.dedup.order import KeepOrder, order_names
-from gristmill.tasks.kernels.duplicates.contained import REASONS, contained, gram_sets
-from gristmill.tasks.kernels.duplicates.representatives import representatives
+from gristmill.tasks.kernels.duplicates import REASONS, contained, gram_sets, representatives
 
 DECIDED = pa.schema(
     [

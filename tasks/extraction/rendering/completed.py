@@ -8,8 +8,7 @@ from gristmill.tasks.extraction.nesting import Enclosing
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import Units, indexes
-from gristmill.tasks.extraction.scanned import ENDS, HEADING, Page
-from gristmill.tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.vocabulary import ENDS, HEADING, E, Page
 
 # How much of a section or a list is kept if all of it is.
 _MIN_KEPT_SHARE = 2 / 3

@@ -3,8 +3,7 @@
 from gristmill.tasks.extraction.nesting import Tables
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.scanned import ENDS
-from gristmill.tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.vocabulary import ENDS, E
 
 _TABLE, _TR, _TD, _TH, _CAPTION, _PRE = E["table"], E["tr"], E["td"], E["th"], E["caption"], E["pre"]
 _PARTS = tuple(E[name] for name in ("tr", "tbody", "thead", "tfoot", "table"))

@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.tasks.extraction.rendering import code_lines, data_tables
+from gristmill.tasks.extraction.rendering import code_places, data_tables
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import CODE, DATA, Units, Whole
-from gristmill.tasks.extraction.scanned import ENDS, HEADING
-from gristmill.tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.vocabulary import ENDS, HEADING, E
 
 _UL, _OL, _LIST_ITEM, _MENU, _DIR = E["ul"], E["ol"], E["li"], E["menu"], E["dir"]
 _LISTS = (_UL, _OL, _MENU, _DIR)
@@ -350,11 +349,11 @@ def _whole(source: Source, whole: Whole, markdown: bool) -> _Piece:
         table_lines = [" ".join(filter(None, row)) for row in grid] if equations else data_tables.lines(grid, markdown)
         return _Piece(_FAR.join([*outside, _CLOSE.join(table_lines)]).strip(), ROWS, False)
     if kind == CODE:
-        text = code_lines.code(source, first, last)
+        text = code_places.code(source, first, last)
         if markdown and text:
             fence = "```"
             while fence in text:
                 fence += "`"
-            text = f"{fence}{code_lines.language(source, first, last)}\n{text}\n{fence}"
+            text = f"{fence}{code_places.language(source, first, last)}\n{text}\n{fence}"
         return _Piece(text, PARAGRAPH, True)
     return _Piece(inline(source, first, last), TERM, False)

@@ -4,8 +4,7 @@ import re
 
 from gristmill.tasks.extraction.rendering import formulas
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.scanned import ENDS
-from gristmill.tasks.extraction.vocabulary import BLOCK, CUSTOM, PROPERTIES, RAW, SKIP, E
+from gristmill.tasks.extraction.vocabulary import BLOCK, CUSTOM, ENDS, PROPERTIES, RAW, SKIP, E
 
 _SUP, _SUB, _RT, _RTC, _RP, _A, _BR, _WBR = (E[name] for name in ("sup", "sub", "rt", "rtc", "rp", "a", "br", "wbr"))
 _SPAN, _DIV = E["span"], E["div"]

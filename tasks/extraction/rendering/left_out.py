@@ -7,8 +7,7 @@ reference says again, line by line, stays.
 
 import numpy as np
 
-from gristmill.tasks.extraction.scanned import Page
-from gristmill.tasks.extraction.vocabulary import AROUND, FNV, PRIME, WORDS
+from gristmill.tasks.extraction.vocabulary import AROUND, FNV, PRIME, WORDS, Page
 from gristmill.tasks.kernels.buffers import byte
 from gristmill.tasks.kernels.compiled import nb
 

@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gristmill.tasks.extraction.scanned import COMMENT, ENDS, Page
-from gristmill.tasks.extraction.vocabulary import CUSTOM, OTHER
+from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, Page
 from gristmill.tasks.kernels.phrases import contains
 
 _NAME = re.compile(rb"</?([^\s/>]*)")

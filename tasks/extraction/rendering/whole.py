@@ -9,8 +9,7 @@ from gristmill.tasks.extraction.nesting import Enclosing, enclosing
 from gristmill.tasks.extraction.rendering.code_places import broken, containers, is_code_table
 from gristmill.tasks.extraction.rendering.data_tables import is_data
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.scanned import HEADING, PREFORMATTED, Page
-from gristmill.tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.vocabulary import HEADING, PREFORMATTED, E, Page
 from gristmill.tasks.kernels.compiled import nb
 
 _PARTS = np.array([E[name] for name in "article nav aside footer main form dialog".split()], np.uint8)

@@ -10,11 +10,10 @@ from pydantic import Field
 from wrapt import lazy_import
 
 from gristmill.tasks.documents.step import StepError, function_at
-from gristmill.tasks.reading.columns import Columns, columns_of
 from gristmill.tasks.reading.formats.source import Carrying, Inspection, Paths, ReadOptions
 from gristmill.tasks.reading.listing import Shard, files_of, shards
-from gristmill.tasks.reading.ranges.plan import Reading
-from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.range_plan import Reading
+from gristmill.tasks.reading.record import Columns, Record, columns_of
 
 if TYPE_CHECKING:
     from gristmill.storage.remote import streams

@@ -11,19 +11,22 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from wrapt import lazy_import
 
-from gristmill.tasks.reading.columns import Columns, columns_of
-from gristmill.tasks.reading.formats.look import CHARACTERS, TEXTS, Beginning, Look, table_look
 from gristmill.tasks.reading.formats.source import (
+    CHARACTERS,
     RANGE_BYTES,
+    TEXTS,
+    Beginning,
     Columned,
     Files,
+    Look,
     Paths,
     RangeBytes,
     ReadOptions,
+    table_look,
 )
 from gristmill.tasks.reading.listing import Shard
-from gristmill.tasks.reading.ranges.plan import Reading
-from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.range_plan import Reading
+from gristmill.tasks.reading.record import Columns, Record, columns_of
 
 if TYPE_CHECKING:
     from pyarrow import parquet

@@ -9,14 +9,11 @@ from pydantic import Field
 from wrapt import lazy_import
 
 from gristmill.storage.remote.config import DEFAULT
-from gristmill.tasks.reading.columns import Columns
-from gristmill.tasks.reading.formats.look import Beginning, Look
-from gristmill.tasks.reading.formats.source import Files, Paths, ReadOptions
+from gristmill.tasks.reading.formats.source import Beginning, Files, Look, Paths, ReadOptions
 from gristmill.tasks.reading.listing import Shard, files_of, shards
-from gristmill.tasks.reading.ranges.plan import Reading
-from gristmill.tasks.reading.record import Record
-from gristmill.tasks.reading.repositories.reading import COLUMNS, LIBRARIES, Kept, Repositories
-from gristmill.tasks.source_code.names import by_name
+from gristmill.tasks.reading.range_plan import Reading
+from gristmill.tasks.reading.record import COLUMNS, LIBRARIES, Columns, Kept, Record, Repositories
+from gristmill.tasks.source_code.recognition import by_name
 
 if TYPE_CHECKING:
     from gristmill.storage import fingerprint

@@ -24,7 +24,7 @@ from gristmill.storage.fingerprint import folder_files
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.reading.members import Content, Stored, open_at
-from gristmill.tasks.reading.ranges.plan import Reading
+from gristmill.tasks.reading.range_plan import Reading
 
 # of a name, or of a header of tar; longer ones would be held whole
 _MAX_HEADER = 1 << 20

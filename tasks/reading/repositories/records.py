@@ -5,21 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import xxhash
 
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading import tables
-from gristmill.tasks.reading.ranges.plan import Reading
-from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.range_plan import Reading
+from gristmill.tasks.reading.record import Kept, Record, Repositories
 from gristmill.tasks.reading.repositories.archives import Member, members
 from gristmill.tasks.reading.repositories.imports import in_order
 from gristmill.tasks.reading.repositories.licensing import License, RepositoryLicenses, decoded, repository_licenses
-from gristmill.tasks.reading.repositories.reading import Kept, Repositories
 from gristmill.tasks.source_code import licenses, recognition
 from gristmill.tasks.source_code.comments import Span, comment_text, license_header
-from gristmill.tasks.source_code.names import by_name, by_shebang
-from gristmill.tasks.source_code.notebook import NotebookError, rendered
+from gristmill.tasks.source_code.recognition import by_name, by_shebang
 
 _ENDINGS = re.compile(r"(?i)\.(?:tar(?:\.(?:gz|bz2|xz|zst|lz4))?|tgz|tbz2?|txz|zip|whl|egg|jar|crate|gem)$")
 # of the texts of a repository that are put in order together
@@ -52,7 +51,7 @@ def records(
     reading: Reading | None = None,
 ) -> Iterator[Record]:
     """The records of a repository, `offset` being their numbers from 0, `record_id` the paths of the files, and `own`
-    the columns of `reading.COLUMNS`. `name`: of the archive or folder.
+    the columns of `record.COLUMNS`. `name`: of the archive or folder.
 
     A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
     `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what `how.leave_out`
@@ -219,3 +218,67 @@ def _lost(path: str, rule: str, detail: str) -> Record:
     """A member without a document; its number follows."""
     lost = tables.lost(0, rule, detail)
     return Record("row", 0, None, record_id=path[:1000], content_type="text/plain", problem=lost.problem)
+
+
+# Notebooks of Jupyter as one text: their cells of text, and of code between fences, in turn.
+
+
+_FENCE = 3  # backticks
+_TICKS = re.compile("`+")
+
+
+class NotebookError(ValueError):
+    """A file is no notebook."""
+
+
+def rendered(data: bytes | str) -> str:
+    """The cells of a notebook (nbformat 3 and 4) in their order: text as it is, code between fences with its language;
+    outputs, attachments and empty cells are left out. A fence is longer than any run of backticks in the code. Raises
+    NotebookError."""
+    try:
+        notebook = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise NotebookError(f"no JSON: {error}") from error
+    if not isinstance(notebook, dict):
+        raise NotebookError(f"no JSON object but a {type(notebook).__name__}")
+    language = _language(notebook)
+    parts = []
+    for cell in _cells(notebook):
+        source = _source(cell)
+        if not source.strip():
+            continue
+        if cell.get("cell_type") == "code":
+            fence = "`" * max(_FENCE, 1 + max(map(len, _TICKS.findall(source)), default=0))
+            parts.append(f"{fence}{language}\n{source.rstrip()}\n{fence}")
+        else:
+            parts.append(source.strip("\n"))
+    return "\n\n".join(parts)
+
+
+def _cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
+    sheets = notebook.get("worksheets")  # nbformat 3
+    lists = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)] if isinstance(sheets, list) else []
+    cells = notebook.get("cells", [cell for cells in lists if isinstance(cells, list) for cell in cells])
+    if not isinstance(cells, list) or not ("cells" in notebook or lists):
+        raise NotebookError("it has no list of cells")
+    return [cell for cell in cells if isinstance(cell, dict)]
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell.get("source", cell.get("input", ""))
+    if isinstance(source, list):
+        return "".join(line for line in source if isinstance(line, str))
+    return source if isinstance(source, str) else ""
+
+
+def _language(notebook: dict[str, Any]) -> str:
+    """As the notebook's kernel names it; "" if it does not say."""
+    metadata = notebook.get("metadata")
+    if isinstance(metadata, dict):
+        for key, name in (("language_info", "name"), ("kernelspec", "language")):
+            section = metadata.get(key)
+            if isinstance(section, dict) and isinstance(section.get(name), str):
+                return "".join(
+                    character for character in section[name].lower() if character.isalnum() or character in "+#"
+                )
+    return ""

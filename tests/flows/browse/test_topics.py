@@ -12,7 +12,7 @@ from gristmill.flows.explore.browse.opened import Opened
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.browse.topics import components, topic_map, vectors
 from gristmill.storage import parquet
-from gristmill.tasks.models.embedding.embedder import vectors_of
+from gristmill.tasks.models.embedders import vectors_of
 from tests.flows.browse.hostile import HOSTILE, finish
 from tests.tasks.models.embedding.test_static_model import write
 

@@ -25,7 +25,7 @@ OURS = {
     "gristmill.flows.cli.app",
     "gristmill.storage",
     "gristmill.storage.remote",
-    "gristmill.storage.remote.redact",
+    "gristmill.storage.printable",
 }
 
 

@@ -14,9 +14,9 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw
 from gristmill.flows.stages.evaluation import documents as chosen
 from gristmill.storage import parquet
-from gristmill.storage.tokens.tokenizers import load_tokenizer
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.tasks.tokens.halves import in_half
+from gristmill.storage.tokenizer_files import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.tokens.grouping import in_half
 from tests.corpora import context
 
 PROXY = {"step_tokens": 64, "vocab_size": 400, "sample_bytes": 60_000, "per_source": 5}

@@ -12,8 +12,8 @@ from gristmill.flows.stats.bank import calibrate, requests
 from gristmill.flows.stats.power import Noise, smallest_effect
 from gristmill.flows.stats.protocol import Protocol, decide
 from gristmill.training.config import TrainingConfig
+from gristmill.training.decoder import Decoder
 from gristmill.training.hardware import RateRequest
-from gristmill.training.model.decoder import Decoder
 from gristmill.training.run import rate
 from tests.decisions import RATES, TOKENS, evaluation, simulator
 

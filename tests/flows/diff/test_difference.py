@@ -26,7 +26,7 @@ from gristmill.flows.reports.diff.sides import side_of, side_of_corpus
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage import parquet
-from gristmill.storage.tokens.token_shards import index_path
+from gristmill.storage.token_shards import index_path
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from tests.corpora import Texts, context

@@ -84,10 +84,10 @@ def move(checkout: Checkout) -> None:
 
 def join(checkout: Checkout) -> None:
     """Two modules are one."""
-    order, cutting = (checkout.folder / f"tasks/dedup/{name}.py" for name in ("order", "cutting"))
-    order.write_text(f"{order.read_text()}\n\n{cutting.read_text()}")
-    cutting.unlink()
-    assert checkout.replace("gristmill.tasks.dedup.cutting", "gristmill.tasks.dedup.order")
+    order, takedowns = (checkout.folder / f"tasks/dedup/{name}.py" for name in ("order", "takedowns"))
+    order.write_text(f"{order.read_text()}\n\n{takedowns.read_text()}")
+    takedowns.unlink()
+    assert checkout.replace("gristmill.tasks.dedup.takedowns", "gristmill.tasks.dedup.order")
 
 
 def split(checkout: Checkout) -> None:

@@ -21,8 +21,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
 from gristmill.flows.reports.plots.figures import curves, curves_png
-from gristmill.tasks.models.classifier.measures import BINS, calibration_error, measures
-from gristmill.tasks.models.classifier.training import Classifier
+from gristmill.tasks.models.classifiers import BINS, Classifier, calibration_error, measures
 from gristmill.tasks.models.quality import Quality
 
 SMALL = Classifier(dimensions=4, buckets=500, epochs=10, learning_rate=0.5, characters=300)

@@ -13,7 +13,7 @@ from gristmill.flows.experiments.models.token_training import load, train_tokens
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.tokens.tokenizer import load as load_tokenizer
 from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 from tests.planted.text import pydoc_paragraphs

@@ -19,8 +19,8 @@ from gristmill.flows.recipe.given_files import init_digests, initial_folder
 from gristmill.flows.recipe.recipe import load
 from gristmill.storage import files
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.hub.saved_model import open_model
 from gristmill.training.hub.weight_files import WEIGHTS
+from gristmill.training.hub.weights import open_model
 
 
 @pytest.fixture(scope="module")

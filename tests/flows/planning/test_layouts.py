@@ -20,7 +20,7 @@ def training(**given) -> TrainingConfig:
 
 
 def work(model: ModelConfig, vocab_size: int = 1000, **given) -> Work:
-    from gristmill.training.model.decoder import flops_per_token
+    from gristmill.training.decoder import flops_per_token
 
     parameters = memory.counts(model, vocab_size)
     return Work(model, training(**given), vocab_size, parameters, flops_per_token(model, vocab_size))
@@ -80,7 +80,7 @@ def test_full_recomputation_keeps_two_bytes_of_the_width():
 
 
 def test_parameters_are_those_of_the_model_by_place():
-    from gristmill.training.model.decoder import Decoder
+    from gristmill.training.decoder import Decoder
 
     for shape in ({}, {"tie_embeddings": False, "qk_norm": False, "kv_heads": 2, "ffn": 352}):
         config = ModelConfig(**shape)
@@ -109,7 +109,7 @@ def test_palms_utilisation():
     assert palm["tokens_per_second"] * (matrices + attention) / peak == pytest.approx(palm["mfu"], abs=5e-4)
     assert palm["tokens_per_second"] * matrices / peak == pytest.approx(palm["mfu_without"], abs=5e-4)
     # which is how our own model counts, but that it leaves out the lookup of embeddings
-    from gristmill.training.model.decoder import flops_per_token
+    from gristmill.training.decoder import flops_per_token
 
     config = ModelConfig(dim=256, layers=3, heads=4, seq_len=128, tie_embeddings=False)
     own = flops_per_token(config, 1000)

@@ -16,9 +16,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from gristmill.flows.experiments.planning import memory
 from gristmill.flows.experiments.planning.memory import Layout
 from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.parallel.world import world_of
-from gristmill.training.step import update
+from gristmill.training.step import state as step_state
 from gristmill.training.step.state import empty_state
+from gristmill.training.world import world_of
 
 VOCABULARY = 32_000
 FEW = 4_000  # tokens, so that no part of a small model is the most of it
@@ -39,20 +39,20 @@ def tracked(model: ModelConfig, training: TrainingConfig, ranks: int, monkeypatc
     try:
         world = world_of(torch.device("cpu"), training.parallel)
         with FakeTensorMode(allow_non_fake_inputs=True), MemTracker() as tracker:
-            begin = update.begin_micro_batch
+            begin = step_state.begin_micro_batch
 
             def begun(*arguments, **named):
                 tracker.reset_mod_stats()  # which it asks for ahead of another forward pass
                 begin(*arguments, **named)
 
-            monkeypatch.setattr(update, "begin_micro_batch", begun)
+            monkeypatch.setattr(step_state, "begin_micro_batch", begun)
             state = empty_state(model, training, vocabulary, 0, world)
             tracker.track_external(state.model)
             inputs = torch.zeros(ROWS, model.seq_len, dtype=torch.int64)
             for _ in range(2):
                 tracker._peak_mem.clear()
                 tracker._peak_mem_snap.clear()
-                update.train_step(state, inputs, inputs.clone(), update.StepPlan(1e-3), training, world)
+                step_state.train_step(state, inputs, inputs.clone(), step_state.StepPlan(1e-3), training, world)
             return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
     finally:
         monkeypatch.undo()

@@ -21,7 +21,7 @@ from gristmill.flows.reports.whatif import whatif
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import StepError
-from gristmill.tasks.models.perplexity.perplexity import Perplexity
+from gristmill.tasks.models.perplexity import Perplexity
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -16,7 +16,7 @@ GIVEN = {
 
 
 def test_the_default_is_small_and_what_it_says():
-    from gristmill.training.model.decoder import parameter_count
+    from gristmill.training.decoder import parameter_count
 
     proxy = load_proxy()
     assert parameter_count(proxy.model, proxy.vocab_size) <= 300_000
@@ -28,7 +28,7 @@ def test_the_default_is_small_and_what_it_says():
     ("name", "millions"), [("small", 0.25), ("3m", 3.2), ("15m", 15.1), ("60m", 58.7)], ids=lambda given: str(given)
 )
 def test_proxies_that_ship_have_the_parameters_that_their_names_say(name, millions):
-    from gristmill.training.model.decoder import parameter_count
+    from gristmill.training.decoder import parameter_count
 
     proxy = load_proxy(name)
     assert parameter_count(proxy.model, proxy.vocab_size) == pytest.approx(millions * 1e6, rel=0.01)

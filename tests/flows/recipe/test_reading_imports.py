@@ -9,7 +9,21 @@ import pytest
 from gristmill.flows.recipe.recipe import RECIPES
 
 ROOT = Path(__file__).resolve().parents[3]
-SLOW = {"numba", "scipy", "sklearn", "aiohttp", "torch", "prefect", "distributed", "mlflow", "matplotlib", "fasttext"}
+SLOW = {
+    "numba",
+    "scipy",
+    "sklearn",
+    "aiohttp",
+    "torch",
+    "prefect",
+    "distributed",
+    "mlflow",
+    "matplotlib",
+    "fasttext",
+    "kenlm",
+    "sentencepiece",
+    "tokenizers",
+}
 READ = """
 import sys
 from gristmill.flows.recipe.recipe import dump, load

@@ -25,8 +25,8 @@ from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.decisions import distances
 from gristmill.tasks.documents.step import Bound, Member
-from gristmill.tasks.models.language.language import Language
-from gristmill.tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.models.language import Language
+from gristmill.tasks.models.mixed_languages import MixedLanguages
 from gristmill.tasks.models.quality import Quality
 from tests.corpora import Texts, context, ledger, read
 from tests.flows.test_learned_filters import GOOD, SMALL, WEB, by_id

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gristmill.flows.reports.dropped import dropped, matches
 from gristmill.flows.reports.marking import offending, restored
-from gristmill.storage import checked_json, files, layout, ledger, parquet, shards
+from gristmill.storage import checked_json, files, layout, ledger, parquet
 from gristmill.storage.home import Home
 from gristmill.storage.schema import DOCUMENTS, EDITS
 from gristmill.tasks.documents.measure import measured
@@ -109,7 +109,7 @@ def stage(home, name, settings, inputs, rows, parts, ledgers=()):
     for path, table in parts.items():
         parquet.write_table(files.join(folder, path, "part-00000.parquet"), table)
     gone = ledger.from_rows(list(ledgers))
-    shards.write_ledger(folder, 0, gone)
+    ledger.write_ledger(folder, 0, gone)
     steps = [ledger.count(name, rows, None, gone, 0)]
     record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": steps}
     identity = {"stage": name, "key": key, "record": settings, "inputs": inputs, "result": {}}

@@ -51,7 +51,7 @@ for value in list(vars(import_module(sys.argv[1])).values()):
         print(value.stats.cache_path)
 """
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    for module in ("gristmill.tasks.extraction.second_stage", "gristmill.tasks.extraction.nesting"):
+    for module in ("gristmill.tasks.extraction.classifier", "gristmill.tasks.extraction.nesting"):
         command = [sys.executable, "-P", "-c", read, module]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         paths = done.stdout.splitlines()

@@ -15,7 +15,7 @@ from gristmill.flows.experiments.scaling.grid import (
 )
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.training.config import ModelConfig
-from gristmill.training.model.decoder import flops_per_token, parameter_count
+from gristmill.training.decoder import flops_per_token, parameter_count
 
 PROXY = load_proxy(
     {

@@ -20,8 +20,8 @@ from gristmill.flows.run.service import garbage
 from gristmill.flows.stages.tokenizer import corpus_tokenizer
 from gristmill.flows.stages.tokens import tokens
 from gristmill.storage import layout
+from gristmill.storage.home import verify
 from gristmill.tasks.engine.make import StageResult, restore
-from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from tests.corpora import build_in

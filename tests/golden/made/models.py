@@ -40,8 +40,8 @@ def _classifiers(folder: Path) -> None:
 
 def _embedder(folder: Path) -> None:
     from gristmill.storage import files
-    from gristmill.tasks.models.embedding import heads
-    from gristmill.tasks.models.embedding.heads import Head
+    from gristmill.tasks.models import heads
+    from gristmill.tasks.models.heads import Head
 
     embedders.write(folder / "embedder")
     model = folder / "embedder"
@@ -57,7 +57,7 @@ def _embedder(folder: Path) -> None:
 
 
 def _language_models(folder: Path) -> None:
-    from gristmill.tasks.models.perplexity.training import Training, train
+    from gristmill.tasks.models.ngram_models import Training, train
 
     for language, texts in language_texts().items():
         train(texts, str(folder), language, Training(vocabulary=300, order=3))

@@ -1,6 +1,6 @@
 """Rows of steps on documents beside the rules: languages, addresses, personal data, expressions, code, topics."""
 
-from gristmill.tasks.models.language.identification import MIN_SCORES
+from gristmill.tasks.models.language import MIN_SCORES
 from gristmill.tasks.pii.step import NATIONAL_IDS
 from tests.golden.rows.row import (
     ADDRESSES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gristmill.storage.remote.redact import redact_url, redact_urls
+from gristmill.storage.printable import redact_url, redact_urls
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from gristmill.flows.recipe.recipe import load
 from gristmill.storage import fingerprint
 from gristmill.storage.files import read_bytes
+from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import SecretError, check_no_secrets, with_secrets, without_user
-from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 

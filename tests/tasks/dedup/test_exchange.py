@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.stages.dedup.exchange import collected, merged
-from gristmill.storage import checked_parquet, sorted_files
+from gristmill.storage import parquet, sorted_files
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, fan_ins, partitions_of
 from gristmill.tasks.engine import options
@@ -40,7 +40,7 @@ def test_a_merged_file_has_the_rows_of_all_in_their_order(tmp_path_factory, keys
         changed.setattr(exchange, "_SLAB_BYTES", slab)
         assert exchange.merge(written.paths(), f"{folder}/one.parquet", ends) == len(expected)
     assert sorted_files.read(f"{folder}/one.parquet", 0, 1 << 64).to_pylist() == expected.to_pylist()
-    with checked_parquet.open_checked(f"{folder}/one.parquet") as file:
+    with parquet.open_checked(f"{folder}/one.parquet") as file:
         groups = list(sorted_files.ends_of_groups(file, "one"))
     # no row group reaches into two ranges
     assert all(low <= one < high for one, other, _ in groups for low, high in pairwise(ends) if low <= other < high)

@@ -11,9 +11,8 @@ import pytest
 from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, EDITS
 from gristmill.tasks.documents import decisions
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import Edits
-from gristmill.tasks.documents.measure import EditCounts, measured
+from gristmill.tasks.documents.measure import Batch, EditCounts, measured
 from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Signal
 from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.rules.c4 import C4

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gristmill.tasks.documents.sampling import Heldout, uniform
+from gristmill.tasks.documents.selection import Heldout, uniform
 
 
 def column(ids: list[str], chunk: int = 1 << 20) -> pa.ChunkedArray:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from gristmill.storage.schema import DOCUMENTS
-from gristmill.tasks.documents.batch import field, schema
+from gristmill.tasks.documents.measure import field, schema
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Bound, DocumentStep, EditStep, Settings, Signal, work_of
 
 
@@ -81,9 +81,9 @@ def test_the_work_of_a_class_is_the_module_that_it_names_or_its_own():
     assert schema(Long).names == ["long_size"]
 
     class Elsewhere(Long):
-        work: ClassVar = "gristmill.tasks.documents.batch"
+        work: ClassVar = "gristmill.tasks.documents.measure"
 
-    assert work_of(Elsewhere).__name__ == "gristmill.tasks.documents.batch"
+    assert work_of(Elsewhere).__name__ == "gristmill.tasks.documents.measure"
 
 
 def test_a_threshold_without_a_default_is_refused():

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage import files, layout, ledger, parquet
+from gristmill.storage.files import DiskFullError
+from gristmill.storage.home import verify
 from gristmill.storage.schema import SELECTION
-from gristmill.storage.space import DiskFullError
 from gristmill.tasks.engine.executors import Deferred, Threads, deferred
 from gristmill.tasks.engine.make import NotFinishedError, find, find_or_make
 from gristmill.tasks.engine.phases import PhaseRunner, Silent
 from gristmill.tasks.engine.spec import MAX_INPUTS, StageSpec, Work, digest
-from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.url.step import Url
 from tests.limits import largest_file
@@ -82,7 +82,7 @@ def select(folder, number, dropped):
     ids = ["a", "b", "c", "d"]
     arriving = pa.table({"id": ids, "characters": [10] * 4}).cast(SELECTION)
     rows = [{"id": i, "step": "x", "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids[:dropped]]
-    return shards.write_selection(folder, number, arriving, [("x", ledger.from_rows(rows))])
+    return ledger.write_selection(folder, number, arriving, [("x", ledger.from_rows(rows))])
 
 
 def selecting(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:

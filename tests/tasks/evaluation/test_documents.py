@@ -8,7 +8,7 @@ import pytest
 
 from gristmill.storage import parquet
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.evaluation.documents import choose_documents, evaluation_file, sample_shard
 from tests.corpora import fresh
 

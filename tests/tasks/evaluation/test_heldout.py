@@ -16,7 +16,7 @@ from gristmill.flows.stages.evaluation.documents import CHARACTERS, read
 from gristmill.flows.stages.evaluation.heldout import Split, heldout, heldout_documents
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.evaluation import similar
 from gristmill.tasks.evaluation.documents import evaluation_file
 from gristmill.tasks.evaluation.similar import THRESHOLD

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.tasks.extraction.blocks import scan
-from gristmill.tasks.extraction.engines import blocks
+from gristmill.tasks.extraction.classifier import main_text
 from gristmill.tasks.extraction.rendering.left_out import LINKED, MIN_CONTAINER_SHARE, beside
 
 TAGS = ("nav", "footer", "dialog", "aside", "div class=sidebar", "div", "blockquote", "section")
@@ -83,10 +83,10 @@ MORE = "The baker of the town writes about his bread, which he bakes of rye, whe
 def test_a_part_of_the_page_is_left_out_and_a_quotation_is_not():
     page = "<html><body><main><article><h1>The mill</h1>{}" + STORY + "</article></main></body></html>"
     for part in ("<dialog><p>{}</p></dialog>", "<footer><p>{}</p></footer>", "<nav><p>{}</p></nav>"):
-        assert MORE not in blocks(page.format(part.format(MORE)))
-    assert MORE in blocks(page.format(f"<blockquote><p>Bread.</p><footer>{MORE}</footer></blockquote>"))
+        assert MORE not in main_text(page.format(part.format(MORE)))
+    assert MORE in main_text(page.format(f"<blockquote><p>Bread.</p><footer>{MORE}</footer></blockquote>"))
 
 
 def test_a_page_whose_text_is_in_such_a_part_is_read():
     for part in ("footer", "nav", "aside"):
-        assert "farm 7 grinds" in blocks(f"<html><body><{part}><h1>The mill</h1>{STORY}</{part}></body></html>")
+        assert "farm 7 grinds" in main_text(f"<html><body><{part}><h1>The mill</h1>{STORY}</{part}></body></html>")

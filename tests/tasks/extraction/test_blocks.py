@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from resiliparse.extract.html2text import extract_plain_text
 
 from gristmill.tasks.extraction.blocks import DEPTH, scan
-from gristmill.tasks.extraction.scanned import CELL, HEADING, PREFORMATTED, TEXT
-from gristmill.tasks.extraction.vocabulary import AROUND, WORDS
+from gristmill.tasks.extraction.vocabulary import AROUND, CELL, HEADING, PREFORMATTED, TEXT, WORDS
 
 WORD = re.compile(r"\w+")
 

@@ -7,14 +7,13 @@ import pytest
 from pydantic import ValidationError
 from safetensors import safe_open
 
-from gristmill.tasks.extraction import second_stage
-from gristmill.tasks.extraction.engines import ENGINES, MAX_DEPTH, MODEL, best_f1, choose
+from gristmill.tasks.extraction import classifier
+from gristmill.tasks.extraction.classifier import MODEL, SECOND, best_f1, choose
+from gristmill.tasks.extraction.engines import ENGINES, MAX_DEPTH
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.features import FEATURES
 from gristmill.tasks.extraction.page import extract_page, metadata
-from gristmill.tasks.extraction.second_stage import SECOND
-from tools.train_blocks.alignment import covered
-from tools.train_blocks.gold import score, word_f1
+from tools.train_blocks.gold import covered, score, word_f1
 
 STORY = (
     "The old mill stands where the river leaves the forest, and its wheel has not been still for two hundred years.",
@@ -45,7 +44,7 @@ def article(paragraphs=STORY, container="article") -> str:
 @pytest.mark.parametrize("engine", ["blocks", "trafilatura", "resiliparse"])
 @pytest.mark.parametrize("container", ["article", "div class='entry-content'"])
 def test_an_article_is_kept_and_what_surrounds_it_is_not(engine, container):
-    text = ENGINES[engine](article(container=container).replace(f"</{container}>", f"</{container.split()[0]}>"))
+    text = ENGINES[engine].read(article(container=container).replace(f"</{container}>", f"</{container.split()[0]}>"))
     assert all(paragraph in text for paragraph in STORY)
     assert not any(word in text for word in ("Imprint", "Privacy policy", "cookies", "All rights", "a script"))
     if engine == "blocks":
@@ -56,16 +55,16 @@ def test_an_article_is_kept_and_what_surrounds_it_is_not(engine, container):
 def test_every_engine_gives_the_text():
     page = article([" ".join(STORY)] * 2)
     for name, engine in ENGINES.items():
-        text = engine(page)
+        text = engine.read(page)
         assert STORY[1] in " ".join(text.split())
-        assert engine("") == "", name
-    assert ENGINES["plain"](article()).count("Imprint") == 2
+        assert engine.read("") == "", name
+    assert ENGINES["plain"].read(article()).count("Imprint") == 2
 
 
 def test_the_default_is_deterministic():
     pages = [article(STORY[i:]) for i in range(4)]
-    first = [ENGINES["blocks"](page) for page in pages]
-    assert [ENGINES["blocks"](page) for page in reversed(pages)] == first[::-1]
+    first = [ENGINES["blocks"].read(page) for page in pages]
+    assert [ENGINES["blocks"].read(page) for page in reversed(pages)] == first[::-1]
 
 
 def test_pages_of_many_blocks_are_classified_as_in_one_piece():
@@ -95,17 +94,17 @@ def test_the_model_is_plain_arrays_that_fit_the_features():
     with safe_open(MODEL, "np") as file:
         assert file.metadata() == {"features": f"{len(FEATURES)} {len(SECOND)}"}
     for name, width in (("first", len(FEATURES)), ("second", len(SECOND))):
-        trees = second_stage.load(MODEL, name)
+        trees = classifier.load(MODEL, name)
         inner = trees.feature >= 0
         assert trees.feature.max() < width
         assert (trees.right[inner] > np.flatnonzero(inner) + 1).all()
         assert trees.right.max() < len(trees.feature)
     with pytest.raises(ValueError, match="third.feature"):
-        second_stage.load(MODEL, "third")
+        classifier.load(MODEL, "third")
 
 
 def test_trees_answer_as_by_hand():
-    trees = second_stage.Forest(
+    trees = classifier.Forest(
         np.array([1, -1, 0, -1, -1, -1], np.int16),
         np.array([0.5, 0, 2.0, 0, 0, 0], np.float32),
         np.array([2, 0, 4, 0, 0, 0], np.int32),
@@ -115,24 +114,24 @@ def test_trees_answer_as_by_hand():
     )
     rows = np.array([[9, 0.5], [2, 0.6], [2.1, 0.6]], np.float32)
     out = np.empty(3, np.float32)
-    second_stage.probability(second_stage.masks(trees), np.ascontiguousarray(rows.T), out)
+    classifier.probability(classifier.masks(trees), np.ascontiguousarray(rows.T), out)
     assert out == pytest.approx(1 / (1 + np.exp(-(np.array([1.0, -1.0, 3.0]) + 0.75))))
 
 
 def test_a_tree_of_too_many_leaves_is_refused():
-    def tree(leaves: int) -> second_stage.Forest:
+    def tree(leaves: int) -> classifier.Forest:
         # each test's left child is a leaf, its right child the next test
         feature = np.array([0, -1] * (leaves - 1) + [-1], np.int16)
         right = np.where(feature < 0, 0, np.arange(len(feature)) + 2).astype(np.int32)
         limits = np.repeat(np.arange(leaves), 2)[: len(feature)].astype(np.float32)
         value = np.where(feature < 0, limits, 0).astype(np.float32)
-        return second_stage.Forest(feature, limits, right, value, np.zeros(1, np.int32), np.zeros(1, np.float32))
+        return classifier.Forest(feature, limits, right, value, np.zeros(1, np.int32), np.zeros(1, np.float32))
 
     out = np.empty(40, np.float32)
-    second_stage.probability(second_stage.masks(tree(32)), np.arange(-1, 39, dtype=np.float32)[None], out)
+    classifier.probability(classifier.masks(tree(32)), np.arange(-1, 39, dtype=np.float32)[None], out)
     assert out == pytest.approx(1 / (1 + np.exp(-np.clip(np.arange(-1, 39), 0, 31))))
     with pytest.raises(ValueError, match="33 leaves"):
-        second_stage.masks(tree(33))
+        classifier.masks(tree(33))
 
 
 def test_trees_answer_as_the_library_that_grew_them():
@@ -145,9 +144,7 @@ def test_trees_answer_as_the_library_that_grew_them():
     settings = {"objective": "cross_entropy", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 2}
     booster = lightgbm.train(settings, lightgbm.Dataset(rows, labels, params=settings), 20)
     out = np.empty(len(rows), np.float32)
-    second_stage.probability(
-        second_stage.masks(second_stage.Forest(**flatten(booster))), np.ascontiguousarray(rows.T), out
-    )
+    classifier.probability(classifier.masks(classifier.Forest(**flatten(booster))), np.ascontiguousarray(rows.T), out)
     assert out == pytest.approx(booster.predict(rows), abs=1e-5)
 
 

@@ -17,11 +17,10 @@ from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DocumentStep, Signal
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import BATCH, extract_shard
-from gristmill.tasks.models.language.language import Language
-from gristmill.tasks.reading.columns import Columns
+from gristmill.tasks.models.language import Language
 from gristmill.tasks.reading.index import SELECTION
 from gristmill.tasks.reading.listing import Shard
-from gristmill.tasks.reading.record import PAGES
+from gristmill.tasks.reading.record import PAGES, Columns
 from gristmill.tasks.url.step import Url
 
 STORY = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from gristmill.tasks.extraction.blocks import scan
-from gristmill.tasks.extraction.engines import best_f1
+from gristmill.tasks.extraction.classifier import best_f1
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.source import Source

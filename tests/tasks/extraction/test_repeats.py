@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.tasks.extraction.blocks import scan
-from gristmill.tasks.extraction.engines import blocks
+from gristmill.tasks.extraction.classifier import main_text
 from gristmill.tasks.extraction.rendering.left_out import EACH, MIN_REPEAT_WORDS, SHARE, WINDOW, repeats
 
 # words of one letter, so that windows recur by chance, and a long one, so that runs of every length do
@@ -62,25 +62,25 @@ def test_an_article_that_stands_twice_is_kept_once():
     paragraphs = "".join(f"<p>{text}</p>" for text in PROSE)
     page = FRAME.format(f"<div class=desktop>{paragraphs}</div><div class=phone>{paragraphs}</div><p>{LAST}</p>")
     once = FRAME.format(f"<div class=desktop>{paragraphs}</div><p>{LAST}</p>")
-    assert all(blocks(page).count(text) == 1 for text in PROSE)
-    assert blocks(page).split() == blocks(once).split()
+    assert all(main_text(page).count(text) == 1 for text in PROSE)
+    assert main_text(page).split() == main_text(once).split()
 
 
 def test_a_copy_in_one_block_is_a_copy():
     page = FRAME.format("".join(f"<p>{text}</p>" for text in PROSE) + f"<div>{'<br>'.join(PROSE)}</div>")
-    assert all(blocks(page).count(text) == 1 for text in PROSE)
+    assert all(main_text(page).count(text) == 1 for text in PROSE)
 
 
 def test_code_tables_and_choruses_are_kept_as_often_as_they_stand():
     code = "".join(f"<pre>{'grind(sack) '.join(map(str, range(40)))}</pre><p>{text}</p>" for text in PROSE[:2])
     cells = "".join(f"<tr>{''.join(f'<td>{i} kg of rye</td>' for i in range(j, j + 5))}</tr>" for j in range(5))
     tables = "".join(f"<table>{cells}</table><p>{text}</p>" for text in PROSE[2:])
-    page = blocks(FRAME.format(code + tables))
+    page = main_text(FRAME.format(code + tables))
     assert page.count("17grind(sack)") == 2
     assert page.count("4 kg of rye") == 10
     chorus = "".join(
         f"<p>turn wheel turn wheel {word} the river is high</p>"
         for word in "one two three four five six seven eight nine".split()
     )
-    song = blocks(FRAME.format(f"<p>{PROSE[0]}</p>{chorus}<p>{PROSE[1]}</p>{chorus}<p>{PROSE[2]}</p>"))
+    song = main_text(FRAME.format(f"<p>{PROSE[0]}</p>{chorus}<p>{PROSE[1]}</p>{chorus}<p>{PROSE[2]}</p>"))
     assert song.count("the river is high") == 18

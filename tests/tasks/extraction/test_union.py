@@ -6,8 +6,7 @@ from gristmill.storage import layout, ledger, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.extraction.engines import united
-from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract import Extract, united
 from gristmill.tasks.extraction.shard import extract_shard
 from gristmill.tasks.reading.listing import Shard
 from gristmill.tasks.rules.c4 import C4

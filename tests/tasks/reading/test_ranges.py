@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
 from gristmill.tasks.reading.archives import records
-from gristmill.tasks.reading.ranges.plan import Range, Reading, corrected, ranges_of
+from gristmill.tasks.reading.range_plan import Range, Reading, corrected, ranges_of
 from tests.tasks.reading.test_archive_fuzz import MAX_BYTES, arc_record, lz4_frame, mutate, warc_record, zstd_frame
 
 COMPRESSIONS = {

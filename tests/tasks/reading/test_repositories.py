@@ -14,10 +14,10 @@ from collections import Counter
 import pytest
 
 from gristmill.storage.remote.config import DEFAULT
+from gristmill.tasks.reading.record import Repositories
 from gristmill.tasks.reading.repositories.imports import in_order
-from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.repositories.records import records
-from gristmill.tasks.source_code.names import by_name
+from gristmill.tasks.source_code.recognition import by_name
 from gristmill.tasks.source_code.signals import measures
 
 FILES = {

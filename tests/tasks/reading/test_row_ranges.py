@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.storage.remote.config import DEFAULT
-from gristmill.tasks.reading.columns import Columns
-from gristmill.tasks.reading.ranges.lines import count, divide
-from gristmill.tasks.reading.ranges.plan import EMPTY, Range, ranges_of
+from gristmill.tasks.reading.range_plan import EMPTY, Range, ranges_of
+from gristmill.tasks.reading.ranges import count, divide
+from gristmill.tasks.reading.record import Columns
 from gristmill.tasks.reading.tables import records
 
 MAX_BYTES = 300

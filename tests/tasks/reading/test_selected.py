@@ -12,7 +12,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.tasks.reading import archives, index, selected
+from gristmill.tasks.reading import archives, index
+from gristmill.tasks.reading.formats import crawls
 from gristmill.tasks.reading.formats.crawls import IndexFilters, Selection
 from tests.crawl_server import CrawlServer, seeded
 
@@ -143,7 +144,7 @@ def test_selected_records_are_those_of_the_whole_archive(planted, tmp_path, remo
     paths = select(planted, tmp_path, languages=["isl"], records_per_shard=10)
     assert [parquet.rows(path) for path in paths[:-1]] == [10] * (len(paths) - 1)
     base = planted.server.url if remote else str(planted.server.folder)
-    found = [pair for path in paths for pair in selected.records(path, base, LIMIT, FAST)]
+    found = [pair for path in paths for pair in crawls.records(path, base, LIMIT, FAST)]
     assert [(name, record.offset) for name, record in found] == places(paths)
     assert [r.payload for _, r in found] == [planted.bodies[place] for place in places(paths)]
     named = {name for name, _ in found}
@@ -177,7 +178,7 @@ def test_neighbours_come_in_one_request(planted, tmp_path):
             expected += [(name, *span) for span in spans]
         planted.server.requests.clear()
         remote_io = replace(FAST, gap_bytes=gap, block_bytes=block)
-        found = [r for path in paths for _, r in selected.records(path, planted.server.url, LIMIT, remote_io)]
+        found = [r for path in paths for _, r in crawls.records(path, planted.server.url, LIMIT, remote_io)]
         assert [r.problem for r in found] == [None] * sum(map(len, by_file.values()))
         assert [(r.path, r.start, r.end) for r in planted.server.requests] == expected
     assert len(expected) > 30
@@ -236,6 +237,6 @@ def test_a_place_where_no_record_is_costs_one_record(planted, tmp_path):
     offsets = table["warc_record_offset"].to_pylist()
     wrong = [offsets[0], offsets[1] + 7, offsets[2], size + 10]
     parquet.write_table(path, table.set_column(1, table.schema.field(1), pa.array(wrong, pa.int64())))
-    found = [record for _, record in selected.records(path, planted.server.url, LIMIT, FAST)]
+    found = [record for _, record in crawls.records(path, planted.server.url, LIMIT, FAST)]
     assert [r.problem and r.problem[0] for r in found] == [None, "damaged_record", None, "damaged_record"]
     assert [r.offset for r in found] == wrong

@@ -16,10 +16,10 @@ from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading import archives, listing
-from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.headers import LINE
 from gristmill.tasks.reading.listing import Shard, expand
-from gristmill.tasks.reading.ranges.plan import Reading, corrected, ranges_of
+from gristmill.tasks.reading.range_plan import Reading, corrected, ranges_of
+from gristmill.tasks.reading.record import Columns
 from gristmill.tasks.reading.sources import Source
 from tests.crawl_server import Fault, seeded
 

@@ -16,8 +16,8 @@ from fastwarc.stream_io import ZstdWriter
 
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
-from gristmill.tasks.reading.columns import Columns
 from gristmill.tasks.reading.members import MAX_HELD_BYTES
+from gristmill.tasks.reading.record import Columns
 from gristmill.tasks.reading.tables import read_row, records
 from tests.crawl_server import Fault, seeded
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.rules.bad_words import BadWords, entries_of
 from gristmill.tasks.rules.rule import counted

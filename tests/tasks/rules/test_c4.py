@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.edits import applied, merged, rows
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.rules import c4
 from gristmill.tasks.rules.c4 import C4

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.reports.marking import offending
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.recipe.steps import BUILT_IN
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.kernels import phrases
 from gristmill.tasks.rules.c4 import C4, PHRASE_BYTES

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.rules import madlad
 from gristmill.tasks.rules.madlad import Madlad, sentence_bounds
 from gristmill.tasks.rules.rule import counted

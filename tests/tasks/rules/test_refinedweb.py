@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.edits import applied, merged, rows
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.rules.refinedweb import RefinedWebLines
 

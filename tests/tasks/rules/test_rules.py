@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.measure import Batch, schema
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.rules.ccnet import CCNet
 from gristmill.tasks.rules.fineweb_quality import FineWebQuality

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.tasks.documents.batch import Batch
 from gristmill.tasks.documents.edits import applied
+from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.rules import refinedweb
 from gristmill.tasks.rules.c4 import C4

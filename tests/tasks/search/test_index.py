@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.storage.tokens.token_shards import PHASE
+from gristmill.storage.token_shards import PHASE
 from gristmill.tasks.search import index
 from gristmill.tasks.search.index import DROPPED, index_shard, order_path, pieces
-from gristmill.tasks.search.shards import ShardIndex
+from gristmill.tasks.search.look_ups import ShardIndex
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer

@@ -14,8 +14,15 @@ from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.source_code import licenses
 from gristmill.tasks.source_code.comments import comments, license_header
 from gristmill.tasks.source_code.language import CodeLanguage
-from gristmill.tasks.source_code.names import by_name, by_shebang
-from gristmill.tasks.source_code.recognition import encoded_lengths, is_data, is_generated, is_minified, is_vendored
+from gristmill.tasks.source_code.recognition import (
+    by_name,
+    by_shebang,
+    encoded_lengths,
+    is_data,
+    is_generated,
+    is_minified,
+    is_vendored,
+)
 from gristmill.tasks.source_code.rule_sets import OpenCoder, StackV2
 from gristmill.tasks.source_code.signals import CodeSignals
 from gristmill.tasks.source_code.syntax import CodeSyntax

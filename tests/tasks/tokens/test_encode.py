@@ -10,7 +10,7 @@ import pytest
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.token_shards import bin_path
+from gristmill.storage.token_shards import bin_path
 from gristmill.tasks.tokens import encoding
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture

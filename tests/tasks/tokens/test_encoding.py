@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gristmill.storage import parquet
-from gristmill.storage.tokens.tokenizers import SentencePieceTokenizer
+from gristmill.storage.tokenizer_files import SentencePieceTokenizer
 from gristmill.tasks.tokens import encoding
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.mixture import Mixture

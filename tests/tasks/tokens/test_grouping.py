@@ -15,8 +15,8 @@ from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.tokens import grouped_tokens
 from gristmill.samples.order import Order
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.tokens.token_shards import write_tokens
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.token_shards import write_tokens
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.grouping import find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column

@@ -12,7 +12,7 @@ import tokenizers
 from pydantic import ValidationError
 
 from gristmill.storage import files, parquet
-from gristmill.storage.tokens.tokenizers import read_tokenizer
+from gristmill.storage.tokenizer_files import read_tokenizer
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer, load, take_tokenizer

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import shares, write_mixture
 from tests.recorded import recorded

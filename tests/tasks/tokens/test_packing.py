@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.tasks.tokens.packing import best_fit, concatenated_cuts, packed
+from gristmill.tasks.tokens.plan import best_fit, concatenated_cuts, packed
 
 LENGTHS = st.lists(st.integers(1, 90), min_size=1, max_size=60).map(np.array)
 SEQ_LEN = st.integers(1, 40)

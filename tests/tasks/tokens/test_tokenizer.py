@@ -11,7 +11,7 @@ import sentencepiece as spm
 from pydantic import ValidationError
 
 from gristmill.storage import files, parquet
-from gristmill.storage.tokens.tokenizers import TextTokenizer
+from gristmill.storage.tokenizer_files import TextTokenizer
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
 from gristmill.tasks.tokens.tokenizer import (

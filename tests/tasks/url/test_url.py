@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gristmill.storage import files
-from gristmill.tasks.documents.batch import schema
 from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import schema
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url import lists
 from gristmill.tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_domain

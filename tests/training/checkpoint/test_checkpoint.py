@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.checkpoint import keeping
 from gristmill.training.checkpoint.commit import commit_of, load_checkpoint, run_fingerprint
 from gristmill.training.run.loop import train

@@ -8,13 +8,12 @@ from safetensors.torch import load_file
 
 from gristmill.storage import files
 from gristmill.training.checkpoint import keeping
-from gristmill.training.checkpoint.commit import Progress, load_checkpoint
+from gristmill.training.checkpoint.commit import Progress, Saver, fits_page_locked, load_checkpoint
 from gristmill.training.checkpoint.keeping import COMMIT, committed, kept_steps
-from gristmill.training.checkpoint.saving import Saver, fits_page_locked
-from gristmill.training.hub.saved_model import averaged
-from gristmill.training.parallel.world import processes
+from gristmill.training.hub.weights import averaged
 from gristmill.training.run.loop import train
 from gristmill.training.run.tracking import METRICS
+from gristmill.training.world import processes
 
 
 @pytest.fixture

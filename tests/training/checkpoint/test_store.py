@@ -14,13 +14,11 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from gristmill.storage import checked_json, files
 from gristmill.training.checkpoint import keeping
-from gristmill.training.checkpoint.commit import METADATA, Progress, load_checkpoint
+from gristmill.training.checkpoint.commit import METADATA, Progress, Saver, load_checkpoint
 from gristmill.training.checkpoint.keeping import COMMIT, Keeper
-from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
-from gristmill.training.parallel.collectives import all_do
-from gristmill.training.parallel.world import World, processes
+from gristmill.training.world import World, all_do, processes
 
 NAMES = {"seed": "1"}
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import TrainingConfig
-from gristmill.training.data.denoisers import missing_tokens, own_tokens, tokens_read
-from gristmill.training.data.objectives import Objective
+from gristmill.training.denoisers import missing_tokens, own_tokens, tokens_read
+from gristmill.training.objectives import Objective
 from gristmill.training.run.loop import train
 
 SEQ_LEN, END, FIRST_OWN = 120, 2, 1000
@@ -39,7 +39,7 @@ def made(monkeypatch):
         names = [*(f"word {i}" for i in range(FIRST_OWN)), *own_tokens(settings, seq_len)]
         path = type("File", (), {"read_bytes": lambda self: b""})()
         monkeypatch.setattr(
-            "gristmill.training.data.objectives.read_tokenizer", lambda *_: type("Read", (), {"names": names})()
+            "gristmill.training.objectives.read_tokenizer", lambda *_: type("Read", (), {"names": names})()
         )
         manifest = Manifest(tokenizer=type("Recorded", (), {"path": path})())
         return Objective(settings, seq_len, manifest), names

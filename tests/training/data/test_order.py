@@ -12,7 +12,7 @@ from gristmill.samples.order import Order, Schedule, permute
 from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json
 from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.tokens.training_manifest import (
+from gristmill.storage.training_manifest import (
     HeldoutSet,
     PhaseShares,
     ShardEntry,
@@ -21,7 +21,7 @@ from gristmill.storage.tokens.training_manifest import (
     TrainingManifest,
     load_training_manifest,
 )
-from gristmill.training.data.batches import fingerprint
+from gristmill.training.batches import fingerprint
 
 SHARES = st.lists(st.floats(1e-4, 1), min_size=1, max_size=12).map(lambda s: [x / sum(s) for x in s])
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import MissingFileError
-from gristmill.storage.tokens.training_manifest import load_training_manifest, write_rows
-from gristmill.tasks.tokens.packing import packed
-from gristmill.training.data.batches import check_digests, fingerprint
-from gristmill.training.model.decoder import document_mask, rotate
-from gristmill.training.model.loss import IGNORE, inputs_and_targets
+from gristmill.storage.training_manifest import load_training_manifest, write_rows
+from gristmill.tasks.tokens.plan import packed
+from gristmill.training.batches import check_digests, fingerprint
+from gristmill.training.decoder import document_mask, rotate
+from gristmill.training.loss import IGNORE, inputs_and_targets
 from gristmill.training.run.loop import train
 
 SEQ_LEN = 128

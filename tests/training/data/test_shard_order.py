@@ -11,7 +11,7 @@ from scipy import stats
 
 from gristmill.samples import order
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.tokenizers import JsonTokenizer
+from gristmill.storage.tokenizer_files import JsonTokenizer
 from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 from gristmill.training.config import GuardConfig, ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.run.loop import train

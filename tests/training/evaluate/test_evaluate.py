@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.evaluate import heldout
 from gristmill.training.evaluate.heldout import (
     heldout_loss,
@@ -19,9 +19,9 @@ from gristmill.training.evaluate.heldout import (
     unigram_loss,
 )
 from gristmill.training.hub.weights import load_model
-from gristmill.training.model.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
-from gristmill.training.parallel.world import processes, sharded_model
+from gristmill.training.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
 from gristmill.training.run.loop import train
+from gristmill.training.world import processes, sharded_model
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from gristmill.storage import checked_json
-from gristmill.storage.tokens.tokenizers import load_tokenizer
+from gristmill.storage.tokenizer_files import load_tokenizer
 from gristmill.training.evaluate.task_scores import example_scores
 from gristmill.training.evaluate.tasks import read_tasks, write_lm_eval_tasks
 from gristmill.training.hub.model_folder import write_model_folder
-from gristmill.training.hub.saved_model import open_model
-from gristmill.training.parallel.world import processes
+from gristmill.training.hub.weights import open_model
 from gristmill.training.run.loop import train
+from gristmill.training.world import processes
 
 OPTIONS = ["do riba", "sunk", "labe labe mo"]
 ROWS = [

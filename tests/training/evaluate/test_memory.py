@@ -8,17 +8,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.decoder import Decoder, initial
 from gristmill.training.doremi import excess_sums, learn
-from gristmill.training.evaluate.document_losses import document_losses
-from gristmill.training.evaluate.heldout import Evaluator
+from gristmill.training.evaluate.heldout import Evaluator, document_losses
 from gristmill.training.evaluate.tasks import read_tasks
-from gristmill.training.model.decoder import Decoder, initial
-from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.parallel.world import processes
+from gristmill.training.loss import inputs_and_targets
 from gristmill.training.step.optimizer import optimizers
-from gristmill.training.step.state import begun_state
-from gristmill.training.step.update import StepPlan, train_step
+from gristmill.training.step.state import StepPlan, begun_state, train_step
+from gristmill.training.world import processes
 
 
 class Largest(TorchDispatchMode):

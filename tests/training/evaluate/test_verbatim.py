@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from gristmill.training.config import ModelConfig
+from gristmill.training.decoder import Decoder
 from gristmill.training.evaluate.sample import generate, verbatim
-from gristmill.training.model.decoder import Decoder
 
 VOCABULARY, PROMPT, CONTINUATION = 40, 5, 8
 

@@ -11,15 +11,13 @@ import torch.multiprocessing as mp
 from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gristmill.training.config import ModelConfig, TrainingConfig
-from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.parallel.layout import Parallel
-from gristmill.training.parallel.world import begin_micro_batch, local, processes, rows_per_rank, world_of
-from gristmill.training.step.state import begun_state
-from gristmill.training.step.update import StepPlan, figures, train_step
+from gristmill.training.config import ModelConfig, Parallel, TrainingConfig
+from gristmill.training.loss import inputs_and_targets
+from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
+from gristmill.training.world import begin_micro_batch, local, processes, rows_per_rank, world_of
 
 # ranks are forked from a process without threads, which has imported this
-multiprocessing.set_forkserver_preload(["gristmill.training.step.update"])
+multiprocessing.set_forkserver_preload(["gristmill.training.step.state"])
 
 SHAPE = ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=16)
 VOCABULARY = 101

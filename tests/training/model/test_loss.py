@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gristmill.training.model.loss import IGNORE, chunked, in_pieces, loss_sums, token_losses, token_scores
+from gristmill.training.loss import IGNORE, chunked, in_pieces, loss_sums, token_losses, token_scores
 
 TOKENS, DIM, VOCABULARY = 37, 24, 61
 

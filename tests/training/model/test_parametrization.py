@@ -10,16 +10,16 @@ import torch.nn.functional as F
 from pydantic import ValidationError
 
 from gristmill.flows.experiments.scaling.transfer import Check, Size, coordinates
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, Parametrization, TrainingConfig
+from gristmill.training.decoder import Decoder, initial, rotary
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.hub.weights import hugging_face_config, load_model
-from gristmill.training.model.decoder import Decoder, initial, rotary
-from gristmill.training.model.parametrization import multipliers
-from gristmill.training.parallel.world import processes
+from gristmill.training.parametrization import multipliers
 from gristmill.training.run.loop import train
 from gristmill.training.step.optimizer import optimizers
 from gristmill.training.step.state import begun_state
+from gristmill.training.world import processes
 
 VOCABULARY = 50
 SHAPES = {

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, parquet
-from gristmill.training.parallel.layout import Parallel
+from gristmill.training.config import Parallel
 from gristmill.training.run.launch import FAILURE, Nodes, launch
 from gristmill.training.run.tracking import METRICS
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gristmill.training.config import ModelConfig
-from gristmill.training.model.decoder import Decoder
+from gristmill.training.decoder import Decoder
 from gristmill.training.olmo_core.names import olmo_name, own_name
 
 VOCABULARY = 50

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import TrainingConfig
 from gristmill.training.run.loop import train
 from tests.training.run.test_launch import assert_close, metrics, started

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.training.data import batches as ahead
-from gristmill.training.parallel.world import processes
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training import batches as ahead
 from gristmill.training.run.loop import train
 from gristmill.training.step.state import LossScale
+from gristmill.training.world import processes
 from tests.training.run.test_launch import assert_close, metrics, started
 
 NEUTRAL = {

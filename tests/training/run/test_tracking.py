@@ -8,12 +8,12 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from gristmill.storage import checked_json
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.checkpoint import keeping
 from gristmill.training.config import TrackingConfig
 from gristmill.training.run.loop import train
 from gristmill.training.run.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, TrackedNames, Tracker
-from gristmill.training.step.events import EVENTS, Event, event_line, write_events
+from gristmill.training.step.guard import EVENTS, Event, event_line, write_events
 
 KNOWN = [
     *("heldout/loss", "heldout/bits_per_byte", "heldout/web/bits_per_byte", "evaluation/mine/bits_per_byte"),

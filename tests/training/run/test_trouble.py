@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.checkpoint.keeping import committed
 from gristmill.training.hub.model_folder import write_model_folder
-from gristmill.training.hub.saved_model import open_model
+from gristmill.training.hub.weights import open_model
 from gristmill.training.run.launch import FAILURE
 from gristmill.training.run.loop import train
 from tests.training.hub.test_initial_weights import MODEL, pinned

@@ -5,14 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.training.model import decoder
-from gristmill.training.parallel.world import processes
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training import decoder
 from gristmill.training.step import clock as clock_module
 from gristmill.training.step.clock import BLOCKS, slowest_over_mean
 from gristmill.training.step.optimizer import Optimizers
-from gristmill.training.step.state import begun_state
-from gristmill.training.step.update import StepPlan, train_step
+from gristmill.training.step.state import StepPlan, begun_state, train_step
+from gristmill.training.world import processes
 
 BLOCK, LOSS, LOSS_BACKWARD, UPDATE = 3.0, 5.0, 70.0, 1100.0
 

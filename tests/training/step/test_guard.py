@@ -17,13 +17,12 @@ from safetensors.torch import load_file
 
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import checked_json
+from gristmill.training import batches
 from gristmill.training.config import GuardConfig, TrainingConfig
-from gristmill.training.data import batches
 from gristmill.training.run import loop
 from gristmill.training.run.loop import train
 from gristmill.training.step import guard
-from gristmill.training.step.events import EVENTS, Event, read_events, skipped_updates, windows_left_out
-from gristmill.training.step.guard import Losses
+from gristmill.training.step.guard import EVENTS, Event, Losses, read_events, skipped_updates, windows_left_out
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, Outliers
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
-from gristmill.training.model.decoder import Decoder, flops_per_token, initial, rotary
-from gristmill.training.parallel.world import processes
+from gristmill.training.decoder import Decoder, flops_per_token, initial, rotary
 from gristmill.training.run.loop import train
 from gristmill.training.step import monitor
+from gristmill.training.world import processes
 
 
 @pytest.mark.parametrize("documents", [False, True])

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gristmill.training.step.optimizer import Muon, orthogonal
 
 # ranks are forked from a process without threads, which has imported this
-multiprocessing.set_forkserver_preload(["gristmill.training.step.update"])
+multiprocessing.set_forkserver_preload(["gristmill.training.step.state"])
 
 SHAPES = [(3, 8), (12, 8), (12, 8), (8, 20), (12, 8), (3, 8), (8, 8)]  # 3 rows are fewer than 4 ranks
 STEPS, SKIPPED = 4, 2

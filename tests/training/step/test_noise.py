@@ -8,15 +8,14 @@ import torch
 import torch.nn.functional as F
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.decoder import Decoder, initial
 from gristmill.training.hub.weights import load_model
-from gristmill.training.model.decoder import Decoder, initial
-from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.parallel.world import processes
+from gristmill.training.loss import inputs_and_targets
 from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import NoiseScale
-from gristmill.training.step.state import begun_state
-from gristmill.training.step.update import StepPlan, figures, train_step
+from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
+from gristmill.training.world import processes
 from tests.training.run.test_launch import metrics, started
 
 

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 
 from gristmill.samples.order import Order
-from gristmill.storage.tokens.training_manifest import load_training_manifest
-from gristmill.training.model.decoder import Decoder, initial
-from gristmill.training.parallel.world import rows_per_rank
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.decoder import Decoder, initial
 from gristmill.training.run.tracking import METRICS
 from gristmill.training.step.optimizer import learning_rate
+from gristmill.training.world import rows_per_rank
 
 
 def test_steps_equal_plain_training(run_small):

@@ -13,7 +13,7 @@ from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
 from gristmill.tasks.dedup.near.verify import refused_files
 from gristmill.tasks.engine.executors import executor
-from gristmill.tasks.kernels.duplicates.contained import REASONS, contained, gram_sets
+from gristmill.tasks.kernels.duplicates import REASONS, contained, gram_sets
 from tests.corpora import Texts, context, fresh
 from tests.scripts import edited, text_of
 from tests.tasks.dedup.near.test_near_duplicates import dealt, deduplicate, drops

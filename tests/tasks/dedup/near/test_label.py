@@ -17,8 +17,8 @@ from gristmill.tasks.dedup.exchange import SortedFiles
 from gristmill.tasks.dedup.near import label as label_module
 from gristmill.tasks.dedup.near.documents import ROWS, SHARDS, document_ids, hash_ids, shard_range
 from gristmill.tasks.dedup.near.label import label_documents, labels_file
+from gristmill.tasks.kernels.duplicates import label, mark, ranks, unite
 from gristmill.tasks.kernels.shingles import mix
-from gristmill.tasks.kernels.union_find import label, mark, ranks, unite
 
 GIGABYTE = 1 << 30
 

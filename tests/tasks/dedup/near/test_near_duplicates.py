@@ -17,7 +17,7 @@ from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.near import sign
 from gristmill.tasks.dedup.near.settings import MinHash, curve_message, s_curve
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
-from gristmill.tasks.kernels.duplicates.representatives import representatives
+from gristmill.tasks.kernels.duplicates import representatives
 from tests.corpora import Texts, context, job_memory, ledger, planted_stage, read
 from tests.scripts import EDITS, SCRIPTS, edited, text_of
 from tests.tasks.dedup.near.test_signatures import shingled

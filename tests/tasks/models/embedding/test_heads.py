@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from safetensors.numpy import save
 
-from gristmill.tasks.models.embedding import heads
-from gristmill.tasks.models.embedding.heads import PENALTIES, Head, check_fits, load, scores, train, write
+from gristmill.tasks.models import heads
+from gristmill.tasks.models.heads import PENALTIES, Head, check_fits, load, scores, train, write
 from gristmill.tasks.models.model_files import ModelFileError
 from tests.recorded import recorded
 

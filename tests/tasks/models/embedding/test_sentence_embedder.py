@@ -12,8 +12,14 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE, WordLevel
 
 from gristmill.storage import parquet
-from gristmill.tasks.models.embedding.embedder import Embedder, vector_table, vectors_of
-from gristmill.tasks.models.embedding.sentence_embedder import SentenceEmbedder, embed_shard, embedder_files
+from gristmill.tasks.models.embedders import (
+    Embedder,
+    SentenceEmbedder,
+    embed_shard,
+    embedder_files,
+    vector_table,
+    vectors_of,
+)
 from gristmill.tasks.models.model_files import ModelFileError
 from tests import embedders
 from tests.embedders import DIMENSION, hidden
@@ -175,8 +181,8 @@ def test_a_device_that_the_package_is_not_made_for_is_refused(tmp_path):
 
 SILENT = """
 import os, sys
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.sentence_embedder import SentenceEmbedder, embedder_files
+from gristmill.tasks.models.embedders import Embedder
+from gristmill.tasks.models.embedders import SentenceEmbedder, embedder_files
 SentenceEmbedder(embedder_files(sys.argv[1], "onnx"), Embedder()).vector("river mill")
 print(os.environ["ORT_DISABLE_TELEMETRY"], *sorted(os.listdir(".")))
 """

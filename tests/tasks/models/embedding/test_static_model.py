@@ -9,8 +9,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 
-from gristmill.tasks.models.embedding.embedder import Embedder
-from gristmill.tasks.models.embedding.sentence_embedder import SentenceEmbedder, embedder_files
+from gristmill.tasks.models.embedders import Embedder, SentenceEmbedder, embedder_files
 from gristmill.tasks.models.model_files import ModelFileError
 
 WORDS = "[UNK] river mill wheel stone grain flour a the of ##s ##ing grind".split()

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import inputs
 from gristmill.storage.damage import DamagedFileError
-from gristmill.tasks.documents.batch import schema
 from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.models.language.language import Language
-from gristmill.tasks.models.language.language import measure as measure_languages
+from gristmill.tasks.documents.measure import schema
+from gristmill.tasks.models.language import Language
+from gristmill.tasks.models.language import measure as measure_languages
 from gristmill.tasks.models.model_files import ModelFileError
 
 TEXTS = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
-from gristmill.tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.models.mixed_languages import MixedLanguages
 
 LINES = {
     "en": [

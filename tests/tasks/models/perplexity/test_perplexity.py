@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from gristmill.storage import files, parquet
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import Bound
-from gristmill.tasks.models.perplexity.perplexity import (
+from gristmill.tasks.models.ngram_models import score_words, sentences
+from gristmill.tasks.models.perplexity import (
     LanguageModel,
     Perplexity,
     Scoring,
@@ -20,7 +21,6 @@ from gristmill.tasks.models.perplexity.perplexity import (
     score_shard,
     train_model,
 )
-from gristmill.tasks.models.perplexity.scores import score_words, sentences
 from tests.recorded import recorded
 
 NAMES = sorted(topics.topics)

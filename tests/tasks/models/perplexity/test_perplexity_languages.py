@@ -16,13 +16,18 @@ from pydantic import ValidationError
 
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.models import ngram_models
 from gristmill.tasks.models.model_files import ModelFileError
-from gristmill.tasks.models.perplexity import models_by_language
-from gristmill.tasks.models.perplexity.cuts import CutoffsError, bounds, bucket_ends, bucket_shard
-from gristmill.tasks.models.perplexity.models_by_language import pieces_of
-from gristmill.tasks.models.perplexity.perplexity import Perplexity, pinned, score_shard
-from gristmill.tasks.models.perplexity.scores import fold, score_pieces
-from gristmill.tasks.models.perplexity.training import Training, train
+from gristmill.tasks.models.ngram_models import Training, fold, pieces_of, score_pieces, train
+from gristmill.tasks.models.perplexity import (
+    CutoffsError,
+    Perplexity,
+    bounds,
+    bucket_ends,
+    bucket_shard,
+    pinned,
+    score_shard,
+)
 from tests.planted.text import prose
 from tests.recorded import recorded
 
@@ -143,7 +148,7 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
             (tmp_path / path.name).write_bytes(path.read_bytes())
 
     copied()
-    models_by_language.check(model)
+    ngram_models.check(model)
     for name, change, wrong in (
         ("en.sp.model", None, "en.sp.model does not exist; train one"),
         ("en.arpa.bin", None, "en.arpa.bin does not exist; train one"),
@@ -157,17 +162,17 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
         data = path.read_bytes()
         path.unlink() if change is None else path.write_bytes(change(data))
         with pytest.raises((FileNotFoundError, ModelFileError), match=wrong):
-            models_by_language.check(model)
+            ngram_models.check(model)
     copied()
     for content in ("", "{}", "[]", '{"files": 3}'):
         (tmp_path / "en.arpa.bin.json").write_text(content)
         with pytest.raises(ModelFileError, match="en.arpa.bin.json is no description of .*; copy it again, or remove"):
-            models_by_language.check(model)
+            ngram_models.check(model)
     (tmp_path / "en.arpa.bin.json").unlink()
-    models_by_language.check(model)
+    ngram_models.check(model)
     (tmp_path / "en.arpa.bin").write_bytes((folder / "en.arpa.bin").read_bytes()[:5000])
     with pytest.raises(ModelFileError, match="en.arpa.bin is no whole KenLM model"):
-        models_by_language.check(model)
+        ngram_models.check(model)
 
 
 def settings(folder: Path, **given) -> Perplexity:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.models.classifier import classifier_file
-from gristmill.tasks.models.classifier.training import fold, line
+from gristmill.tasks.documents.selection import Heldout
+from gristmill.tasks.models import classifiers
+from gristmill.tasks.models.classifiers import fold, line
 from gristmill.tasks.models.model_files import ModelFileError
 from gristmill.tasks.models.quality import (
     CROSS_FITTED,
@@ -272,17 +272,17 @@ def test_a_threshold_and_a_share_exclude_each_other():
 def test_a_description_that_does_not_fit_is_named(tmp_path):
     path = tmp_path / "model.bin"
     path.write_bytes(b"a model")
-    classifier_file.write(str(path), TRAINING, {"tested": 2})
-    classifier_file.check(str(path), TRAINING)
+    classifiers.write(str(path), TRAINING, {"tested": 2})
+    classifiers.check(str(path), TRAINING)
     with pytest.raises(ModelFileError, match="trained with lowercase True, .* write `lowercase: true`"):
-        classifier_file.check(str(path), TRAINING.model_copy(update={"lowercase": False}))
+        classifiers.check(str(path), TRAINING.model_copy(update={"lowercase": False}))
     path.write_bytes(b"another model")
     with pytest.raises(ModelFileError, match="not the file that .*model.bin.json describes; copy both again"):
-        classifier_file.check(str(path), TRAINING)
+        classifiers.check(str(path), TRAINING)
     for content in ("", "[]", '{"digest": "0"}', '{"order": 3}'):
         (tmp_path / "model.bin.json").write_text(content)
         with pytest.raises(ModelFileError, match="model.bin.json is no description of .*; copy it again, or remove it"):
-            classifier_file.check(str(path), TRAINING)
+            classifiers.check(str(path), TRAINING)
 
 
 def test_a_model_that_is_trained_takes_no_settings_of_training():

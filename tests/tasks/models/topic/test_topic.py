@@ -13,7 +13,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import inputs
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.models.classifier.training import line
+from gristmill.tasks.models.classifiers import line
 from gristmill.tasks.models.harm import AdultContent, Toxicity, bounds, score_shard
 from gristmill.tasks.models.model_files import ModelFileError
 from gristmill.tasks.models.topic import OTHER, Topic

@@ -1,1 +1,0 @@
-"""Tokens at rest: shards, tokenizers and what training reads of both."""

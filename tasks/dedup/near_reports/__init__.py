@@ -1,1 +1,0 @@
-"""What near-duplicate removal did: clusters, measured recall, look-up of one text."""

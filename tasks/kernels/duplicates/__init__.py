@@ -1,1 +1,0 @@
-"""Kernels that compare documents of deduplication: sets and sequences of words."""

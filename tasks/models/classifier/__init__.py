@@ -1,1 +1,0 @@
-"""Classifiers by fastText: files, training, measures."""

