@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,16 +11,17 @@ import typer
 import wrapt
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from gristmill.flows.cli.app import FinishedRecipe, Limit, ModelArgument, RecipeArgument
+from gristmill.flows.cli.app import FinishedRecipe, Json, Limit, ModelArgument, RecipeArgument
 from gristmill.flows.cli.in_flow import recipe_to_run
 from gristmill.flows.cli.running import run_flow
-from gristmill.flows.cli.terminal import console, print_texts
+from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.check.columns import check_export
+from gristmill.flows.recipe.recipe import load
 from gristmill.tasks.documents.export import Export
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments.models import evaluation, joining, token_export, token_training
+    from gristmill.flows.experiments.models import evaluation, imported_run, joining, token_export, token_training
     from gristmill.flows.stages import export
     from gristmill.samples.formats import folder
     from gristmill.training.hub import model_folder
@@ -31,18 +33,6 @@ else:
     export = wrapt.lazy_import("gristmill.flows.stages.export")
     folder = wrapt.lazy_import("gristmill.samples.formats.folder")
     model_folder = wrapt.lazy_import("gristmill.training.hub.model_folder")
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-import wrapt
-
-from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.terminal import print_json
-from gristmill.flows.recipe.recipe import load
-
-if TYPE_CHECKING:
-    from gristmill.flows.experiments.models import imported_run
-else:
     imported_run = wrapt.lazy_import("gristmill.flows.experiments.models.imported_run")
 
 

@@ -1,10 +1,12 @@
 """Commands about other sizes: scale, agreement, transfer."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
+from rich.table import Table
 
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
@@ -16,6 +18,10 @@ from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.evaluation.judge import check_judges
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from gristmill.flows.experiments import mixtures
+    from gristmill.flows.experiments.mixtures import FoundMixture
     from gristmill.flows.experiments.scaling import scale as flow
     from gristmill.flows.experiments.scaling import transfer as swept_rates
     from gristmill.flows.experiments.scaling import transfer as transfer_check
@@ -24,21 +30,7 @@ else:
     swept_rates = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
     flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
     transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
-from enum import StrEnum
-from typing import TYPE_CHECKING
-
-import wrapt
-from rich.table import Table
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from gristmill.flows.experiments.mixing import mix as mixture_flow
-    from gristmill.flows.experiments.mixing import mixed_recipe
-    from gristmill.flows.experiments.mixing.mixed_recipe import FoundMixture
-else:
-    mixture_flow = wrapt.lazy_import("gristmill.flows.experiments.mixing.mix")
-    mixed_recipe = wrapt.lazy_import("gristmill.flows.experiments.mixing.mixed_recipe")
+    mixtures = wrapt.lazy_import("gristmill.flows.experiments.mixtures")
 
 
 class Method(StrEnum):
@@ -94,20 +86,18 @@ def mix(
         check_judges(MachineSettings(), [recipe], clean or None, judge)
 
     others = seeds, keep or None, tokens, clean or None, judge, eta, smoothing
-    found = in_flow("mix", recipe.name, lambda: mixture_flow.mix(recipe, str(method), proxy, runs, *others))
+    found = in_flow("mix", recipe.name, lambda: mixtures.mix(recipe, str(method), proxy, runs, *others))
     console().print(mixture_table(found))
     if found.refusal:
         print_texts([*found.found, f"no recipe is written: {found.refusal}"])
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     with open(to, "x", encoding="utf-8") as file:
-        file.write(mixed_recipe.written(found))
+        file.write(mixtures.written(found))
     options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
     options += ["--clean", clean] if clean else []
     options += [] if clean or judge else ["--judge", "extracted"]  # what DoReMi looks at, too
-    print_texts(
-        [*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {mixed_recipe.command(found, to, options)}"]
-    )
+    print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {mixtures.command(found, to, options)}"])
 
 
 def mixture_table(found: "FoundMixture") -> "Table":

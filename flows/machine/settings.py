@@ -1,5 +1,6 @@
 """Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -20,7 +21,7 @@ else:
     files = wrapt.lazy_import("gristmill.storage.files")
     clusters = wrapt.lazy_import("gristmill.tasks.engine.clusters")
     launch = wrapt.lazy_import("gristmill.training.run.launch")
-from importlib.util import find_spec
+
 
 EXTRAS = {"train": ("torch", "mlflow")}
 

@@ -20,7 +20,7 @@
    decision ends at its last look: more pairs afterwards, because the result was not clear, are a new decision on new
    pair numbers (`first_pair`).
 5. *After stopping* a plain interval covers too little. Interval, effect and p value follow from the stage-wise ordering
-   of outcomes (`interval`); the effect is median-unbiased.
+   of outcomes (`sequential`); the effect is median-unbiased.
 6. *Many candidates.* They are screened by one run of each at each learning rate, with a pair number and with evaluation
    documents that the test does not use (hosts with about a fourth of each set's documents), so the test is not biased
    by the selection. A set of too few hosts to spare one is split by documents. The best go on, and alpha is
@@ -39,6 +39,8 @@
    least 0, and the variance of a pair as the larger of the two; both with the degrees of the own pairs. To subtract
    all of the bank's is unbiased, but a difference of two variances that few pairs know is too often near 0
    (`SEED_SHARE` has the figures). Without a bank V_half is the whole own variance. Bank and own pairs are not pooled.
+
+The A/A bank (`Bank`) holds pairs of runs of one arm that differ in the sample of its text: how much runs differ.
 """
 
 from collections.abc import Sequence
@@ -50,12 +52,85 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import stdtrit
 
-from gristmill.flows.stats.bank import Bank, judged_units
-from gristmill.flows.stats.crossed import Estimate, estimate
-from gristmill.flows.stats.interval import Look, declared, p_value, stagewise
-from gristmill.flows.stats.power import Noise, chance_to_tell, pairs_needed
+from gristmill.flows.stats.crossed import Estimate, estimate, interaction
 from gristmill.flows.stats.runs import EvaluationSet, Run, RunRequest, asked
+from gristmill.flows.stats.sequential import Look, Noise, chance_to_tell, declared, p_value, pairs_needed, stagewise
 from gristmill.flows.stats.verdict import AtLearningRate, Conditions, Outcome, Verdict, worth
+
+
+class Bank(BaseModel):
+    """Differences of A/A pairs, for one proxy, number of tokens and list of learning rates.
+
+    differences: bits per byte of salt 0 minus salt 1, a row a pair, a column a learning rate. interaction: what
+    evaluation documents that react to single pairs add to the variance of a pair's difference. units: how many hosts
+    these documents are of, or documents where each counts alone.
+    `model_dump(mode="json")` and `Bank.model_validate` are its JSON.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    arm: str
+    tokens: int
+    learning_rates: tuple[float, ...]
+    pairs: tuple[int, ...]
+    differences: tuple[tuple[float, ...], ...]
+    interaction: float
+    units: int
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if len(self.pairs) < 2 or len(self.differences) != len(self.pairs):
+            raise ValueError(
+                f"bank: {len(self.differences)} differences for {len(self.pairs)} pairs; it needs 2 or more."
+            )
+        if any(len(row) != len(self.learning_rates) for row in self.differences):
+            raise ValueError(f"bank: each row needs {len(self.learning_rates)} differences, one a learning rate.")
+        return self
+
+    @property
+    def degrees(self) -> int:
+        return len(self.pairs) - 1
+
+    def variance(self, units: int) -> float:
+        """Of a pair's difference, averaged over learning rates, on evaluation documents of so many units."""
+        means = np.array(self.differences).mean(axis=1)
+        return float(max(means.var(ddof=1) + self.interaction * (self.units / units - 1), 0.0))
+
+    def variance_at(self, learning_rate: float) -> float:
+        """Of a pair's difference at one learning rate."""
+        column = self.learning_rates.index(learning_rate)
+        return float(np.var([row[column] for row in self.differences], ddof=1))
+
+
+def requests(arm: str, pairs: Sequence[int], learning_rates: Sequence[float], tokens: int) -> list[RunRequest]:
+    """The runs of a bank. Those of salt 0 are also the runs of a decision whose base is this arm."""
+    return [RunRequest(arm, pair, rate, tokens, salt) for pair in pairs for rate in learning_rates for salt in (0, 1)]
+
+
+def calibrate(
+    run: Run, evaluation: EvaluationSet, arm: str, pairs: Sequence[int], learning_rates: Sequence[float], tokens: int
+) -> Bank:
+    """Train A/A pairs of one arm. ValueError if there are under two pairs."""
+    if len(pairs) < 2:
+        raise ValueError(f"calibrate: {len(pairs)} pairs have no variance; ask for 2 or more, 12 do well.")
+    wanted = requests(arm, pairs, learning_rates, tokens)
+    losses = asked(run, wanted, len(evaluation.size))
+    bits = np.array([losses[request] for request in wanted]).reshape(len(pairs), len(learning_rates), 2, -1)
+    differences = bits[:, :, 0] - bits[:, :, 1]
+    return Bank(
+        arm=arm,
+        tokens=tokens,
+        learning_rates=tuple(learning_rates),
+        pairs=tuple(pairs),
+        differences=tuple(tuple(float(x) for x in row) for row in evaluation.measure(differences)),
+        interaction=interaction(differences.mean(axis=1), evaluation)[0],
+        units=judged_units(evaluation),
+    )
+
+
+def judged_units(evaluation: EvaluationSet) -> int:
+    return len(np.unique(evaluation.units[evaluation.weights > 0]))
+
 
 # Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
 VERSION = 3

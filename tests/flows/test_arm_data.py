@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill.flows.experiments.decisions.arm_data import ComparisonData, arm_data
-from gristmill.flows.experiments.decisions.differing import only_in
+from gristmill.flows.experiments.decisions.arm_data import ComparisonData, arm_data, only_in
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, variant, without
 from gristmill.flows.stages.evaluation import documents as chosen

@@ -4,19 +4,19 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 
 # isort: split
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wrapt
+from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions import device
-from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, proxy_data
-from gristmill.flows.experiments.decisions.differing import diffs, only_in
-from gristmill.flows.experiments.decisions.plan import Plan, arms, planned
+from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, diffs, only_in, proxy_data
+from gristmill.flows.experiments.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_results, task_sets, tasks_folder
@@ -27,6 +27,7 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.variants import difference
 from gristmill.flows.reports.funnel import funnel
+from gristmill.flows.run.artifacts import artifact_key
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
@@ -35,8 +36,7 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
 from gristmill.flows.stages.proxy import ProxyResult
-from gristmill.flows.stats.bank import calibrate, requests
-from gristmill.flows.stats.protocol import decide
+from gristmill.flows.stats.protocol import calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
@@ -46,14 +46,7 @@ if TYPE_CHECKING:
 else:
     plots = wrapt.lazy_import("gristmill.flows.experiments.decisions.plots")
     tracking = wrapt.lazy_import("gristmill.flows.experiments.decisions.tracking")
-# isort: split
-from collections.abc import Iterator
-from dataclasses import asdict
 
-from prefect.artifacts import create_table_artifact
-
-from gristmill.flows.experiments.decisions.plan import Arms
-from gristmill.flows.run.artifacts import artifact_key
 
 STEP = "minhash"
 FEW = 0.1  # of the pairs: where a run meets fewer, what it says of duplicates is about a tenth of what there is

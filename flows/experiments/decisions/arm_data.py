@@ -1,18 +1,25 @@
-"""What recipes are compared with: one tokenizer, one token budget, one set of evaluation documents for all of them.
+"""The data of the arms of a comparison: one tokenizer, one token budget, one set of evaluation documents for all arms.
 
 Neither the tokenizer nor the evaluation documents come from what a recipe keeps: both are made of the documents of the
-sources of all recipes as they are extracted. So no recipe is at home in them, and they are the same in every comparison
-of recipes with the same sources. From the curated documents of each recipe go the evaluation documents, what is like
-them and what contains them; all that is left becomes token shards, and nothing else is held out. The models of learned
-filters are not trained on such documents either.
+sources of all recipes as they are extracted. So no recipe has an advantage, and both are the same in every comparison
+of recipes with the same sources. Evaluation documents, their near-duplicates and documents that contain them are
+removed from the curated documents of each recipe. All other documents become token shards, and nothing else is held
+out. The models of learned filters are not trained on such documents either.
+
+`only_in` and `diffs` show documents that one recipe keeps and another drops.
 """
 
+import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext
@@ -26,7 +33,10 @@ from gristmill.flows.stages.removal import evaluation_removal
 from gristmill.flows.stages.tokenizer import file_tokenizer, sources_tokenizer
 from gristmill.flows.stages.tokens import evaluation_tokens, half_counts, half_tokens
 from gristmill.flows.stages.tokens import tokens as token_shards
+from gristmill.storage import files, parquet
 from gristmill.tasks.documents.by_shard import PartsOfSeveral
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import select
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import FinishedInput
 from gristmill.tasks.tokens.mixture import Mixture
@@ -277,3 +287,82 @@ def proxy_data(
         per_source=proxy.evaluation_documents,
         **{"step_tokens": proxy.step_tokens} | given,
     )
+
+
+MOST = 10  # of each recipe
+_SHARDS = 64  # that are looked at: recipes that hardly differ are not read whole
+_CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class CorpusDiff:
+    """`command`: that writes the page of what differs between the base's corpus and a candidate's; `page`: its name
+    beside the decision's, empty where it was not made."""
+
+    command: str
+    page: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document, with the beginning of its text."""
+
+    id: str
+    url: str
+    text: str
+
+
+def only_in(corpus: Corpus, other: Corpus, most: int = MOST, seed: int = 0) -> tuple[Shown, ...]:
+    """Documents of `corpus` that `other` does not have, by id, drawn by a keyed hash from some of its shards, which are
+    drawn likewise; at most so many. Holds the ids of a shard of each, and the texts of one.
+
+    A source has equal shards in both corpora if it has equally many. Else they read it otherwise, and have none of its
+    documents in common.
+    """
+    others = _others(corpus, other)
+    found: list[Shown] = []
+    for shard in _drawn(len(corpus.sources), seed):
+        if len(found) >= most:
+            break
+        kept = corpus.places.kept[shard]
+        ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+        if shard in others:
+            there = parquet.read_table(other.places.kept[others[shard]], ["id"])["id"].combine_chunks()
+            ids = ids.filter(pc.invert(pc.is_in(ids, there)))
+        order = np.argsort(uniform(ids, seed, "differing"))[: most - len(found)]
+        found += _texts(corpus, shard, ids.take(order).to_pylist())
+    return tuple(found)
+
+
+def _others(corpus: Corpus, other: Corpus) -> dict[int, int]:
+    """The shard of `other` for each shard of `corpus`, of sources that both have in equally many."""
+    found: dict[int, int] = {}
+    for source in corpus.places.sources.distinct():
+        own, others = ([*each.places.sources.shards([source])] for each in (corpus, other))
+        if len(own) == len(others):
+            found |= dict(zip(own, others, strict=True))
+    return found
+
+
+def _drawn(shards: int, seed: int) -> Sequence[int]:
+    return np.random.default_rng(seed).permutation(shards)[:_SHARDS].tolist()
+
+
+def _texts(corpus: Corpus, shard: int, ids: list[str]) -> Iterator[Shown]:
+    places = corpus.places
+    table = select(places.documents[shard], places.kept[shard], ["text", "url"])
+    rows = {row["id"]: row for row in table.filter(pc.is_in(table["id"], pa.array(ids, pa.string()))).to_pylist()}
+    for one in ids:
+        yield Shown(one, rows[one]["url"] or "", rows[one]["text"][:_CHARACTERS])
+
+
+def diffs(corpora: Mapping[str, Corpus], base: str, name: str) -> dict[str, CorpusDiff]:
+    """By candidate, how `gristmill diff` shows all differences, in a page beside the decision's, `<name>.html`."""
+    found = {}
+    for candidate, corpus in corpora.items():
+        if candidate != base:
+            sides = [f"{each.kept.name}-{each.kept.key}" for each in (corpora[base], corpus)]
+            page = f"{name}-diff-{sides[1]}.html"
+            command = shlex.join(["gristmill", "diff", *sides, "--to", page])
+            found[candidate] = CorpusDiff(command, page.rpartition("/")[2] if files.exists(page) else "")
+    return found

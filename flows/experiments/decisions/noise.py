@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from gristmill.flows.recipe.proxy import ProxyConfig, proxy_file
 from gristmill.flows.stages.proxy import ProxyTraining, run_record
-from gristmill.flows.stats.components import Components, fitted
+from gristmill.flows.stats.crossed import Components, fitted
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import files, parquet
 from gristmill.storage.home import Home

@@ -17,12 +17,10 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
 from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.stages.evaluation.judge import TASK, judged_sets, set_names
-from gristmill.flows.stats.bank import Bank, judged_units
-from gristmill.flows.stats.components import Components
-from gristmill.flows.stats.crossed import SEED_SHARE
-from gristmill.flows.stats.power import Noise, smallest_effect
-from gristmill.flows.stats.protocol import WANTED_POWER, Protocol, tested_documents
+from gristmill.flows.stats.crossed import SEED_SHARE, Components
+from gristmill.flows.stats.protocol import WANTED_POWER, Bank, Protocol, judged_units, tested_documents
 from gristmill.flows.stats.runs import EvaluationSet
+from gristmill.flows.stats.sequential import Noise, smallest_effect
 from gristmill.flows.stats.verdict import Conditions
 
 

@@ -6,12 +6,14 @@ The model is evaluated here, on the held-out text that the recipe's own models a
 of one program. The same import again changes nothing.
 """
 
+import csv
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import wrapt
@@ -43,10 +45,7 @@ if TYPE_CHECKING:
 else:
     imported_model = wrapt.lazy_import("gristmill.training.hub.imported_model")
     weight_files = wrapt.lazy_import("gristmill.training.hub.weight_files")
-import csv
-import math
-from collections.abc import Mapping
-from typing import Any
+
 
 # What trainers call the step and the loss in nats a token: nanoGPT and its kind, OLMo-core, torchtitan
 # (components/metrics.py), Megatron-LM, Lightning, exports of W&B.

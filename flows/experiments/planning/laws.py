@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.flows.stats.law import ScalingLaw
-from gristmill.flows.stats.optimum import TokenCost, optimum
+from gristmill.flows.stats.law import ScalingLaw, TokenCost, optimum
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.training.config import TrainingConfig
 

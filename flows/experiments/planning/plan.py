@@ -1,6 +1,7 @@
 """The plan of a recipe's training: what it is, what it takes on devices that are named, and what it and its corpus
 cost."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,16 @@ from gristmill.flows.experiments.planning.laws import (
     splits,
     worth,
 )
-from gristmill.flows.experiments.planning.layouts import Choice, Devices, Work, choices
-from gristmill.flows.experiments.planning.memory import counts
+from gristmill.flows.experiments.planning.layouts import (
+    FLOAT,
+    Choice,
+    Counts,
+    Devices,
+    Work,
+    choices,
+    counts,
+    optimizer_bytes,
+)
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.given_files import check_tokenizer_file
@@ -33,21 +42,16 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.settings_file import Value
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
-from gristmill.flows.stats.law import ScalingLaw
-from gristmill.flows.stats.optimum import TokenCost
+from gristmill.flows.stats.law import ScalingLaw, TokenCost
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.hardware import MFU, asked_sheet
+from gristmill.training.config import TrainingConfig
+from gristmill.training.hardware import DEVICE_HOURS, MFU, asked_sheet
 
 if TYPE_CHECKING:
     from gristmill.training.model import decoder
 else:
     decoder = wrapt.lazy_import("gristmill.training.model.decoder")
-import math
-
-from gristmill.flows.experiments.planning.memory import FLOAT, Counts, optimizer_bytes
-from gristmill.training.config import TrainingConfig
-from gristmill.training.hardware import DEVICE_HOURS
 
 
 @dataclass(frozen=True)

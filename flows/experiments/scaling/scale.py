@@ -32,7 +32,7 @@ from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
-from gristmill.flows.stats.forecast import forecast
+from gristmill.flows.stats.law import forecast
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.spec import StageSpec, digest

@@ -27,9 +27,7 @@ from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED
 from gristmill.flows.run.tracking.experiment import TrackedExperiment
 from gristmill.flows.run.tracking.parent_run import ParentRun
 from gristmill.flows.stages.model import local_folder
-from gristmill.flows.stats.forecast import Forecast, ForecastCheck, check
-from gristmill.flows.stats.law import Interval
-from gristmill.flows.stats.optimum import optimum
+from gristmill.flows.stats.law import Forecast, ForecastCheck, Interval, check, optimum
 from gristmill.storage import files
 from gristmill.tasks.engine.make import find
 from gristmill.tasks.engine.spec import StageSpec

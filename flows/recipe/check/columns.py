@@ -3,16 +3,19 @@
 A column of a source's own is known by its name alone until the source's files have been read.
 """
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import wrapt
 
-from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.recipe.errors import Finding, RecipeError, did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Step
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Problem, Step
 from gristmill.tasks.documents.where.syntax import DERIVED, columns, parsed
+from gristmill.tasks.documents.where.where import Where
+from gristmill.tasks.tokens.mixture import SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,22 +27,6 @@ else:
     storage_schema = wrapt.lazy_import("gristmill.storage.schema")
     batch = wrapt.lazy_import("gristmill.tasks.documents.batch")
     evaluate = wrapt.lazy_import("gristmill.tasks.documents.where.evaluate")
-import ast
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-import wrapt
-
-from gristmill.flows.recipe.errors import Finding, RecipeError
-from gristmill.tasks.documents.step import Problem
-from gristmill.tasks.documents.where.where import Where
-from gristmill.tasks.tokens.mixture import SOURCE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from gristmill.tasks.documents.where import evaluate
-else:
     pa = wrapt.lazy_import("pyarrow")
 
 

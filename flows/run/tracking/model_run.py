@@ -1,19 +1,31 @@
 """MLflow: one run for each trained model, with the recipe, what it was evaluated on, and its stages as datasets."""
 
+import logging
 import math
+import shutil
 import tempfile
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import mlflow
 import orjson
 import wrapt
-from mlflow.entities import Metric, Param, Run, ViewType
+from mlflow.entities import LoggedModelOutput, Metric, Param, Run, ViewType
+from mlflow.models import Model, ModelSignature
+from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
+import gristmill
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.bill import bill
+from gristmill.flows.reports.plots import figures
+from gristmill.flows.reports.plots.figures import cross_fitted, curves_png, trained_classifier
 from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run_page import plots
 from gristmill.flows.run.tracking.compared import (
     COMPARABLE,
     RECIPE,
@@ -31,31 +43,17 @@ from gristmill.flows.run.tracking.compared import (
 )
 from gristmill.flows.run.tracking.experiment import BATCH, TrackedExperiment, dataset_input
 from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.storage import files
 from gristmill.tasks.engine.make import StageResult
+from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 from gristmill.training.run.tracking import METRICS, TIMING
 
 if TYPE_CHECKING:
     from gristmill.flows.stages import model as model_stage
 else:
     model_stage = wrapt.lazy_import("gristmill.flows.stages.model")
-import logging
-import shutil
-from dataclasses import asdict
-from importlib.metadata import version
-from importlib.util import find_spec
 
-import mlflow
-from mlflow.entities import LoggedModelOutput
-from mlflow.models import Model, ModelSignature
-from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
-
-import gristmill
-from gristmill.flows.reports.plots import figures
-from gristmill.flows.reports.plots.figures import cross_fitted, curves_png, trained_classifier
-from gristmill.flows.reports.run_page import plots
-from gristmill.flows.stages.tokenizer import tokenizer_of
-from gristmill.storage import files
-from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")

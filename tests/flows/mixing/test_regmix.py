@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gristmill.flows.experiments.mixing import regmix
-from gristmill.flows.experiments.mixing.mix import (
+from gristmill.flows.experiments.mixtures import (
     Gain,
     check_options,
     gains,
@@ -16,8 +15,9 @@ from gristmill.flows.experiments.mixing.mix import (
     run_noise,
     source_groups,
 )
-from gristmill.flows.experiments.mixing.regmix import LEAST_SHARE, Optimum, drawn, optimum
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stats import regmix
+from gristmill.flows.stats.regmix import LEAST_SHARE, Optimum, drawn, optimum
 
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
 NOISE = 0.003  # of a run's loss, in bits per byte
