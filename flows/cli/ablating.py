@@ -15,7 +15,7 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.render.results import print_decision, print_fitting
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set_names, without_judge

@@ -16,19 +16,19 @@ from gristmill.flows.cli.in_flow import recipe_to_run
 from gristmill.flows.cli.running import run_flow
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
-from gristmill.flows.recipe.check.columns import check_export
+from gristmill.flows.recipe.columns import check_export
 from gristmill.flows.recipe.recipe import load
 from gristmill.tasks.documents.export import Export
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments.models import evaluation, imported_run, joining, token_export, token_training
+    from gristmill.flows.experiments.models import evaluation, imported_run, joining, recipe_data, token_training
     from gristmill.flows.stages import export
     from gristmill.samples.formats import folder
     from gristmill.training.hub import model_folder
 else:
     evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
     joining = wrapt.lazy_import("gristmill.flows.experiments.models.joining")
-    token_export = wrapt.lazy_import("gristmill.flows.experiments.models.token_export")
+    recipe_data = wrapt.lazy_import("gristmill.flows.experiments.models.recipe_data")
     token_training = wrapt.lazy_import("gristmill.flows.experiments.models.token_training")
     export = wrapt.lazy_import("gristmill.flows.stages.export")
     folder = wrapt.lazy_import("gristmill.samples.formats.folder")
@@ -140,7 +140,7 @@ def tokens(
     files, and writes again what differs. docs/trainers.md has the trainers one by one, and how a trainer reads the
     samples from Python without any export.
     """
-    found = token_export.token_export(name, MachineSettings())
+    found = recipe_data.token_export(name, MachineSettings())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None)

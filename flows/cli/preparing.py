@@ -13,8 +13,8 @@ from gristmill.flows.cli.render.results import capacity_lines, capacity_table, p
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.recipe import check as checking
 from gristmill.flows.recipe import reference
-from gristmill.flows.recipe.check import run as checking
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable

@@ -11,17 +11,17 @@ from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.run.service import garbage
-from gristmill.flows.run.service.doctor import examine
-from gristmill.flows.run.service.service_files import write
+from gristmill.flows.run import garbage
+from gristmill.flows.run.doctor import examine
+from gristmill.flows.run.service_files import write
 
 if TYPE_CHECKING:
+    from gristmill.flows.run import automations as prefect_automations
     from gristmill.flows.run import kernel_compilation
-    from gristmill.flows.run.service import automations as prefect_automations
-    from gristmill.flows.run.service.garbage import Garbage
+    from gristmill.flows.run.garbage import Garbage
 else:
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
-    prefect_automations = wrapt.lazy_import("gristmill.flows.run.service.automations")
+    prefect_automations = wrapt.lazy_import("gristmill.flows.run.automations")
 
 
 def init(

@@ -18,15 +18,13 @@ from gristmill.tasks.models.quality import Classifier
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.models import classifier as classifiers
-    from gristmill.flows.experiments.models import head as heads
-    from gristmill.flows.experiments.models import language_model
-    from gristmill.flows.run.tracking import model_file
+    from gristmill.flows.experiments.models import recipe_data
+    from gristmill.flows.run import tracking
     from gristmill.tasks.models.perplexity import training
 else:
     classifiers = wrapt.lazy_import("gristmill.flows.experiments.models.classifier")
-    heads = wrapt.lazy_import("gristmill.flows.experiments.models.head")
-    language_model = wrapt.lazy_import("gristmill.flows.experiments.models.language_model")
-    model_file = wrapt.lazy_import("gristmill.flows.run.tracking.model_file")
+    recipe_data = wrapt.lazy_import("gristmill.flows.experiments.models.recipe_data")
+    tracking = wrapt.lazy_import("gristmill.flows.run.tracking")
     training = wrapt.lazy_import("gristmill.tasks.models.perplexity.training")
 
 
@@ -81,10 +79,10 @@ def _texts(
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --text, --jsonl, --parquet and --recipe, which have the texts")
     if recipe is None:
-        return language_model.texts_of_files(kinds[0], given[kinds[0]] or (), column, passed_over)
+        return recipe_data.texts_of_files(kinds[0], given[kinds[0]] or (), column, passed_over)
     if not sources:
         raise ValueError("--recipe needs --source: the source whose documents are good text")
-    return language_model.texts_of_recipe(recipe, sources, language, MachineSettings())
+    return recipe_data.texts_of_recipe(recipe, sources, language, MachineSettings())
 
 
 def classifier(
@@ -124,7 +122,7 @@ def classifier(
         found = classifiers.from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, *columns)
     settings_of = files.read_json(classifier_file.description(out))["settings"]
     labels = {"recipe": recipe} if recipe is not None else {"labels": jsonl or parquet, "good": good}
-    run = model_file.log(MachineSettings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
+    run = tracking.log_model_file(MachineSettings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
     found.pop("confusion", None)
     by_label, folds_by = found.pop("by_label", {}), found.pop("folds_by", "")
     shown = ", ".join(
@@ -168,16 +166,18 @@ def head(
     [labels] = kinds.items()
     if model is not None:
         chosen = Embedder.model_validate(_values(setting))
-        found = heads.from_texts(out, model, labels, (text_column, label_column), good or (), chosen, penalty)
+        found = classifiers.head_from_texts(
+            out, model, labels, (text_column, label_column), good or (), chosen, penalty
+        )
     elif setting:
         raise ValueError("--set is for --model; the step `embedding` of the recipe has its own")
     else:
         assert recipe is not None
-        found = heads.from_recipe(
+        found = classifiers.head_from_recipe(
             out, recipe, labels, (id_column, label_column), good or (), penalty, MachineSettings()
         )
     given = {"labels": jsonl or parquet, "good": good, "model": model, "recipe": recipe, "kind": found["kind"]}
-    run = model_file.log(MachineSettings(), "heads", out, "head", given, found)
+    run = tracking.log_model_file(MachineSettings(), "heads", out, "head", given, found)
     flat = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
     lines = [
         ", ".join(
@@ -187,7 +187,7 @@ def head(
     if "f1_from" in found:
         lines.append("F1 from " + ", ".join(f"{name}: {value:.3f}" for name, value in found["f1_from"].items()))
     if "confusion" in found:
-        lines += [" ".join(f"{cell:>8}" for cell in row) for row in heads.table(found)]
+        lines += [" ".join(f"{cell:>8}" for cell in row) for row in classifiers.confusion_rows(found)]
     lines += [f"logged to the MLflow run {run}", f"heads: {{NAME: {out}}}"]
     console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 

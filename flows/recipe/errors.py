@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from gristmill.tasks.documents.where.where import is_where
 
-Path = tuple[int | str, ...]
+KeyPath = tuple[int | str, ...]
 _SHOWN = 60  # characters of a value
 
 
@@ -38,7 +38,7 @@ class RecipeError(ValueError):
 class ContradictionError(ValueError):
     """Settings that exclude each other. `found`: for each the path below the model, and a sentence."""
 
-    def __init__(self, found: Sequence[tuple[Path, str]]) -> None:
+    def __init__(self, found: Sequence[tuple[KeyPath, str]]) -> None:
         self.found = tuple(found)
         super().__init__("; ".join(sentence for _, sentence in found))
 
@@ -49,10 +49,10 @@ class Origin:
     paths begin in; None for one that is no file of a user's."""
 
     name: str = "recipe"
-    lines: Mapping[Path, int] | None = None
+    lines: Mapping[KeyPath, int] | None = None
     folder: str | None = None
 
-    def finding(self, data: Any, path: Path, message: str) -> Finding:
+    def finding(self, data: Any, path: KeyPath, message: str) -> Finding:
         """A finding at a key of the recipe `data`."""
         at = path
         while self.lines and at and at not in self.lines:
@@ -61,7 +61,7 @@ class Origin:
         return Finding(f"{self.name}:{line}" if line else self.name, key_of(data, path), message)
 
 
-def key_of(data: Any, path: Path) -> str:
+def key_of(data: Any, path: KeyPath) -> str:
     """A path as a reader writes it: steps and sources by their names, `steps.minhash.bands`, `sources.web.warc[0]`."""
     key = ""
     for part in path:
@@ -98,7 +98,7 @@ def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origi
     return found
 
 
-def _path(loc: Path, data: Any) -> Path:
+def _path(loc: KeyPath, data: Any) -> KeyPath:
     """A location without the names of the classes that pydantic puts behind the number of a step or source."""
     if len(loc) > 2 and loc[0] in ("steps", "sources") and isinstance(loc[2], str):
         entry = _below(_below(data, loc[0]), loc[1])
@@ -119,7 +119,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path: Path) -> str:
+def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path: KeyPath) -> str:
     kind, given, context = error["type"], error.get("input"), error.get("ctx", {})
     described = _description(model, data, path)
     if kind == "extra_forbidden":
@@ -186,7 +186,7 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def _unknown_key(model: type[BaseModel], data: Any, path: Path) -> str:
+def _unknown_key(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     keys = [name for one in _models(model, data, path[:-1]) for name in one.model_fields]
     beside = data
     for part in path[:-1]:
@@ -209,7 +209,7 @@ def _no_source(given: Any, message: str) -> str:
     return f"has the keys {', '.join(map(str, given)) or 'none'}; give exactly one of {', '.join(kinds)} with its files"
 
 
-def _models(model: type[BaseModel], data: Any, path: Path) -> list[type[BaseModel]]:
+def _models(model: type[BaseModel], data: Any, path: KeyPath) -> list[type[BaseModel]]:
     """The model that validates what is at a path; several where it cannot be known which."""
     found = [model]
     for part in path:
@@ -241,7 +241,7 @@ def _within(annotation: Any) -> list[type[BaseModel]]:
     return [model for inner in get_args(annotation) for model in _within(inner)]
 
 
-def _description(model: type[BaseModel], data: Any, path: Path) -> str:
+def _description(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     """What a key is for, of its field."""
     names = [at for at, part in enumerate(path) if isinstance(part, str)]
     if not names:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from gristmill.flows.recipe import syntax
+from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import Finding, RecipeError, findings_of
 from gristmill.flows.recipe.errors import Origin as RecipeOrigin
 from gristmill.flows.recipe.recipe import RECIPES, Recipe, load, read, validated
@@ -69,7 +69,7 @@ def from_form(given: Any) -> Recipe:
     """
     if isinstance(given, Mapping) and "yaml" in given:
         text = _checked(WrittenRecipe, given).yaml
-        return validated(*syntax.parse(text.encode(), "recipe"))
+        return validated(*settings_file.parse_yaml(text.encode(), "recipe"))
     if isinstance(given, Mapping) and "recipe" in given:
         return _from_short(_checked(ShortRecipe, given))
     return load(given)

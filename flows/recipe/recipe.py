@@ -8,9 +8,8 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from gristmill.flows.recipe import settings_file, syntax
-from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
-from gristmill.flows.recipe.errors import Path as KeyPath
+from gristmill.flows.recipe import settings_file
+from gristmill.flows.recipe.errors import ContradictionError, KeyPath, Origin, did_you_mean
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
@@ -51,7 +50,7 @@ def by_name(value: Any) -> Any:
         hint = f"{did_you_mean(value, names())} there are: {', '.join(names())}".strip()
         raise ValueError(f"no mixture file {value}, and none shipped by that name ({hint})")
     with path.open("rb") as f:
-        values, _ = syntax.parse(f.read(syntax.MOST_BYTES + 1), str(path))
+        values, _ = settings_file.parse_yaml(f.read(settings_file.MOST_BYTES + 1), str(path))
     return values
 
 

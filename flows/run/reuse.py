@@ -4,7 +4,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from gristmill.flows.curation import Outputs
-from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.remaking import Remaking
 from gristmill.flows.machine.run_log import HeldLines
@@ -13,6 +12,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import check_run
 from gristmill.flows.reports.run import Report
+from gristmill.flows.run.model_training import noted_run
 from gristmill.flows.run.progress import ended
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.group_losses import check_losses
@@ -69,7 +69,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
         from gristmill.flows.stages.model import Trained  # here, since a corpus needs no libraries of training
 
         model = build(outputs.model_spec)
-        if not (run := mlflow_notes.run_of(settings, recipe.name, model.key)):
+        if not (run := noted_run(settings, recipe.name, model.key)):
             raise NotFinishedError(f"{model.label} in MLflow")
         return Trained(model, model.result["result"], run)
 

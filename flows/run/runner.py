@@ -29,7 +29,7 @@ from gristmill.flows.run.kernel_compilation import compile_kernels
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run.artifacts import progress_artifact, publish_stage
 from gristmill.flows.run.flow import cancellable, unless_cancelled
-from gristmill.flows.run.prefect_names import stage_name
+from gristmill.flows.run.artifacts import stage_name
 from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.machine.remaking import Remaking

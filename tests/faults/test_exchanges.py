@@ -14,7 +14,7 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.run.tracking.train import train
+from gristmill.flows.run.model_training import train
 from gristmill.flows.stages.export import export
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout

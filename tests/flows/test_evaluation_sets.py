@@ -11,9 +11,9 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.run.tracking.compared import comparable, tracked_names
+from gristmill.flows.run.compared import comparable, tracked_names
 from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.evaluation.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data

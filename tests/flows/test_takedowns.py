@@ -9,7 +9,7 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.stages.evaluation.documents import read

@@ -22,15 +22,14 @@ from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, e
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_results, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.variants import difference
 from gristmill.flows.reports.funnel import funnel
-from gristmill.flows.run.artifacts import artifact_key
+from gristmill.flows.run.artifacts import artifact_key, flow_run_name
 from gristmill.flows.run.flow import recorded_flow
-from gristmill.flows.run.phase_rates import duration
-from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.progress import duration
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies

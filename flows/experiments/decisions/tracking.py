@@ -16,8 +16,7 @@ from gristmill.flows.experiments.decisions.report import DecisionReport, Trained
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.plots import figures
-from gristmill.flows.run.tracking.experiment import dataset_input, tag_name
-from gristmill.flows.run.tracking.parent_run import ParentRun
+from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
+from gristmill.flows.run import model_training
 from gristmill.flows.stages.model import local_files, local_mixture
 from gristmill.storage import files
 from gristmill.storage.tokens.tokenizers import read_tokenizer
@@ -30,9 +30,9 @@ from gristmill.training.parallel.world import processes
 if TYPE_CHECKING:
     from mlflow import entities
 
-    from gristmill.flows.run.tracking import model_run
+    from gristmill.flows.run import model_run
 else:
-    model_run = wrapt.lazy_import("gristmill.flows.run.tracking.model_run")
+    model_run = wrapt.lazy_import("gristmill.flows.run.model_run")
     entities = wrapt.lazy_import("mlflow.entities")
 
 
@@ -124,7 +124,7 @@ def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: Machi
 
     model = report.trained.model
     run = model_run.ModelRun(settings, report.recipe, report.data, model.key, model.folder)
-    run_id = mlflow_notes.run_of(settings, report.recipe.name, model.key) or run.find()
+    run_id = model_training.noted_run(settings, report.recipe.name, model.key) or run.find()
     if run_id:
         now, step = time.time_ns() // 1_000_000, report.result["steps"]
         points = [entities.Metric(name, value, now, step) for name, value in scored(scores).items()]

@@ -23,7 +23,7 @@ from mlflow.entities import Metric, Param, ViewType
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.run.tracking.compared import (
+from gristmill.flows.run.compared import (
     COMPARABLE,
     RECIPE,
     comparable,
@@ -31,8 +31,8 @@ from gristmill.flows.run.tracking.compared import (
     provenance,
     tracked_names,
 )
-from gristmill.flows.run.tracking.experiment import BATCH, TrackedExperiment, dataset_input, tag_name
-from gristmill.flows.run.tracking.model_run import KEY_TAG
+from gristmill.flows.run.model_run import KEY_TAG
+from gristmill.flows.run.tracking import BATCH, TrackedExperiment, dataset_input, tag_name
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.model import local_mixture
 from gristmill.storage import files

@@ -23,12 +23,12 @@ from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, G
 from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
-from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
@@ -39,10 +39,10 @@ from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import tracking
-    from gristmill.flows.run.tracking import experiment
+    from gristmill.flows.run import tracking as mlflow_runs
 else:
     tracking = wrapt.lazy_import("gristmill.flows.experiments.scaling.tracking")
-    experiment = wrapt.lazy_import("gristmill.flows.run.tracking.experiment")
+    mlflow_runs = wrapt.lazy_import("gristmill.flows.run.tracking")
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def scale(
         identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
         params = {"proxy": small.model_dump(mode="json"), "judged": list(judged), "sizes": sizes, "tokens": tokens}
         datasets = [
-            experiment.dataset_input(trained.data.arms[recipe.name].mixture, "training"),
-            experiment.dataset_input(trained.data.evaluation, "evaluation"),
+            mlflow_runs.dataset_input(trained.data.arms[recipe.name].mixture, "training"),
+            mlflow_runs.dataset_input(trained.data.evaluation, "evaluation"),
         ]
         with tracking.scaling_run(
             context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets

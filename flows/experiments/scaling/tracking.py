@@ -24,8 +24,7 @@ from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.plots import figures
 from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED
-from gristmill.flows.run.tracking.experiment import TrackedExperiment
-from gristmill.flows.run.tracking.parent_run import ParentRun
+from gristmill.flows.run.tracking import ParentRun, TrackedExperiment
 from gristmill.flows.stages.model import local_folder
 from gristmill.flows.stats.law import Forecast, ForecastCheck, Interval, check, optimum
 from gristmill.storage import files

@@ -26,7 +26,7 @@ from gristmill.flows.reports.plots import figures
 from gristmill.flows.reports.plots.figures import cross_fitted, curves_png, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
-from gristmill.flows.run.tracking.compared import (
+from gristmill.flows.run.compared import (
     COMPARABLE,
     RECIPE,
     base_of,
@@ -41,7 +41,7 @@ from gristmill.flows.run.tracking.compared import (
     run_name,
     tracked_names,
 )
-from gristmill.flows.run.tracking.experiment import BATCH, TrackedExperiment, dataset_input
+from gristmill.flows.run.tracking import BATCH, TrackedExperiment, dataset_input
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import files

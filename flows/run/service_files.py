@@ -30,7 +30,7 @@ _CARRIED = Path(__file__).with_name("files")
 
 def source() -> Path:
     """The folder that holds the files."""
-    return _CARRIED if _CARRIED.is_dir() else Path(__file__).resolve().parents[3]
+    return _CARRIED if _CARRIED.is_dir() else Path(__file__).resolve().parents[2]
 
 
 def write(to: Path) -> list[Path]:

@@ -19,7 +19,7 @@ import yaml
 from mlflow.entities import Run, ViewType
 
 from gristmill.flows.recipe.recipe import RECIPES, Recipe, load
-from gristmill.flows.run.tracking.experiment import flat
+from gristmill.flows.run.tracking import flat
 from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.storage.remote.redact import redact_url, redact_urls
 from gristmill.training.config import NEUTRAL

@@ -1,22 +1,49 @@
-"""Training with its record in MLflow."""
+"""Training with its record in MLflow, and the notes of which models MLflow has.
+
+    <local folder>/mlflow-runs/<digest of server, experiment and model>    the id of the model's run
+
+With the note, a run that reuses its model does not load MLflow. Remove the folder to have MLflow asked again, and
+models recorded again where they are missing.
+"""
 
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import wrapt
 
 from gristmill.flows.curation import Outputs
-from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.engine_python import engine_python
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
+from gristmill.storage import files
 from gristmill.training.run import launch
 
 if TYPE_CHECKING:
-    from gristmill.flows.run.tracking import model_run
+    from gristmill.flows.run import model_run
 else:
-    model_run = wrapt.lazy_import("gristmill.flows.run.tracking.model_run")
+    model_run = wrapt.lazy_import("gristmill.flows.run.model_run")
+
+
+def noted_run(settings: MachineSettings, experiment: str, key: str) -> str:
+    """The id of the run that has the model with a key; empty if it is not known."""
+    uri = settings.tracking_uri
+    note = _note(settings, experiment, key)
+    is_gone = uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
+    return note.read_text() if note.exists() and not is_gone else ""
+
+
+def note_run(settings: MachineSettings, experiment: str, key: str, run: str) -> None:
+    """Note that the run has the model, complete with its metrics."""
+    files.write_bytes(str(_note(settings, experiment, key)), run.encode())
+
+
+def _note(settings: MachineSettings, experiment: str, key: str) -> Path:
+    name = files.digest("\n".join([settings.tracking_uri, experiment, key]).encode())
+    return Path(settings.local_folder) / "mlflow-runs" / name
+
 
 _SQLITE = "sqlite:///"
 
@@ -31,7 +58,7 @@ def train(outputs: Outputs) -> Trained:
     settings = context.settings
     context.begin(unplaced)
     key = unplaced.label(settings.home).removeprefix(f"{unplaced.name}-")
-    if (found := context.find(unplaced)) and (known := mlflow_notes.run_of(settings, recipe.name, key)):
+    if (found := context.find(unplaced)) and (known := noted_run(settings, recipe.name, key)):
         return Trained(context.build(unplaced), found.result["result"], known)
 
     folder = unplaced.folder(settings.home)
@@ -65,5 +92,5 @@ def train(outputs: Outputs) -> Trained:
 
         model = context.build(replace(unplaced, places=places))
     tracked = run.finish(model)
-    mlflow_notes.write(settings, recipe.name, key, tracked)
+    note_run(settings, recipe.name, key, tracked)
     return Trained(model, model.result["result"], tracked)
