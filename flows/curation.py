@@ -11,8 +11,8 @@ from gristmill.flows.recipe.steps import builder_of
 from gristmill.flows.stages import export as export_stage
 from gristmill.flows.stages.corpus import Corpus, check_left, check_sources, pinned
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.evaluation.heldout import Data, named_texts
 from gristmill.flows.stages.group_losses import group_losses
+from gristmill.flows.stages.heldout import Data, named_texts
 from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.removal import evaluation_removal, takedowns

@@ -18,11 +18,9 @@ from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set_names, without_judge
+from gristmill.flows.stages.judge import EXTRACTED, check_judges, set_names, without_judge
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gristmill.flows.experiments.decisions import ablate as ablation
     from gristmill.flows.experiments.decisions import device as decision_device
     from gristmill.flows.experiments.decisions import noise, report

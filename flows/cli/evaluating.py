@@ -10,7 +10,7 @@ import wrapt
 from rich.table import Table
 
 from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
-from gristmill.flows.cli.render import search
+from gristmill.flows.cli.render import documents
 from gristmill.flows.cli.render import tables as render
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
@@ -80,7 +80,7 @@ def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json:
     if as_json:
         print_json(asdict(found) | {"page": path})
         return
-    console().print(search.memorised_table(found))
+    console().print(documents.memorised_table(found))
     print_texts([path])
 
 

@@ -8,8 +8,8 @@ import wrapt
 from rich.progress import Progress
 
 from gristmill.flows.cli.app import Json
+from gristmill.flows.cli.render import documents
 from gristmill.flows.cli.render import documents as render
-from gristmill.flows.cli.render import search
 from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table, verified_line
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings
@@ -170,7 +170,7 @@ def _batch(recipe: str | None, step: int, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_texts(search.batch(found))
+        print_texts(documents.batch(found))
 
 
 def similar(

@@ -12,7 +12,7 @@ import wrapt
 from gristmill.flows import demo as harvesting
 from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.run import print_report
+from gristmill.flows.cli.render.results import print_report
 from gristmill.flows.cli.terminal import console
 from gristmill.flows.machine.settings import MachineSettings, require
 

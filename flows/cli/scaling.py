@@ -15,19 +15,15 @@ from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.stages.evaluation.judge import check_judges
+from gristmill.flows.stages.judge import check_judges
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gristmill.flows.experiments import mixtures
     from gristmill.flows.experiments.mixtures import FoundMixture
     from gristmill.flows.experiments.scaling import scale as flow
-    from gristmill.flows.experiments.scaling import transfer as swept_rates
     from gristmill.flows.experiments.scaling import transfer as transfer_check
     from gristmill.flows.recipe.recipe import Recipe
 else:
-    swept_rates = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
     flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
     transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
     mixtures = wrapt.lazy_import("gristmill.flows.experiments.mixtures")
@@ -288,7 +284,7 @@ def _print_plan(recipe: "Recipe", given: dict[str, Any]) -> None:
     small = load_proxy(given["proxy"])
     cells = grids.grid(small, given["sizes"], given["tokens"], given["most_flops"])
     targets = [grids.forecast_cell(small, text) for text in given["forecasts"]]
-    for line in grids.plan(small, cells, targets, given["seeds"], swept_rates.swept_cells(cells, given["rate_sweeps"])):
+    for line in grids.plan(small, cells, targets, given["seeds"], transfer_check.swept_cells(cells, given["rate_sweeps"])):
         console().print(line, markup=False, highlight=False, soft_wrap=True)
     try:
         judged = check_judges(MachineSettings(), [recipe], given["clean"], given["judge"])

@@ -11,7 +11,7 @@ import wrapt
 
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
-from gristmill.flows.cli.render import search as render
+from gristmill.flows.cli.render import documents as render
 from gristmill.flows.cli.terminal import print_json, print_texts
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from pathlib import Path
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from gristmill.flows.demo.archive import Page, site, write_archive, write_list
 from gristmill.flows.demo.modules import LostModule, ModulePage, render, standard_library, submodules
 from gristmill.flows.demo.packages import (
+    Page,
     canonical,
     installed,
     is_reference,
@@ -28,7 +28,10 @@ from gristmill.flows.demo.packages import (
     manual_pages,
     pages,
     service_pages,
+    site,
     standard_library_files,
+    write_archive,
+    write_list,
 )
 
 __all__ = ["HarvestReport", "HarvestSettings", "KindReport", "Progress", "harvest"]

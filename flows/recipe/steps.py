@@ -98,7 +98,7 @@ TABLE = (
     TableRow(Quality, _LEARNED),
     TableRow(Toxicity, _LEARNED),
     TableRow(AdultContent, _LEARNED),
-    TableRow(Embedding, "gristmill.flows.stages.embedding:embedding"),
+    TableRow(Embedding, "gristmill.flows.stages.learned_filters:embedding"),
     TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),

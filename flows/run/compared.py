@@ -20,7 +20,7 @@ from mlflow.entities import Run, ViewType
 
 from gristmill.flows.recipe.recipe import RECIPES, Recipe, load
 from gristmill.flows.run.tracking import flat
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.storage.remote.redact import redact_url, redact_urls
 from gristmill.training.config import NEUTRAL
 from gristmill.training.run.tracking import SHORT, TrackedNames

@@ -42,8 +42,8 @@ from gristmill.flows.run.compared import (
     tracked_names,
 )
 from gristmill.flows.run.tracking import BATCH, TrackedExperiment, dataset_input
-from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage import files
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS

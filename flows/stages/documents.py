@@ -1,16 +1,19 @@
 """`documents`: every shard of the sources read, extracted and measured in one pass.
 
-A shard is a file, a range of a large one, or small ones together; with a limit it is all that is read of a source. The
-files of a shard are read one after the other. Ranges that were not read as their whole file would be are read again.
-The files of a shard are found by `gristmill.flows.stages.source_shards`.
+`find_shards` lists the shards of the sources and what identifies their content: a function of names, sizes and digests
+of the files. A shard is a file, a range of a large file, or several small files; with a limit it is all that is read of
+a source. The files of a shard are read in order. Ranges that were not read as their whole file would be are read again.
+
+`selection` is the stage that puts records into shards which a source selects by Common Crawl's columnar index.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import SerializeAsAny, TypeAdapter
@@ -18,23 +21,169 @@ from pydantic import SerializeAsAny, TypeAdapter
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
-from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards, selection
 from gristmill.storage import files, layout
+from gristmill.storage.fingerprint import fingerprint, of_files, stated, states_of
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings, Step, function_at
+from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import extract_shard
+from gristmill.tasks.reading import index
 from gristmill.tasks.reading.columns import Columns
-from gristmill.tasks.reading.listing import Shard, listed
+from gristmill.tasks.reading.formats.crawls import IndexFilters
+from gristmill.tasks.reading.formats.source import Files
+from gristmill.tasks.reading.listing import Shard, listed, together
 from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
 from gristmill.tasks.reading.ranges.lines import LineCount, count_lines, divide
-from gristmill.tasks.reading.ranges.plan import Range, RangeRead, corrected
+from gristmill.tasks.reading.ranges.plan import Range, RangeRead, corrected, ranges_of
+from gristmill.tasks.reading.repositories.reading import Repositories
 from gristmill.tasks.reading.shard import FILES, find_types, look
-from gristmill.tasks.reading.sources import Selection, format_of
+from gristmill.tasks.reading.sources import Selection, Source, format_of
+
+# Files of a snapshot that are asked for their sizes: of more, each is a shard.
+_FEW = 256
+
+
+def selection(context: RunContext, source: Selection) -> StageResult:
+    """Filter the index's files, one a job, and put the records that fit into shards."""
+    notes = f"{context.settings.local_folder}/fingerprints"
+
+    def look() -> str:
+        with ThreadPoolExecutor(8) as pool:
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
+
+    tables = context.outside({"index": source.model_dump(mode="json")}, look)
+    spec = StageSpec(
+        name="selection",
+        version=1,
+        body=_select,
+        record=source.part(IndexFilters),
+        inputs={"files": tables},
+        places=lambda: tuple(source.tables()),
+    )
+    return context.build(spec)
+
+
+def _select(phases: PhaseRunner, record: IndexFilters, places: tuple[str, ...]) -> dict:
+    """Select records by the index and put them into shards."""
+    jobs = {i: {"path": path, "filters": record} for i, path in enumerate(places)}
+    phases.map("match", index.match, jobs)
+    return phases.once("gather", index.gather, {"matched": len(places), "filters": record}, grows="documents")
+
+
+class SourceFormat(Settings):
+    format: str
+    columns: Columns
+    repositories: Repositories | None = None
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
+    stage, too. `part`: the range of its one file; `bytes`: that it has, None if that is not known; `state`: that of its
+    local files when their content was looked at."""
+
+    source: str
+    files: tuple[tuple[str, str], ...]
+    base: str
+    part: Range | None = None
+    bytes: int | None = None
+    state: str = ""
+
+    def shards(self, known: "SourceFormat") -> list[Shard]:
+        """Its files as they are read."""
+        return [
+            Shard(known.format, path, name, known.columns, self.base, self.part, known.repositories)
+            for path, name in self.files
+        ]
+
+
+class FoundShard(NamedTuple):
+    """A shard, how its files are read, and what their content is known by."""
+
+    files: ShardFiles
+    format: SourceFormat
+    seen: str
+
+    def stated(self) -> str:
+        """All of it that documents depend on."""
+        part = [] if self.files.part is None else [f"{self.files.part.begin} {self.files.part.end}"]
+        return "\n".join([self.files.source, *(name for _, name in self.files.files), *part, self.seen])
+
+
+def find_shards(
+    context: RunContext, source: Source, selection: StageResult | None, limit: int | None
+) -> list[FoundShard]:
+    """The shards of a source in order. `selection`: the stage that selected its records, if it is such a source; with a
+    `limit` there is one shard, of which so many documents are read."""
+    if isinstance(source, Selection):
+        assert selection is not None, "its records were selected"
+        read = source.selected_shards([selection.part(i) for i in range(selection.result["parts"])])[:limit]
+        runs = _runs(len(read), limit)
+        prints = [" ".join(f"{selection.contents} {i}" for i in run) for run in runs]
+        sizes: list[int | None] = [None] * len(read)
+    else:
+        read = source.shards()[:limit]
+        runs, prints, sizes = _fingerprints(context, source, read, limit)
+    found = []
+    for run, seen in zip(runs, prints, strict=True):
+        shard = [read[at] for at in run]
+        named = tuple((file.path, file.name) for file in shard)
+        size = _sum(sizes[at] for at in run)
+        most = source.max_range_bytes if len(run) == 1 else None
+        for part in [None] if most is None else ranges_of(size, most):
+            state = "" if source.is_immutable else states_of([path for path, _ in named])
+            of = ShardFiles(source.name, named, shard[0].base, part, _range_bytes(part, size), state)
+            found.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))
+    return found
+
+
+def _known(shard: Shard) -> dict:
+    return {name: getattr(shard, name) for name in SourceFormat.model_fields}
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    known = [*sizes]
+    return None if None in known else sum(size or 0 for size in known)
+
+
+def _range_bytes(part: Range | None, size: int | None) -> int | None:
+    """How many bytes a shard has: those of its range, or of its files."""
+    return size if part is None or size is None else (size if part.end is None else part.end) - part.begin
+
+
+def _runs(count: int, limit: int | None) -> list[range]:
+    """A shard for each file; with a limit one for all, of which the first documents are read."""
+    return [range(count)] if limit is not None and count else [range(at, at + 1) for at in range(count)]
+
+
+def _fingerprints(
+    context: RunContext, source: Source, read: list[Shard], limit: int | None
+) -> tuple[list[range], list[str], list[int | None]]:
+    """Which files are read together, the fingerprint of each such run, and the sizes of the files."""
+    if source.is_immutable:
+        # Common Crawl's files never change under an address, and a crawl has 90,000 of them: work enough without ranges
+        runs = _runs(len(read), limit)
+        sizes: list[int | None] = [None] * len(read)
+        if limit is None and len(read) <= _FEW:
+            with ThreadPoolExecutor(8) as pool:
+                sizes = list(pool.map(lambda file: stated(file.path).size, read))
+        return runs, [" ".join(read[at].name for at in run) for run in runs], sizes
+    notes = f"{context.settings.local_folder}/fingerprints"
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda file: stated(file.path), read))
+        if limit is not None:
+            # most of the files are never read: they are not, for their digest, either
+            return _runs(len(read), limit), [digest([file.state for file in found])], [None] * len(read)
+        assert isinstance(source, Files), "selections and snapshots have no files of their own"
+        sizes = [file.size for file in found]
+        runs = together(read, sizes, source.shard_bytes)
+        return runs, list(pool.map(lambda run: of_files([found[at] for at in run], notes), runs)), sizes
+
 
 _RANGE_READ = TypeAdapter(RangeRead)
 

@@ -8,15 +8,14 @@ from typing import Any
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import (
+from gristmill.flows.stages.heldout import (
     Data,
     before_takedowns,
     heldout,
     heldout_documents,
     named_texts,
 )
-from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
-from gristmill.flows.stages.tokens import evaluation_tokens, grouped_tokens, tokens
+from gristmill.flows.stages.tokens import evaluation_tokens, grouped_tokens, tokenizer, tokenizer_of, tokens
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens import token_shards

@@ -13,7 +13,7 @@ from typing import Any
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.storage import checked_json, files, shards
 from gristmill.storage.tokens.training_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings

@@ -12,7 +12,7 @@ from gristmill.flows.experiments.models import classifier as heads
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import step_problems
 from gristmill.flows.reports.audit import draw
-from gristmill.flows.stages.embedding import embedding
+from gristmill.flows.stages.learned_filters import embedding
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.models.embedding import heads as head_files

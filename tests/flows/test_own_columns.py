@@ -17,10 +17,9 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
 from gristmill.flows.reports.status import show
-from gristmill.flows.stages.evaluation.heldout import heldout
 from gristmill.flows.stages.export import export
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import grouped_tokens, tokens
+from gristmill.flows.stages.heldout import heldout
+from gristmill.flows.stages.tokens import grouped_tokens, tokenizer, tokens
 from gristmill.storage import parquet
 from gristmill.storage.remote.config import DEFAULT
 from gristmill.storage.schema import own_of

@@ -26,12 +26,11 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
-from gristmill.flows.stages.evaluation.documents import evaluation_documents, sets_of, unfiltered_documents
-from gristmill.flows.stages.evaluation.judge import of_other_sources
+from gristmill.flows.stages.evaluation_documents import evaluation_documents, sets_of, unfiltered_documents
+from gristmill.flows.stages.judge import of_other_sources
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.removal import evaluation_removal
-from gristmill.flows.stages.tokenizer import file_tokenizer, sources_tokenizer
-from gristmill.flows.stages.tokens import evaluation_tokens, half_counts, half_tokens
+from gristmill.flows.stages.tokens import evaluation_tokens, file_tokenizer, half_counts, half_tokens, sources_tokenizer
 from gristmill.flows.stages.tokens import tokens as token_shards
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.by_shard import PartsOfSeveral

@@ -13,7 +13,7 @@ from gristmill.flows.experiments.decisions.arm_data import CorpusDiff, Shown
 from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
-from gristmill.flows.stages.evaluation.judge import TASK
+from gristmill.flows.stages.judge import TASK
 from gristmill.flows.stats.crossed import estimate
 from gristmill.flows.stats.protocol import Decision
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest

@@ -21,7 +21,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.plots.figures import confusion, curves
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus, held_out
-from gristmill.flows.stages.embedding import embedding_vectors
+from gristmill.flows.stages.learned_filters import embedding_vectors
 from gristmill.storage import files, leftovers, parquet
 from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.engine import options

@@ -33,7 +33,7 @@ from gristmill.flows.run.compared import (
 )
 from gristmill.flows.run.model_run import KEY_TAG
 from gristmill.flows.run.tracking import BATCH, TrackedExperiment, dataset_input, tag_name
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.model import local_mixture
 from gristmill.storage import files
 from gristmill.storage.tokens.training_manifest import load_training_manifest

@@ -30,7 +30,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.evaluation.judge import check_judges
+from gristmill.flows.stages.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.flows.stats.law import forecast
 from gristmill.flows.stats.runs import EvaluationSet

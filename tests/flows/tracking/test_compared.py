@@ -22,7 +22,7 @@ from gristmill.flows.run.compared import (
     run_name,
 )
 from gristmill.flows.run.model_run import ModelRun
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs

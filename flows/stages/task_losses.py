@@ -15,7 +15,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import task_digests
 from gristmill.flows.stages.corpus import Corpus, CorpusAndStage
 from gristmill.flows.stages.model import local_files
-from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
+from gristmill.flows.stages.tokens import library_of, tokenizer_of
 from gristmill.storage import files, parquet, shards
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.tokenizers import read_tokenizer
