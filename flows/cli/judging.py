@@ -9,11 +9,11 @@ from rich.table import Table
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.render import documents as document_lines
-from gristmill.flows.cli.render import tables
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
+    from gristmill.flows.cli.render import tables
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import votes as votes_on_drops
     from gristmill.flows.explore.browse.votes import StepPrecision
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.audit import agreement
     from gristmill.flows.reports.audit.agreement import Agreement
 else:
+    tables = wrapt.lazy_import("gristmill.flows.cli.render.tables")
     step_files = wrapt.lazy_import("gristmill.flows.recipe.new_step")
     rule_books = wrapt.lazy_import("gristmill.flows.reports.rules")
     mixture_plan = wrapt.lazy_import("gristmill.flows.reports.mixture_plan")

@@ -284,7 +284,8 @@ def _print_plan(recipe: "Recipe", given: dict[str, Any]) -> None:
     small = load_proxy(given["proxy"])
     cells = grids.grid(small, given["sizes"], given["tokens"], given["most_flops"])
     targets = [grids.forecast_cell(small, text) for text in given["forecasts"]]
-    for line in grids.plan(small, cells, targets, given["seeds"], transfer_check.swept_cells(cells, given["rate_sweeps"])):
+    swept = transfer_check.swept_cells(cells, given["rate_sweeps"])
+    for line in grids.plan(small, cells, targets, given["seeds"], swept):
         console().print(line, markup=False, highlight=False, soft_wrap=True)
     try:
         judged = check_judges(MachineSettings(), [recipe], given["clean"], given["judge"])
