@@ -3,7 +3,7 @@
 Settings alone are imported here; what makes a step, and its work, when it is needed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -30,6 +30,7 @@ from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepE
 from gristmill.tasks.documents.where.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.harm import AdultContent, Toxicity
 from gristmill.tasks.models.language.language import Language
 from gristmill.tasks.models.language.mixed_languages import MixedLanguages
@@ -187,6 +188,16 @@ def builder_of(step: CorpusStep) -> Callable[..., Any]:
     """The function that makes the stages of a step that looks at all documents; a user's own is a learned filter."""
     module, function = _STAGES.get(type(step), _LEARNED).split(":")
     return getattr(import_module(module), function)
+
+
+def filter_stages(steps: Iterable[Step]) -> tuple[str, ...]:
+    """Names of the stages of learned filters: of all that ship, and of the user's own among `steps`.
+
+    A filter has `<step>_model`, `<step>` and `<step>_cut` (`gristmill.flows.stages.learned_filters`).
+    """
+    kinds = {**BUILT_IN, **{step.step: type(step) for step in steps}}
+    names = [name for name, kind in kinds.items() if issubclass(kind, LearnedFilter)]
+    return tuple(stage for name in names for stage in (f"{name}_model", name, f"{name}_cut"))
 
 
 def thresholds_of(step: Step) -> tuple[str, ...]:

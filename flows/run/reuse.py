@@ -10,6 +10,7 @@ from gristmill.flows.machine.run_log import HeldLines
 from gristmill.flows.machine.runs import RunRecorder, Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
 from gristmill.flows.reports.run import Report
 from gristmill.flows.run.model_training import noted_run
@@ -49,7 +50,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
         log.warning("files that the recipe names are gone: they count as its last run saw them")
     options.configure(job_options(settings))
     recorder = RunRecorder(settings.home, recipe.name, seen, flow, recipe.model_dump(mode="json"))
-    remaking = Remaking(settings.home, [step.step for step in recipe.steps])
+    remaking = Remaking(settings.home, [step.step for step in recipe.steps], filter_stages(recipe.steps))
     remakes.forget(settings.home)
     labels: list[str] = []
 
