@@ -36,28 +36,28 @@ _QUANTILES = ("0.05", "0.5", "0.95")  # shown in a terminal; the page and --json
 _HOSTS = 10
 
 
-def difference_lines(found: "Difference") -> "Iterator[RenderableType]":
+def difference_lines(difference: "Difference") -> "Iterator[RenderableType]":
     """All of it, the parts that do not differ in a word."""
-    for letter, side in (("A", found.a), ("B", found.b)):
+    for letter, side in (("A", difference.a), ("B", difference.b)):
         yield f"{letter}  {side.name}: {side.documents:,} documents, {side.characters:,} characters ({side.stage})"
-    if found.empty:
+    if difference.empty:
         yield "nothing differs"
         return
-    by_url = f", {found.by_url:,} of them by URL and record, since their ids differ" if found.by_url else ""
-    yield f"{found.both:,} documents in both{by_url}"
-    for mine, other, some in (("A", "B", found.only_a), ("B", "A", found.only_b)):
+    by_url = f", {difference.by_url:,} of them by URL and record, since their ids differ" if difference.by_url else ""
+    yield f"{difference.both:,} documents in both{by_url}"
+    for mine, other, some in (("A", "B", difference.only_a), ("B", "A", difference.only_b)):
         if some:
             yield f"{sum(one.documents for one in some):,} only in {mine}"
             yield _alone(other, some)
-    yield from _changed(found)
-    yield from _columns(found.columns)
-    if not found.shares.one_tokenizer:
+    yield from _changed(difference)
+    yield from _columns(difference.columns)
+    if not difference.shares.one_tokenizer:
         yield "the sides have tokenizers of their own: the same text may have more tokens on one"
-    for what, groups in (("source", found.shares.sources), ("host", found.shares.hosts)):
+    for what, groups in (("source", difference.shares.sources), ("host", difference.shares.hosts)):
         if groups.most:
             there = f"{groups.there[0]:,} in A, {groups.there[1]:,} in B"
-            yield f"{found.shares.unit} by {what}: {there}, {groups.differing:,} differ"
-            yield _groups(what, groups, found.shares.unit)
+            yield f"{difference.shares.unit} by {what}: {there}, {groups.differing:,} differ"
+            yield _groups(what, groups, difference.shares.unit)
 
 
 def _alone(other: str, some: "Sequence[Alone]") -> Table:
@@ -67,17 +67,17 @@ def _alone(other: str, some: "Sequence[Alone]") -> Table:
     return table
 
 
-def _changed(found: "Difference") -> Iterator[str]:
-    made = found.changed
-    if not made.documents:
+def _changed(difference: "Difference") -> Iterator[str]:
+    changed = difference.changed
+    if not changed.documents:
         return
-    counted = f"{made.counted:,} of them, drawn by a hash," if made.counted < made.documents else "them"
+    counted = f"{changed.counted:,} of them, drawn by a hash," if changed.counted < changed.documents else "them"
     yield (
-        f"{made.documents:,} in both with another text, of {made.characters_a:,} characters in A and "
-        f"{made.characters_b:,} in B; in {counted} {made.removed:,} characters of A are not in B, and {made.added:,} "
-        "of B not in A"
+        f"{changed.documents:,} in both with another text, of {changed.characters_a:,} characters in A and "
+        f"{changed.characters_b:,} in B; in {counted} {changed.removed:,} characters of A are not in B, and "
+        f"{changed.added:,} of B not in A"
     )
-    for one in made.examples:
+    for one in changed.examples:
         yield f"  {one.id_a} {one.url or ''}: {one.removed:,} of A alone, {one.added:,} of B alone"
         for letter, side in zip("AB", one.passages or (), strict=False):
             yield f"    {letter}  {_passage(side)}"
@@ -141,13 +141,13 @@ def diff(
     Documents are matched by id; where a source has another name or its files lie elsewhere, by URL and record. Before a
     recipe is changed, copy it: `gristmill diff before.yaml recipe.yaml`; or take the stages that `gristmill status`
     prints: `gristmill diff rules-KEY rules-KEY`."""
-    found = differences.diff(a, b, MachineSettings())
+    difference = differences.diff(a, b, MachineSettings())
     if to:
-        print_texts([differences.write(found, to)])
+        print_texts([differences.write(difference, to)])
     if as_json:
-        print_json({"empty": found.empty} | vars(found))
+        print_json({"empty": difference.empty} | vars(difference))
     elif not to:
-        for part in difference_lines(found):
+        for part in difference_lines(difference):
             if isinstance(part, str):
                 print_texts([part])
             else:

@@ -62,26 +62,26 @@ def audit(
         print_texts(audit_pages.write(name, step, MachineSettings()))
         return
 
-    found = agreement.agreement(votes, MachineSettings())
+    result = agreement.agreement(votes, MachineSettings())
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    console().print(agreement_table(found))
-    if found.whole is not None:
-        votes = f"the {found.sample.all.votes} votes on the sample"
-        print_texts([f"by {votes} a reader agrees with {found.step} on {found.whole:.0%} of what it judged"])
-    print_texts([f"{found.unsure} votes cannot say"])
+    console().print(agreement_table(result))
+    if result.whole is not None:
+        votes = f"the {result.sample.all.votes} votes on the sample"
+        print_texts([f"by {votes} a reader agrees with {result.step} on {result.whole:.0%} of what it judged"])
+    print_texts([f"{result.unsure} votes cannot say"])
 
 
 def _print_precision(name: str, step: str, as_json: bool) -> None:
     opened = opened_corpus.open_recipe(name, MachineSettings())
-    found = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
+    rows = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
     if as_json:
-        print_json(found)
+        print_json(rows)
         return
-    if not found:
+    if not rows:
         print_texts([f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"])
-    for one in found:
+    for one in rows:
         console().print(precision_table(one))
         if one.precision is not None:
             what = f"of {one.step}'s drops readers would drop" if one.step else "of what is kept readers would keep"
@@ -89,27 +89,27 @@ def _print_precision(name: str, step: str, as_json: bool) -> None:
             print_texts([f"{one.precision:.0%} ({one.low:.0%} to {one.high:.0%}) {what}{over}"])
 
 
-def precision_table(found: "StepPrecision") -> "Table":
+def precision_table(precision: "StepPrecision") -> "Table":
     """A row for each rule of a step, or one for what is kept."""
-    title = f"votes on the drops of {found.step} ({found.stage})" if found.step else "votes on what is kept"
+    title = f"votes on the drops of {precision.step} ({precision.stage})" if precision.step else "votes on what is kept"
     table = Table(title=title)
     for column in ("rule", "documents", "votes", "agree", "share", "95% interval", "cannot say", "looked for"):
         table.add_column(column, justify="left" if column == "rule" else "right")
-    for one in found.rules:
-        given = one.share
-        share = f"{given.agreeing / given.votes:.0%}" if given.votes else "-"
-        interval = f"{given.low:.0%} to {given.high:.0%}" if given.votes else "-"
-        counts = (str(given.votes), str(given.agreeing), share, interval, str(one.unsure), str(one.sought))
+    for one in precision.rules:
+        limits = one.share
+        share = f"{limits.agreeing / limits.votes:.0%}" if limits.votes else "-"
+        interval = f"{limits.low:.0%} to {limits.high:.0%}" if limits.votes else "-"
+        counts = (str(limits.votes), str(limits.agreeing), share, interval, str(one.unsure), str(one.sought))
         table.add_row(one.rule or "kept", f"{one.documents:,}", *counts)
     return table
 
 
-def agreement_table(found: "Agreement") -> "Table":
+def agreement_table(result: "Agreement") -> "Table":
     """For each draw a row for all its documents, and one for each side or label."""
-    table = Table(title=f"votes on {found.step} ({found.stage}), of {found.recipe}")
+    table = Table(title=f"votes on {result.step} ({result.stage}), of {result.recipe}")
     for column in ("documents", "", "votes", "agree with the filter", "share", "95% interval"):
         table.add_column(column, justify="left" if column in ("documents", "") else "right")
-    for drawn, shares in (("nearest the cut", found.nearest), ("sample", found.sample)):
+    for drawn, shares in (("nearest the cut", result.nearest), ("sample", result.sample)):
         for side, one in {"": shares.all, **shares.by_side}.items():
             share = f"{one.agreeing / one.votes:.0%}" if one.votes else "-"
             interval = f"{one.low:.0%} to {one.high:.0%}"
@@ -123,11 +123,11 @@ def contamination(
     as_json: Json = False,
 ) -> None:
 
-    found = contamination_report.contamination(name, n)
+    benchmarks = contamination_report.contamination(name, n)
     if as_json:
-        print_json(found)
+        print_json(benchmarks)
         return
-    for one in found:
+    for one in benchmarks:
         console().print(document_lines.benchmarks_table(one))
         print_texts(document_lines.remarks(one))
 
@@ -155,12 +155,12 @@ def thresholds(
     as_json: Json = False,
 ) -> None:
 
-    found = proposals.propose(name, reference, least)
+    result = proposals.propose(name, reference, least)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    console().print(tables.thresholds_table(found))
-    print_texts([*tables.thresholds_remarks(found, least), tables.recipe_part(found)])
+    console().print(tables.thresholds_table(result))
+    print_texts([*tables.thresholds_remarks(result, least), tables.recipe_part(result)])
 
 
 def dedup_report(name: FinishedRecipe) -> None:

@@ -238,8 +238,8 @@ def installed(search_path: Collection[str] = ()) -> list[Distribution]:
     Those installed in place (editable) are left out: their text is their working tree's.
     """
     first: dict[str, Distribution] = {}
-    for found in distributions(path=[*search_path, *sys.path]):
-        first.setdefault(canonical(found.name), found)
+    for distribution in distributions(path=[*search_path, *sys.path]):
+        first.setdefault(canonical(distribution.name), distribution)
     return [first[name] for name in sorted(first) if not _in_place(first[name])]
 
 

@@ -86,17 +86,17 @@ class FoundMixture:
 
     def remarks(self) -> list[str]:
         """A sentence for each source that is asked for more often than its text allows, or not at all."""
-        said = []
+        lines = []
         for one in self.sources:
             if one.epochs > self.max_epochs:
-                said.append(
+                lines.append(
                     f"{one.name}: a share of {one.weight:.3f} of {self.budget:,} tokens is its text {one.epochs:.1f} "
                     f"times, mixture.max_epochs allows {self.max_epochs:g}: training takes {one.share:.3f} of it; "
                     "give it more text, or train on fewer tokens"
                 )
             elif one.weight < LEAST_WEIGHT:
-                said.append(f"{one.name}: its weight rounds to 0, so the recipe leaves it out")
-        return said
+                lines.append(f"{one.name}: its weight rounds to 0, so the recipe leaves it out")
+        return lines
 
 
 def found_mixture(
@@ -147,14 +147,14 @@ def found_mixture(
 def written(mixture: FoundMixture) -> str:
     """The recipe with this mixture, as YAML with comments that say where the weights are from."""
     recipe = mixture.recipe
-    given = recipe.model_dump(mode="json", exclude_unset=True)
-    for step, values in zip(recipe.steps, given["steps"], strict=True):
-        given["steps"][given["steps"].index(values)] = {"step": step.step} | values
-    old = given.pop("mixture", None) or {}
-    given["name"] = f"{recipe.name}-{mixture.method}"
+    document = recipe.model_dump(mode="json", exclude_unset=True)
+    for step, values in zip(recipe.steps, document["steps"], strict=True):
+        document["steps"][document["steps"].index(values)] = {"step": step.step} | values
+    old = document.pop("mixture", None) or {}
+    document["name"] = f"{recipe.name}-{mixture.method}"
     lines = [f"# {recipe.name} with the mixture that {mixture.method} found.", *(f"# {one}" for one in mixture.found)]
     lines += [f"# {remark}" for remark in mixture.remarks()]
-    lines += ["", _yaml(given), "mixture:", f"  weights: # with {mixture.interval}"]
+    lines += ["", _yaml(document), "mixture:", f"  weights: # with {mixture.interval}"]
     for one in mixture.sources:
         if one.name in mixture.weights:
             lines.append(
@@ -174,8 +174,8 @@ def command(mixture: FoundMixture, path: Path, options: Sequence[str] = ()) -> s
     uniform = ", ".join(f"{one.name}: 1" for one in mixture.sources)
     proportional = ", ".join(f"{one.name}: {one.tokens}" for one in mixture.sources)
     settings = (f"mixture.weights={{{weights}}}" for weights in (uniform, proportional))
-    given = [part for setting in settings for part in ("--set", setting)]
-    return shlex.join(["gristmill", "ablate", str(path), *given, *options])
+    set_options = [part for setting in settings for part in ("--set", setting)]
+    return shlex.join(["gristmill", "ablate", str(path), *set_options, *options])
 
 
 def _yaml(values: dict) -> str:
@@ -210,8 +210,10 @@ def run_noise(losses: np.ndarray) -> tuple[float, int]:
     mixtures, seeds = losses.shape
     if mixtures < 2 or seeds < 2:
         raise ValueError(f"seeds: {seeds} of {mixtures} mixtures do not tell the noise of a run; ask for 2 or more")
-    left = losses - losses.mean(axis=1, keepdims=True)
-    of_mixtures = ((left - np.median(left, axis=0)) ** 2).sum(axis=1)  # chi2 of seeds - 1 degrees, for a variance of 1
+    residuals = losses - losses.mean(axis=1, keepdims=True)
+    of_mixtures = ((residuals - np.median(residuals, axis=0)) ** 2).sum(
+        axis=1
+    )  # chi2 of seeds - 1 degrees, for a variance of 1
     degrees = max(1, int(_EFFICIENCY * (mixtures - 1) * (seeds - 1)))
     return float(np.median(of_mixtures) / chi2.median(seeds - 1)), degrees
 
@@ -274,9 +276,9 @@ def check_options(method: str, keep: bool, judged: bool, seeds: int = REGMIX_SEE
     is named to judge by."""
     if method == "regmix" and seeds < 2:
         raise ValueError("seeds: one run of a mixture does not tell its noise; ask for 2 or more")
-    given = [name for name, there in (("--keep", keep), ("--judge or --clean", judged)) if there]
-    if method == "doremi" and given:
-        raise ValueError(f"{' and '.join(given)}: of regmix alone, doremi is judged by nothing; leave it out")
+    options = [name for name, there in (("--keep", keep), ("--judge or --clean", judged)) if there]
+    if method == "doremi" and options:
+        raise ValueError(f"{' and '.join(options)}: of regmix alone, doremi is judged by nothing; leave it out")
 
 
 def by_doremi(
@@ -292,31 +294,31 @@ def by_doremi(
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     pairs = range(1, runs + 1)
     references = train_proxies(context, [ProxyRun(proxy, arm.mixture, pair, rate, budget) for pair in pairs])
-    asked = [
+    requests = [
         DoReMi(proxy, arm.mixture, reference, pair, rate, budget, eta, smoothing)
         for pair, reference in zip(pairs, references, strict=True)
     ]
-    each = [stage.result["weights"] for stage in doremi(context, asked)]
+    each = [stage.result["weights"] for stage in doremi(context, requests)]
     weights = {
         name: (float(np.mean(values)), min(values), max(values))
         for name, values in ((name, [one[name] for one in each]) for name in arm.shares)
     }
-    found = (
+    reasons = (
         f"DoReMi (arXiv 2305.10429): the mean over {runs} seeds of the weights of a proxy `{proxy.name}` over its",
         f"{proxy.steps(budget):,} steps of {proxy.training.batch} x {proxy.model.seq_len} tokens, eta {eta:g}, "
         f"smoothing {smoothing:g}; the reference trained on the recipe's own shares.",
     )
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
-    return found_mixture(recipe, "doremi", weights, tokens, found, "the least and the most of the seeds")
+    return found_mixture(recipe, "doremi", weights, tokens, reasons, "the least and the most of the seeds")
 
 
 def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
     """The weights of the sources that `recipe` has from an earlier one, which sum to one. Raises ValueError where
     that has no weights, shares no source, or has all of them."""
-    given, own = (one.mixture.weights if one.mixture and one.mixture.by_source else {} for one in (before, recipe))
+    weights, own = (one.mixture.weights if one.mixture and one.mixture.by_source else {} for one in (before, recipe))
     # sources without a weight in a mixture are read by no run
     names = {*own} or {source.name for source in recipe.sources}
-    kept = {name: weight for name, weight in given.items() if name in names and weight > 0}
+    kept = {name: weight for name, weight in weights.items() if name in names and weight > 0}
     if not kept:
         raise ValueError(
             f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that "
@@ -337,7 +339,7 @@ def source_groups(names: Sequence[str], kept: dict[str, float] | None) -> np.nda
     if not kept:
         return alone
     together = np.array([kept.get(name, 0.0) for name in names])
-    return np.vstack([together, alone[[at for at, name in enumerate(names) if name not in kept]]])
+    return np.vstack([together, alone[[index for index, name in enumerate(names) if name not in kept]]])
 
 
 def by_regmix(
@@ -359,20 +361,20 @@ def by_regmix(
     groups = source_groups(names, kept)
     members = (groups > 0).T  # (sources, groups)
     # the mixtures that everybody would try, and the one that there is, are among the runs
-    known = {
+    run_losses = {
         "by tokens": counts / counts.sum() @ members,
         "uniform": np.full(len(groups), 1 / len(groups)),
     }
     if recipe.mixture is not None:
-        known["as in the recipe"] = np.array([arm.shares[name] for name in names]) @ members
-    first = max(runs - chosen_of(runs, len(groups)), len(known))
-    wanted = np.concatenate([[*known.values()], drawn(known["by tokens"], first - len(known), SEED)])
+        run_losses["as in the recipe"] = np.array([arm.shares[name] for name in names]) @ members
+    first = max(runs - chosen_of(runs, len(groups)), len(run_losses))
+    wanted = np.concatenate([[*run_losses.values()], drawn(run_losses["by tokens"], first - len(run_losses), SEED)])
 
     def trained(mixtures: np.ndarray, pairs: range) -> tuple[np.ndarray, np.ndarray, EvaluationSet]:
         """The shares of the groups as they were trained on, (mixtures, groups), and the losses, (mixtures, seeds)."""
         plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in mixtures @ groups]
-        asked = [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs]
-        results = train_proxies(context, asked)
+        requests = [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs]
+        results = train_proxies(context, requests)
         evaluation = evaluation_set(results[0], judge)
         each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), len(pairs))
         taken = np.array([[_share(plan, name) for name in names] for plan in plans])
@@ -384,15 +386,15 @@ def by_regmix(
         further, lost, _ = trained(chosen(shares, losses.mean(axis=1), more, SEED), searched)
         shares, losses = np.vstack([shares, further]), np.vstack([losses, lost])
     best = optimum(shares, losses.mean(axis=1), SEED)
-    _, again, _ = trained(np.vstack([best.shares, wanted[: len(known)]]), new)
-    over = dict(zip(known, gains(again[0], again[1:], run_noise(losses)), strict=True))
+    _, again, _ = trained(np.vstack([best.shares, wanted[: len(run_losses)]]), new)
+    over = dict(zip(run_losses, gains(again[0], again[1:], run_noise(losses)), strict=True))
     in_groups = zip(names, (groups > 0).argmax(axis=0), groups.max(axis=0), strict=True)
     weights = {
-        name: (float(best.shares[at] * of), float(best.low[at] * of), float(best.high[at] * of))
-        for name, at, of in in_groups
+        name: (float(best.shares[index] * of), float(best.low[index] * of), float(best.high[index] * of))
+        for name, index, of in in_groups
     }
     measured = [f"{gain.measured:.4f} {name}" for name, gain in over.items()]
-    found = (
+    reasons = (
         f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(shares)} mixtures of",
         f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
         f"{', '.join(evaluation.judged)}.",
@@ -401,7 +403,7 @@ def by_regmix(
         f"{best.loss:.4f}), {', '.join(measured)}.",
     )
     interval = f"its {LEVEL:.0%} interval over resampled runs"
-    return found_mixture(recipe, "regmix", weights, tokens, found, interval, refusal(best, over, runs))
+    return found_mixture(recipe, "regmix", weights, tokens, reasons, interval, refusal(best, over, runs))
 
 
 def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
@@ -414,12 +416,12 @@ def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
         )
     near = {name: gain for name, gain in gains.items() if not gain.beyond_error}
     if near:
-        said = " and ".join(
+        sentence = " and ".join(
             f"{name} ({gain.gain:+.4f}, {gain.least:.4f} is beyond noise)" for name, gain in near.items()
         )
         return (
-            f"nothing was found beyond noise: in new runs this mixture gains too little over {said}: keep the mixture "
-            "that there is, or ask for more seeds"
+            f"nothing was found beyond noise: in new runs this mixture gains too little over {sentence}: keep the "
+            "mixture that there is, or ask for more seeds"
         )
     return ""
 

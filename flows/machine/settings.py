@@ -123,10 +123,10 @@ class MachineSettings(BaseSettings):
         """What placeholders in addresses stand for."""
         return {"{home}": self.home, "{local}": self.local_folder}
 
-    def placed_folder(self, what: str, given: str) -> Path:
+    def placed_folder(self, what: str, path: str) -> Path:
         """A local folder that is given as `what`, absolute, `{home}` and `{local}` filled in. Raises ValueError for an
         address."""
-        folder = self._filled(given)
+        folder = self._filled(path)
         if not files.is_local(folder):
             raise ValueError(f"{what} is {folder}, which is no local folder; copy it to one")
         return Path(folder).expanduser().resolve()
@@ -136,7 +136,7 @@ class MachineSettings(BaseSettings):
             address = address.replace(name, place)
         return address
 
-    def placed(self, given: Settings) -> Any:
+    def placed(self, settings: Settings) -> Any:
         """A source or a step with `{home}` and `{local}` in its addresses filled in, those of settings in it too."""
 
         def fill(value: Any) -> Any:
@@ -148,7 +148,7 @@ class MachineSettings(BaseSettings):
                 return self.placed(value)
             return self._filled(value) if isinstance(value, str) else value
 
-        return given.model_copy(update={name: fill(value) for name, value in given})
+        return settings.model_copy(update={name: fill(value) for name, value in settings})
 
     @property
     def prefect_home(self) -> str:

@@ -39,21 +39,23 @@ from gristmill.training.hub.weight_files import check_fits
 
 
 def source_problems(
-    given: Mapping[int, Source], settings: MachineSettings, deep: bool
+    sources: Mapping[int, Source], settings: MachineSettings, deep: bool
 ) -> tuple[list[Inspection], list[Problem]]:
     """What is known of sources, given by their places in the recipe, and the problems with their files."""
-    inspections = {at: settings.placed(source).inspect(deep) for at, source in given.items()}
+    inspections = {index: settings.placed(source).inspect(deep) for index, source in sources.items()}
     problems = [
-        (("sources", at, *key), what) for at, inspection in inspections.items() for key, what in inspection.problems
+        (("sources", index, *key), what)
+        for index, inspection in inspections.items()
+        for key, what in inspection.problems
     ]
     return [*inspections.values()], problems
 
 
-def step_problems(given: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
+def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
     """Problems with the files that steps name, given by their places in the recipe."""
-    for at, step in given.items():
+    for index, step in steps.items():
         for key, what in settings.placed(step).problems(deep):
-            yield ("steps", at, *key), what
+            yield ("steps", index, *key), what
 
 
 def takedown_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
@@ -199,15 +201,15 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
     packed = text = documents = 0.0
     unknown = []
     for each in inspections:
-        known = _known_bytes(each.bytes, recipe.limit)
-        if known is None:
+        size = _known_bytes(each.bytes, recipe.limit)
+        if size is None:
             unknown.append(each.source.name)
         elif each.source.is_crawl:
-            packed += known
-            text += known * ARCHIVE_TEXT
-            documents += known / PAGE_BYTES
+            packed += size
+            text += size * ARCHIVE_TEXT
+            documents += size / PAGE_BYTES
         else:
-            written = known * (PACKED_TEXT if each.is_packed else 1)
+            written = size * (PACKED_TEXT if each.is_packed else 1)
             text += written
             documents += written / DOCUMENT_BYTES
     passes = 1 + sum(isinstance(step, CorpusStep) for step in recipe.steps)
@@ -230,11 +232,11 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
     )
 
 
-def _known_bytes(known: int | None, limit: int | None) -> int | None:
-    """Bytes that are read of a source. `known`: of all its files."""
+def _known_bytes(size: int | None, limit: int | None) -> int | None:
+    """Bytes that are read of a source. `size`: of all its files."""
     if limit is None:
-        return known
-    return limit * PAGE_BYTES if known is None else min(known, limit * PAGE_BYTES)
+        return size
+    return limit * PAGE_BYTES if size is None else min(size, limit * PAGE_BYTES)
 
 
 def _parameters(recipe: Recipe, vocab_size: int) -> int:
@@ -280,40 +282,40 @@ class Checked:
     remarks: tuple[str, ...] = ()
 
 
-def check(given: Any, settings: MachineSettings, deep: bool = False) -> Checked:
+def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked:
     """What can be known of a recipe, given as for `gristmill.flows.recipe.recipe.load`, before it runs.
 
     `deep`: remote files are asked for, and the modules of users' steps imported. Raises FileNotFoundError for a recipe
     that is not there.
     """
     try:
-        data, origin = read(given)
+        data, origin = read(source)
     except RecipeError as error:
         return Checked(error.findings)
     own = {} if deep or isinstance(data, Recipe) else _own_steps(data)
     unseen = [f"the step {name} of your own" for name in own.values()]
     if own:  # the lines are those of the file with them
         data, origin = (
-            {**data, "steps": [s for at, s in enumerate(data["steps"]) if at not in own]},
+            {**data, "steps": [s for index, s in enumerate(data["steps"]) if index not in own]},
             replace(origin, lines=None),
         )
     try:
         recipe = data if isinstance(data, Recipe) else validated(data, origin)
     except RecipeError as error:
-        found = [f for f in error.findings if not (own and f.key.endswith(".best"))]
-        found += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
-        return Checked((*found, *_of_home(origin, settings)), unseen=tuple(unseen))
-    known = _checked(recipe, data, origin, settings, deep, unseen)
-    assert known.estimate is not None, "the recipe can be read"
-    job = largest_job(recipe, known.estimate.documents, known.estimate.text_bytes)
-    return replace(known, estimate=replace(known.estimate, largest_job=job))
+        findings = [f for f in error.findings if not (own and f.key.endswith(".best"))]
+        findings += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
+        return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
+    result = _checked(recipe, data, origin, settings, deep, unseen)
+    assert result.estimate is not None, "the recipe can be read"
+    job = largest_job(recipe, result.estimate.documents, result.estimate.text_bytes)
+    return replace(result, estimate=replace(result.estimate, largest_job=job))
 
 
 def before_run(recipe: Recipe, settings: MachineSettings) -> None:
     """Raise RecipeError for what would fail later: files that are not there, a home that cannot be written."""
-    found = _checked(recipe, recipe, Origin(recipe.name), settings, False, []).findings
-    if found:
-        raise RecipeError(found)
+    findings = _checked(recipe, recipe, Origin(recipe.name), settings, False, []).findings
+    if findings:
+        raise RecipeError(findings)
 
 
 def _checked(
@@ -321,41 +323,41 @@ def _checked(
 ) -> Checked:
     values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
     named = dict(enumerate(recipe.sources)), dict(enumerate(recipe.steps))
-    inspections, found = _of_files(origin, values, *named, settings, deep)
+    inspections, findings = _of_files(origin, values, *named, settings, deep)
     troubles = [*takedown_problems(recipe, settings, deep), *evaluation_problems(recipe, settings, deep)]
     troubles += training_problems(recipe, settings)
     troubles += [*expressions(recipe.steps), *of_export(recipe), *of_groups(recipe)]
-    found += [origin.finding(values, path, what) for path, what in troubles]
+    findings += [origin.finding(values, path, what) for path, what in troubles]
     needed = estimate(recipe, inspections, settings)
-    found += _of_home(origin, settings) or _of_space(origin, needed, settings)
+    findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
     remarks = tuple(remark for step in recipe.steps for remark in settings.placed(step).remarks())
-    return Checked(tuple(found), needed, tuple(unseen), remarks)
+    return Checked(tuple(findings), needed, tuple(unseen), remarks)
 
 
 def _own_steps(data: Any) -> dict[int, str]:
     """The steps of a recipe that are users', by their places: to know more of them, their code has to run."""
-    given = data.get("steps") if isinstance(data, Mapping) else None
-    if not isinstance(given, list):
+    steps = data.get("steps") if isinstance(data, Mapping) else None
+    if not isinstance(steps, list):
         return {}
-    names = {at: step.get("step") for at, step in enumerate(given) if isinstance(step, Mapping)}
+    names = {index: step.get("step") for index, step in enumerate(steps) if isinstance(step, Mapping)}
     return {
-        at: name
-        for at, name in names.items()
+        index: name
+        for index, name in names.items()
         if isinstance(name, str) and name not in BUILT_IN and not is_where(name) and own_steps.may_be_known(name)
     }
 
 
 def _sources_alone(data: Any, origin: Origin) -> dict[int, Source]:
     """The sources of a recipe that can be read, where the recipe cannot."""
-    found: dict[int, Source] = {}
-    given = data.get("sources") if isinstance(data, Mapping) else None
-    for at, source in enumerate(given if isinstance(given, list) else []):
+    sources: dict[int, Source] = {}
+    entries = data.get("sources") if isinstance(data, Mapping) else None
+    for index, source in enumerate(entries if isinstance(entries, list) else []):
         try:
-            found[at] = _SOURCE.validate_python(source, context={FOLDER: origin.folder})
+            sources[index] = _SOURCE.validate_python(source, context={FOLDER: origin.folder})
         except ValidationError:
             continue  # which the findings of the recipe name
-    return found
+    return sources
 
 
 def _of_files(

@@ -70,25 +70,25 @@ def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
     return schema
 
 
-def steps_before(recipe: Recipe, at: str) -> tuple[Step, ...]:
-    """The steps ahead of the one called `at`; all for an empty name. Raises LookupError for a step that is not there,
-    or stands before the documents are made."""
-    if not at:
+def steps_before(recipe: Recipe, step_name: str) -> tuple[Step, ...]:
+    """The steps before the one called `step_name`; all for an empty name. Raises LookupError for a step that is
+    missing, or that comes before the documents are made."""
+    if not step_name:
         return recipe.steps
     names = [step.step for step in recipe.steps]
     later = [step.step for step in recipe.after]
-    if at not in later:
-        what = "makes the documents, ahead of which they have no columns" if at in names else "is no step of it"
-        hint = did_you_mean(at, later) or f"there are {', '.join(later) or 'none'} behind the extraction"
-        raise LookupError(f"--at {at}: in the recipe {recipe.name} that {what}; {hint}")
-    return recipe.steps[: names.index(at)]
+    if step_name not in later:
+        what = "makes the documents, ahead of which they have no columns" if step_name in names else "is no step of it"
+        hint = did_you_mean(step_name, later) or f"there are {', '.join(later) or 'none'} behind the extraction"
+        raise LookupError(f"--at {step_name}: in the recipe {recipe.name} that {what}; {hint}")
+    return recipe.steps[: names.index(step_name)]
 
 
-def known_columns(recipe: Recipe, at: str = "", own: "pa.Schema | None" = None) -> list[KnownColumn]:
-    """What an expression may name behind all steps of a recipe, or in the place of the step `at`: columns of documents,
-    those of the sources' own, derived ones, then the signals in the order of the steps. `own`: the columns of the
-    sources' own, where files were read. Raises as `steps_before`."""
-    steps = steps_before(recipe, at)
+def known_columns(recipe: Recipe, step_name: str = "", own: "pa.Schema | None" = None) -> list[KnownColumn]:
+    """What an expression may name after all steps of a recipe, or in the place of the step `step_name`: columns of
+    documents, those of the sources' own, derived ones, then the signals in the order of the steps. `own`: the columns
+    of the sources' own, where files were read. Raises as `steps_before`."""
+    steps = steps_before(recipe, step_name)
     schema = schema_behind(steps)
     for field in own or ():
         at_index = schema.get_field_index(field.name)
@@ -101,20 +101,20 @@ def known_columns(recipe: Recipe, at: str = "", own: "pa.Schema | None" = None) 
 
     theirs = _own(recipe, own)
     measured = {signal.name: (step, signal) for step in reversed(steps) for signal in step.signals}
-    found = []
+    rows = []
     for field in storage_schema.DOCUMENTS:
         what = (field.metadata or {}).get(b"what", b"").decode()
         step = "extract" if field.name in _OF_RECORD else ""
         if field.name not in theirs and field.name not in measured:
-            found.append(column(field.name, what or _MEANT[field.name], step))
-    found += [column(name, meaning, "") for name, meaning in theirs.items() if name not in measured]
+            rows.append(column(field.name, what or _MEANT[field.name], step))
+    rows += [column(name, meaning, "") for name, meaning in theirs.items() if name not in measured]
     derived = [name for name in DERIVED if name not in schema.names and name not in theirs]
-    found += [KnownColumn(name, "text", "string", _DERIVED[name], "") for name in derived]
+    rows += [KnownColumn(name, "text", "string", _DERIVED[name], "") for name in derived]
     for name in dict.fromkeys(signal.name for step in steps for signal in step.signals):
         step_of, signal = measured[name]
         what = signal.description.removesuffix(".")
-        found.append(column(name, f"{what} ({signal.unit})" if signal.unit else what, step_of.step))
-    return found
+        rows.append(column(name, f"{what} ({signal.unit})" if signal.unit else what, step_of.step))
+    return rows
 
 
 def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
@@ -132,16 +132,16 @@ def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
 
 def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
     """The columns of the sources' own, each with what it is; EVERY stands for those that files will name."""
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for source in recipe.sources:
         columns = source.read_columns
         for name, theirs in columns.own:
-            found.setdefault(name, f"the column `{theirs}` of the files of {source.name}")
+            types.setdefault(name, f"the column `{theirs}` of the files of {source.name}")
         if columns.every and own is None:
-            found[EVERY] = f"every column of the files of {source.name}: known when they are read"
+            types[EVERY] = f"every column of the files of {source.name}: known when they are read"
     for field in own or ():
-        found.setdefault(field.name, "of the sources' own files")
-    return found
+        types.setdefault(field.name, "of the sources' own files")
+    return types
 
 
 # Whether the expressions of a recipe have a meaning on the types that their columns have at their place in it.
@@ -150,11 +150,11 @@ def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
 def expressions(steps: Sequence[Step]) -> Iterator[Problem]:
     """What is wrong with them. One that names a column of a source's own is left out: its type is known when the files
     are read."""
-    for at, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if isinstance(step, Where) and step.expression is not None:
-            trouble = untrue(step.expression, steps[:at])
+            trouble = untrue(step.expression, steps[:index])
             if trouble:
-                yield ("steps", at, "drop" if step.keep is None else "keep"), trouble
+                yield ("steps", index, "drop" if step.keep is None else "keep"), trouble
 
 
 def of_export(recipe: Recipe) -> Iterator[Problem]:
@@ -166,8 +166,8 @@ def of_export(recipe: Recipe) -> Iterator[Problem]:
 
 def check_export(recipe: Recipe) -> None:
     """Raise RecipeError for what `of_export` finds."""
-    if found := [Finding(recipe.name, ".".join(map(str, path)), what) for path, what in of_export(recipe)]:
-        raise RecipeError(found)
+    if findings := [Finding(recipe.name, ".".join(map(str, path)), what) for path, what in of_export(recipe)]:
+        raise RecipeError(findings)
 
 
 def of_groups(recipe: Recipe) -> Iterator[Problem]:
@@ -180,13 +180,13 @@ def of_groups(recipe: Recipe) -> Iterator[Problem]:
         if name == SOURCE or not {*column.reads(schema.names)} <= {*schema.names}:
             continue  # a source's own, whose type is known when its files are read
         try:
-            found = evaluate.evaluate(
+            result = evaluate.evaluate(
                 ast.Name(name) if name in schema.names else parsed(name), schema.empty_table()
             ).type
         except ValueError as error:
             yield ("mixture",), f"groups documents by {name}: {error}"
             continue
-        if what := _ungrouped(found, cut):
+        if what := _ungrouped(result, cut):
             yield ("mixture",), f"groups documents by {name}, {what}"
 
 

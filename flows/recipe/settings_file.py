@@ -102,8 +102,8 @@ def _lines(
                     if below != (*path, key.value):
                         yield below, line
     elif isinstance(node, yaml.SequenceNode):
-        for at, value in enumerate(node.value):
-            yield from _lines(value, (*path, at), name, (*above, node))
+        for index, value in enumerate(node.value):
+            yield from _lines(value, (*path, index), name, (*above, node))
 
 
 Value = str | int | float | bool | None | Mapping[str, int]
@@ -119,15 +119,15 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise ValueError("the recipe is no mapping of keys in lines of their own; write its `training` by hand")
-    found = next((value for key, value in root.value if key.value == section), None)
-    if found is None or (isinstance(found, yaml.ScalarNode) and not found.value):
-        if found is not None:
+    section_node = next((value for key, value in root.value if key.value == section), None)
+    if section_node is None or (isinstance(section_node, yaml.ScalarNode) and not section_node.value):
+        if section_node is not None:
             raise ValueError(f"`{section}` is empty; take the line out, and it is written anew")
         lines = "".join(f"  {key}: {_written(value)}\n" for key, value in values.items())
         return f"{text.rstrip()}\n\n{section}:\n{lines}"
-    if not isinstance(found, yaml.MappingNode) or not found.value:
+    if not isinstance(section_node, yaml.MappingNode) or not section_node.value:
         raise ValueError(f"`{section}` is no mapping with keys; write it by hand")
-    there = {key.value: value for key, value in found.value}
+    there = {key.value: value for key, value in section_node.value}
     changes = []
     for key, value in values.items():
         if key in there:
@@ -137,12 +137,12 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
             changes.append((node.start_mark.index, node.end_mark.index, _written(value)))
     new = {key: value for key, value in values.items() if key not in there}
     if new:
-        last = found.value[-1][1].end_mark.index
-        if found.flow_style:
+        last = section_node.value[-1][1].end_mark.index
+        if section_node.flow_style:
             added = "".join(f", {key}: {_written(value)}" for key, value in new.items())
             changes.append((last, last, added))
         else:
-            column = found.value[0][0].start_mark.column
+            column = section_node.value[0][0].start_mark.column
             # behind the comment that the last value's line may end with
             end = text.find("\n", last) if "\n" not in text[last - 1 : last] else last - 1
             end = len(text) if end < 0 else end
@@ -165,32 +165,32 @@ def _written(value: Value) -> str:
 M = TypeVar("M", bound=BaseModel)
 
 
-def named_file(given: str | Path, shipped: Path, what: str) -> Path:
+def named_file(name: str | Path, shipped: Path, what: str) -> Path:
     """The file at a path, or that of the folder `shipped` by its name, with its suffix or without.
 
     `what`: a word for it. Raises FileNotFoundError, which lists what ships, and IsADirectoryError.
     """
-    path = Path(given)
+    path = Path(name)
     ships = shipped / f"{path.name.removesuffix('.yaml')}.yaml"
     if not path.is_file() and str(path) == path.name and ships.is_file():
         return ships
     if path.is_dir():
-        raise IsADirectoryError(f"{given} is a folder: name a {what} in it")
+        raise IsADirectoryError(f"{name} is a folder: name a {what} in it")
     if not path.is_file():
-        known = sorted(one.stem for one in shipped.glob("*.yaml"))
-        hint = f"{did_you_mean(given, known)} there are: {', '.join(known)}".strip()
-        raise FileNotFoundError(f"no {what} file {given}, and none shipped by that name ({hint})")
+        names = sorted(one.stem for one in shipped.glob("*.yaml"))
+        hint = f"{did_you_mean(name, names)} there are: {', '.join(names)}".strip()
+        raise FileNotFoundError(f"no {what} file {name}, and none shipped by that name ({hint})")
     return path
 
 
-def read(given: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
+def read(source: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
     """The values that are given as a file's name or path, or as they are; not checked yet. Raises as `named_file`, and
     RecipeError for a file that is not YAML."""
-    if not isinstance(given, str | Path):
-        return given, Origin(what)
-    path = named_file(given, shipped, what)
+    if not isinstance(source, str | Path):
+        return source, Origin(what)
+    path = named_file(source, shipped, what)
     with path.open("rb") as file:
-        values, origin = parse_yaml(file.read(MOST_BYTES + 1), str(given))
+        values, origin = parse_yaml(file.read(MOST_BYTES + 1), str(source))
     # ../a/recipe.yaml is the recipe of a run as /b/a/recipe.yaml: its sources have one name
     folder = path.parent.resolve() if ".." in path.parts else path.parent.absolute()
     return values, replace(origin, folder=None if path.parent == shipped else str(folder))
@@ -200,8 +200,8 @@ def validated(model: type[M], data: Any, origin: Origin, what: str, keys: str) -
     """The settings with these values; `keys`: those that each has. Raises RecipeError with a line for all that is
     wrong."""
     if not isinstance(data, Mapping):
-        found = "is empty" if data is None else f"is a {type(data).__name__}"
-        raise RecipeError([Finding(origin.name, "", f"{found}; a {what} has the keys {keys}")])
+        description = "is empty" if data is None else f"is a {type(data).__name__}"
+        raise RecipeError([Finding(origin.name, "", f"{description}; a {what} has the keys {keys}")])
     try:
         return model.model_validate(data, context={FOLDER: origin.folder})
     except ValidationError as error:

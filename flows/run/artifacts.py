@@ -113,15 +113,15 @@ def progress_artifact(name: str) -> Callable[[float], None]:
 
     `name`: of the recipe and the stage.
     """
-    made: list[UUID] = []
+    ids: list[UUID] = []
 
     def record(percent: float) -> None:
-        if made:
-            update_progress_artifact(made[0], progress=percent)
+        if ids:
+            update_progress_artifact(ids[0], progress=percent)
             return
         key = artifact_key("progress", name)
         artifact = create_progress_artifact(key=key, progress=percent, description=f"progress of {name}")
-        made.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
+        ids.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
 
     return record
 

@@ -42,8 +42,8 @@ def write_automations(webhook: str = "") -> list[str]:
         block = Webhook(method="POST", url=SecretStr(webhook)).save(_BLOCK, overwrite=True)
         wanted.append(_failed(block))
     with get_client(sync_client=True) as client:
-        known = client.request("POST", "/automations/filter", json={}).json()
-        for one in known:
+        existing = client.request("POST", "/automations/filter", json={}).json()
+        for one in existing:
             if one["name"].startswith(PREFIX):
                 client.request("DELETE", "/automations/{id}", path_params={"id": one["id"]})
     for automation in wanted:

@@ -63,18 +63,18 @@ def recipe_of(client: mlflow.MlflowClient, run: Run, folder: Path) -> dict[str, 
     """The recipe of a run, with the defaults of today; None where the run has none that can be read."""
     if RECIPE not in {artifact.path for artifact in client.list_artifacts(run.info.run_id)}:
         return None
-    given = yaml.safe_load(Path(client.download_artifacts(run.info.run_id, RECIPE, str(folder))).read_text("utf-8"))
+    values = yaml.safe_load(Path(client.download_artifacts(run.info.run_id, RECIPE, str(folder))).read_text("utf-8"))
     try:
-        return Recipe.model_validate(given).model_dump(mode="json")
+        return Recipe.model_validate(values).model_dump(mode="json")
     except ValueError:  # of an older release
-        return given if isinstance(given, dict) else None
+        return values if isinstance(values, dict) else None
 
 
 def run_name(recipe: Recipe, base: Mapping[str, Any]) -> str:
     """`web · minhash.threshold .7 · training.seed 2`: what the recipe has other than the base."""
-    found = list(_differences(base, recipe.model_dump(mode="json")))
-    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
-    return " · ".join([recipe.name, *found[:_NAMED], *more])
+    differences = list(_differences(base, recipe.model_dump(mode="json")))
+    more = [f"{len(differences) - _NAMED} more"] if len(differences) > _NAMED else []
+    return " · ".join([recipe.name, *differences[:_NAMED], *more])
 
 
 def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator[str]:
@@ -114,9 +114,9 @@ def _shown(value: Any) -> str:
 
 def params(recipe: Recipe, base: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, str]:
     """PARAMS, sources and steps, and what differs from the base or is a parameter of the experiment's first run."""
-    given = recipe.model_dump(mode="json")
-    values = flat(given)
-    wanted = dict.fromkeys([*PARAMS, *_differing(base, given), *others])
+    recipe_values = recipe.model_dump(mode="json")
+    values = flat(recipe_values)
+    wanted = dict.fromkeys([*PARAMS, *_differing(base, recipe_values), *others])
     listed = {
         "sources": ", ".join(source.name for source in recipe.sources),
         "steps": ", ".join(step.step for step in recipe.steps),
@@ -124,16 +124,18 @@ def params(recipe: Recipe, base: Mapping[str, Any], others: Mapping[str, Any]) -
     return listed | {name: str(values[name])[:_PARAM] for name in wanted if name in values}
 
 
-def missing_params(first: Run, recipe: dict[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+def missing_params(first: Run, recipe: dict[str, Any], current: Mapping[str, str]) -> dict[str, str]:
     """The parameters that the experiment's first run lacks beside another run: there what differs is seen in both."""
     values = flat(recipe)
-    lacking = (name for name in given if name in values and name not in first.data.params)
+    lacking = (name for name in current if name in values and name not in first.data.params)
     return {name: str(values[name])[:_PARAM] for name in lacking}
 
 
 def provenance() -> dict[str, str]:
     """Tags by which MLflow shows who made a run, by which command, and in which state of their repository."""
-    command = shlex.join([os.path.basename(sys.argv[0]), *(redact_url(redact_urls(given)) for given in sys.argv[1:])])
+    command = shlex.join(
+        [os.path.basename(sys.argv[0]), *(redact_url(redact_urls(argument)) for argument in sys.argv[1:])]
+    )
     tags = {"mlflow.source.type": "LOCAL", "mlflow.source.name": command[: _PARAM // 2]}
     try:
         tags["mlflow.user"] = getpass.getuser()

@@ -66,17 +66,17 @@ def examine(settings: MachineSettings) -> Iterator[Line]:
         try:
             yield from look(settings)
         except Exception as error:
-            said = redact_urls(f"{type(error).__name__}: {error}".splitlines()[0])
+            message = redact_urls(f"{type(error).__name__}: {error}".splitlines()[0])
             yield Line(
-                "error", look.__name__.strip("_"), said[:300], "look at the settings named in `gristmill --help`"
+                "error", look.__name__.strip("_"), message[:300], "look at the settings named in `gristmill --help`"
             )
 
 
 def _versions(settings: MachineSettings) -> Iterator[Line]:
     python = ".".join(map(str, sys.version_info[:3]))
     names = ("gristmill", "prefect", "distributed", "numpy", "pyarrow")
-    found = ", ".join(f"{name} {version(name)}" for name in names)
-    yield Line("ok", "versions", f"Python {python}, {found}")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    yield Line("ok", "versions", f"Python {python}, {versions}")
 
     for extra, packages in EXTRAS.items():
         if missing := [name for name in packages if find_spec(name) is None]:
@@ -92,11 +92,11 @@ def _memory(settings: MachineSettings) -> Iterator[Line]:
     allowed, total = distributed.system.memory_limit(), psutil.virtual_memory().total
     have = f"{allowed / 1e9:.1f} GB" + (f" allowed of {total / 1e9:.1f}" if allowed < total else "")
     wanted = workers * 2 * settings.memory
-    found = f"{have}; {workers} workers, GRISTMILL_MEMORY {settings.memory / 1e9:.1f} GB"
+    description = f"{have}; {workers} workers, GRISTMILL_MEMORY {settings.memory / 1e9:.1f} GB"
     if wanted > allowed:
-        yield Line("warning", "memory", found, "set GRISTMILL_MEMORY or GRISTMILL_WORKERS lower")
+        yield Line("warning", "memory", description, "set GRISTMILL_MEMORY or GRISTMILL_WORKERS lower")
     else:
-        yield Line("ok", "memory", found)
+        yield Line("ok", "memory", description)
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit != resource.RLIM_INFINITY and limit < _OPEN_FILES:
@@ -177,17 +177,17 @@ def _mlflow(settings: MachineSettings) -> Iterator[Line]:
     uri = settings.tracking_uri
     database = Path(uri.removeprefix("sqlite:///"))
     if uri.startswith("sqlite:///") and database.is_file() and (why := damage(database)):
-        found = f"{database} {why}"
-        yield Line("error", "mlflow", found, trouble(database, MLFLOW_HOLDS).removeprefix(f"{found}: "))
+        problem = f"{database} {why}"
+        yield Line("error", "mlflow", problem, trouble(database, MLFLOW_HOLDS).removeprefix(f"{problem}: "))
         return
     if not uri.startswith("http"):
         yield Line("ok", "mlflow", f"{redact_url(uri)}, without a server")
         return
     user, password = os.environ.get("MLFLOW_TRACKING_USERNAME", ""), os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
     login = f"{user}:{password}" if user else ""
-    at = f"{uri.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1"
+    url = f"{uri.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1"
     yield from _service(
-        "mlflow", at, login, "GRISTMILL_MLFLOW_URI", "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+        "mlflow", url, login, "GRISTMILL_MLFLOW_URI", "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
     )
 
 
@@ -222,10 +222,12 @@ def _service(
 
 def _clock(name: str, theirs: float) -> Line:
     skew = time.time() - theirs
-    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} {name}"
+    description = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} {name}"
     if abs(skew) < _SKEW_WARNING:
         return Line("ok", "clock", f"as that of {name}")
-    return Line("error" if abs(skew) > _SKEW_ERROR else "warning", "clock", found, "let NTP set both machines' clocks")
+    return Line(
+        "error" if abs(skew) > _SKEW_ERROR else "warning", "clock", description, "let NTP set both machines' clocks"
+    )
 
 
 def _dask(settings: MachineSettings) -> Iterator[Line]:
@@ -245,8 +247,8 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
     try:
         client = distributed.Client(address, timeout=_SECONDS, set_as_default=False, security=tls.security())
     except OSError as error:
-        said = f"{address} does not answer ({str(error).splitlines()[0]})"
-        yield Line("error", "dask", said, "start the scheduler, or correct GRISTMILL_DASK_ADDRESS")
+        message = f"{address} does not answer ({str(error).splitlines()[0]})"
+        yield Line("error", "dask", message, "start the scheduler, or correct GRISTMILL_DASK_ADDRESS")
         return
     with client:
         workers = client.scheduler_info(n_workers=-1)["workers"]
@@ -255,20 +257,22 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
             return
         theirs = client.run(_on_worker)
         if clusters.is_open(address):
-            said = f"{address} asks for no key: who reaches it can run code as its user and read what it works on"
+            message = f"{address} asks for no key: who reaches it can run code as its user and read what it works on"
             remedy = "start scheduler and workers with `--protocol tls` and certificates (docs/operations.md, Clusters)"
-            yield Line("warning", "dask", said, remedy)
+            yield Line("warning", "dask", message, remedy)
         hanging = sum(client.run(_may_hang).values())
     if hanging:
         remedy = "start workers with DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False, or with Python 3.11.9 or newer"
         yield Line("warning", "dask", f"{hanging} of {len(workers)} workers may hang under Dask's profiler", remedy)
     ours = _on_worker()
-    other = {worker: found for worker, found in theirs.items() if found != ours}
+    other = {worker: releases for worker, releases in theirs.items() if releases != ours}
     if other:
-        worker, found = next(iter(other.items()))
-        differing = [f"{name} {found.get(name)}, here {ours[name]}" for name in ours if found.get(name) != ours[name]]
-        said = f"{len(other)} of {len(workers)} workers differ; {worker}: {', '.join(differing)}"
-        yield Line("error", "dask", said, "install the same gristmill and the same libraries on all workers")
+        worker, releases = next(iter(other.items()))
+        differing = [
+            f"{name} {releases.get(name)}, here {ours[name]}" for name in ours if releases.get(name) != ours[name]
+        ]
+        message = f"{len(other)} of {len(workers)} workers differ; {worker}: {', '.join(differing)}"
+        yield Line("error", "dask", message, "install the same gristmill and the same libraries on all workers")
     else:
         yield Line("ok", "dask", f"{address} has {len(workers)} workers with the versions of this machine")
 
@@ -282,8 +286,8 @@ def _cluster(settings: MachineSettings) -> Line:
     if settings.executor == "slurm" and shutil.which("sbatch") is None:
         return Line("error", "executor", "sbatch is not on the PATH", "run where SLURM's commands are installed")
     if settings.executor == "kubernetes" and not all(settings.dask_tls):
-        said, _, remedy = clusters.UNPROTECTED.partition("; ")
-        return Line("warning", "executor", said, remedy)
+        message, _, remedy = clusters.UNPROTECTED.partition("; ")
+        return Line("warning", "executor", message, remedy)
     return Line("ok", "executor", f"{settings.executor}, {settings.workers} workers as {settings.cluster} has them")
 
 
@@ -318,9 +322,9 @@ def _ports(settings: MachineSettings) -> Iterator[Line]:
         return socket.create_server((host, port)).close
 
     if settings.training_nodes > 1 and settings.training_node == 0:
-        at = urlsplit(f"//{settings.training_rendezvous}")
+        address = urlsplit(f"//{settings.training_rendezvous}")
         try:
-            bound(at.hostname or "", at.port or 0)()
+            bound(address.hostname or "", address.port or 0)()
         except OSError as error:
             remedy = "end what listens there, or give another GRISTMILL_TRAINING_RENDEZVOUS on all nodes"
             yield Line("error", "ports", f"{settings.training_rendezvous}: {error.strerror}", remedy)

@@ -60,11 +60,11 @@ def find(home: str, days: float) -> Found:
     stages = [stage for stage in _all(Home(home)) if stage.label not in needed and not _is_kept(stage)]
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
         held = [stage.label for stage, one in zip(stages, pool.map(_held, stages), strict=True) if one]
-        found = list(pool.map(_measured, (stage for stage in stages if stage.label not in held)))
-    found += _kernels()
-    found.sort(key=lambda one: (-one.bytes, one.label))
-    old = tuple(one for one in found if one.modified <= before)
-    return Found(old, tuple(one for one in found if one not in old), tuple(held))
+        items = list(pool.map(_measured, (stage for stage in stages if stage.label not in held)))
+    items += _kernels()
+    items.sort(key=lambda one: (-one.bytes, one.label))
+    old = tuple(one for one in items if one.modified <= before)
+    return Found(old, tuple(one for one in items if one not in old), tuple(held))
 
 
 def remove(home: str, garbage: Garbage) -> bool:
@@ -95,8 +95,8 @@ def _all(home: Home) -> Iterator[StageFolder]:
     yield from home.unfinished()
     yield from home.unreadable()
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
-        left = pool.map(lambda stage: (stage, layout.removable(stage.folder)), home.collected())
-        yield from (stage for stage, names in left if names)  # a removal or a restoration was killed
+        folders = pool.map(lambda stage: (stage, layout.removable(stage.folder)), home.collected())
+        yield from (stage for stage, names in folders if names)  # a removal or a restoration was killed
 
 
 def _is_kept(stage: StageFolder) -> bool:
@@ -153,10 +153,10 @@ def _measured(stage: StageFolder) -> Garbage:
 
 
 def _kernels() -> list[Garbage]:
-    found = []
+    caches = []
     for folder in sorted(compiled.FOLDER.parent.glob("kernels-*")):
         if folder != compiled.FOLDER:
             size, written = files.size_of(str(folder))
             modified = max(written, folder.stat().st_mtime)  # one without files may be about to be filled
-            found.append(Garbage("kernels", Path(folder).name, str(folder), size, modified))
-    return found
+            caches.append(Garbage("kernels", Path(folder).name, str(folder), size, modified))
+    return caches

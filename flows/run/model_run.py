@@ -145,7 +145,7 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
 
     experiment = client.get_run(run).info.experiment_id
     params = {name: str(report.result[name]) for name in ("parameters", "steps", "tokens")}
-    made = client.create_logged_model(
+    logged_model = client.create_logged_model(
         experiment,
         f"{report.recipe.name}-{report.trained.model.key[:8]}",
         source_run_id=run,
@@ -154,19 +154,24 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
     )
     try:
         _save(
-            saved, exported, tokenizer, Model(artifact_path=made.artifact_location, run_id=run, model_id=made.model_id)
+            saved,
+            exported,
+            tokenizer,
+            Model(artifact_path=logged_model.artifact_location, run_id=run, model_id=logged_model.model_id),
         )
-        client.log_model_artifacts(made.model_id, str(saved))
+        client.log_model_artifacts(logged_model.model_id, str(saved))
     except BaseException:
-        client.finalize_logged_model(made.model_id, "FAILED")
+        client.finalize_logged_model(logged_model.model_id, "FAILED")
         raise
-    client.finalize_logged_model(made.model_id, "READY")
-    client.log_outputs(run, [LoggedModelOutput(made.model_id, step=report.result["steps"])])
+    client.finalize_logged_model(logged_model.model_id, "READY")
+    client.log_outputs(run, [LoggedModelOutput(logged_model.model_id, step=report.result["steps"])])
     # as the run has them, point for point: MLflow keeps one of two that are equal
     shown = tracked_names(report.data)
     names = sorted(shown(name) for name in report.result if name.partition("/")[0] in _EVALUATED)
     last = [client.get_metric_history(run, name)[-1] for name in names]
-    points = [Metric(one.key, one.value, one.timestamp, one.step, model_id=made.model_id, run_id=run) for one in last]
+    points = [
+        Metric(one.key, one.value, one.timestamp, one.step, model_id=logged_model.model_id, run_id=run) for one in last
+    ]
     client.log_batch(run, metrics=points)
 
 
@@ -225,8 +230,8 @@ class ModelRun:
         if experiment is None:
             return ""
         tagged = f"tags.`{KEY_TAG}` = '{self.key}'"
-        found = self.client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, max_results=1)
-        return found[0].info.run_id if found else ""
+        runs = self.client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, max_results=1)
+        return runs[0].info.run_id if runs else ""
 
     def __enter__(self) -> str:
         self.experiment.end_stale_runs()
@@ -248,8 +253,8 @@ class ModelRun:
         What is missing is logged: a run with the points of the model's own files where this server has none, artifacts
         where they were not logged to their end.
         """
-        if (found := self.find()) and _ARTIFACTS_TAG in self.client.get_run(found).data.tags:
-            return found
+        if (run_id := self.find()) and _ARTIFACTS_TAG in self.client.get_run(run_id).data.tags:
+            return run_id
         with self as run:
             self._log_points(run, model)
 
@@ -292,15 +297,15 @@ class ModelRun:
         oldest = self.client.search_runs(
             [experiment], f"tags.`{KEY_TAG}` LIKE '%'", ViewType.ACTIVE_ONLY, 1, ["attributes.start_time ASC"]
         )
-        first, given = (oldest[0], self._recipe_of(oldest[0])) if oldest else (None, None)
-        base = base_of(self.recipe, given)
+        first, first_recipe = (oldest[0], self._recipe_of(oldest[0])) if oldest else (None, None)
+        base = base_of(self.recipe, first_recipe)
         run = self.experiment.create(run_name(self.recipe, base), provenance())
         try:
             self.client.log_text(run, dump(self.recipe), RECIPE)
             own = params(self.recipe, base, {} if first is None else first.data.params)
             self._log_params(run, own)
-            if first is not None and given is not None:
-                self._log_params(first.info.run_id, missing_params(first, given, own))
+            if first is not None and first_recipe is not None:
+                self._log_params(first.info.run_id, missing_params(first, first_recipe, own))
             self.client.log_inputs(
                 run,
                 [

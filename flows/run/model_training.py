@@ -58,8 +58,8 @@ def train(outputs: Outputs) -> Trained:
     settings = context.settings
     context.begin(unplaced)
     key = unplaced.label(settings.home).removeprefix(f"{unplaced.name}-")
-    if (found := context.find(unplaced)) and (known := noted_run(settings, recipe.name, key)):
-        return Trained(context.build(unplaced), found.result["result"], known)
+    if (stage := context.find(unplaced)) and (run_id := noted_run(settings, recipe.name, key)):
+        return Trained(context.build(unplaced), stage.result["result"], run_id)
 
     folder = unplaced.folder(settings.home)
     run = model_run.ModelRun(settings, recipe, data, key, folder)

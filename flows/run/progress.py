@@ -95,26 +95,26 @@ class PhaseRates:
         seconds = self.clock() - self.started
         if self.bytes:
             read = self.read_so_far
-            made = read - self._read_found
-            return (self.bytes - read) * seconds / made if made > 0 else None
-        made = self.done - self.found
-        return (self.total - self.done) * seconds / made if made else None
+            new_bytes = read - self._read_found
+            return (self.bytes - read) * seconds / new_bytes if new_bytes > 0 else None
+        new_bytes = self.done - self.found
+        return (self.total - self.done) * seconds / new_bytes if new_bytes else None
 
     def __str__(self) -> str:
         """`310 of 1,024 MB read, 5,120 documents, 120 documents/s, 3.4 MB/s written, 0:12 left`, as far as it is known;
         nobody knows the last ten seconds."""
         seconds = max(self.clock() - self.started, 1e-9)
         documents = self.documents_so_far
-        known = []
+        parts = []
         if self.bytes:
-            known.append(f"{self.read_so_far / 1e6:,.0f} of {self.bytes / 1e6:,.0f} MB read")
+            parts.append(f"{self.read_so_far / 1e6:,.0f} of {self.bytes / 1e6:,.0f} MB read")
         if documents:
-            known += [f"{documents:,} documents", f"{documents / seconds:,.0f} documents/s"]
+            parts += [f"{documents:,} documents", f"{documents / seconds:,.0f} documents/s"]
         if self.written:
-            known.append(f"{self.written / seconds / 1e6:,.1f} MB/s written")
+            parts.append(f"{self.written / seconds / 1e6:,.1f} MB/s written")
         if self.seconds_left is not None and self.done < self.total:
-            known.append(f"{duration(self.seconds_left) if self.seconds_left >= 10 else 'seconds'} left")
-        return ", ".join(known)
+            parts.append(f"{duration(self.seconds_left) if self.seconds_left >= 10 else 'seconds'} left")
+        return ", ".join(parts)
 
 
 def duration(seconds: float) -> str:
@@ -131,8 +131,8 @@ class _LogBar(Progress):
 
     def start(self) -> None:
         super().start()
-        known = () if self.disable else logging.getLogger().handlers
-        self._consoles = {handler: handler.console for handler in known if hasattr(handler, "console")}
+        handlers = () if self.disable else logging.getLogger().handlers
+        self._consoles = {handler: handler.console for handler in handlers if hasattr(handler, "console")}
         for handler, console in self._consoles.items():
             self.console.highlighter = console.highlighter
             handler.console = self.console
@@ -277,9 +277,9 @@ class ProgressReporter:
         if self._rates is None:
             return f"{self.name}: {since} so far"
         rates = self._rates
-        known = str(rates)
+        text = str(rates)
         return f"{self.name} {rates.phase}: {rates.done:,}/{rates.total:,} jobs, {since} so far" + (
-            f", {known}" if known else ""
+            f", {text}" if text else ""
         )
 
 
@@ -327,10 +327,10 @@ def ended(stage: StageResult, seconds: float) -> str:
 
 def _kept(rows: list[FunnelRow]) -> str:
     """`186 documents in, 150 kept (80.6%), most dropped by gopher_quality.min_words (20)`."""
-    arrived, left = rows[0].documents_in, rows[-1].documents_out
-    line = f"{arrived:,} documents in, {left:,} kept"
+    arrived, remaining = rows[0].documents_in, rows[-1].documents_out
+    line = f"{arrived:,} documents in, {remaining:,} kept"
     if arrived:
-        line += f" ({left / arrived:.1%})"
+        line += f" ({remaining / arrived:.1%})"
     drops = {f"{row.step}.{rule}": count for row in rows for rule, count in row.drops.items() if count}
     if drops:
         rule, count = max(drops.items(), key=lambda item: item[1])

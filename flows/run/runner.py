@@ -218,11 +218,11 @@ def _build_all(
         noted.remaking.begin(spec)
     labels = [spec.label(home) for spec in first]
     noted.last_run.add(*labels)
-    found = [find(home, spec) for spec in first]
-    found = [None if stage is not None and stage.is_collected else stage for stage in found]  # their files are read
-    missing = [spec for spec, stage in zip(specs, found, strict=True) if stage is None]
+    stages = [find(home, spec) for spec in first]
+    stages = [None if stage is not None and stage.is_collected else stage for stage in stages]  # their files are read
+    missing = [spec for spec, stage in zip(specs, stages, strict=True) if stage is None]
     if not missing:
-        return [stage for stage in found if stage is not None]
+        return [stage for stage in stages if stage is not None]
     executor.release()
     log, threads = get_run_logger(), min(most(), len(missing))
     log.info("%s: %d to make, %d at once; %d reused", first[0].name, len(missing), threads, len(first) - len(missing))
@@ -234,9 +234,10 @@ def _build_all(
             reporter.advance()
             return stage
 
-        made = iter(build_at_once(make, missing, threads))
+        results = iter(build_at_once(make, missing, threads))
     return [
-        _taken(noted, label, next(made) if stage is None else stage) for label, stage in zip(labels, found, strict=True)
+        _taken(noted, label, next(results) if stage is None else stage)
+        for label, stage in zip(labels, stages, strict=True)
     ]
 
 
@@ -274,6 +275,6 @@ def _as_task(
     # the graph of the run shows what a stage reads: states alone, since Prefect would search manifests for futures
     read = [task_runs[label] for label in spec.read.values() if label in task_runs]
     states: list[State] = [
-        Completed(data="made", state_details=StateDetails(task_run_id=made)) for made in dict.fromkeys(read)
+        Completed(data="made", state_details=StateDetails(task_run_id=run_id)) for run_id in dict.fromkeys(read)
     ]
     return unless_cancelled(run(wait_for=states))

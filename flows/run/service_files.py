@@ -41,8 +41,8 @@ def write(to: Path) -> list[Path]:
         if there.exists() and there.read_bytes() != (source() / name).read_bytes():
             raise FileExistsError(f"{there} is there and differs from what ships: move it away, or name another folder")
     for name in NAMES:
-        given, path = source() / name, to / name
+        original, path = source() / name, to / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(given.read_bytes())
-        path.chmod(given.stat().st_mode & 0o755)
+        path.write_bytes(original.read_bytes())
+        path.chmod(original.stat().st_mode & 0o755)
     return [to / name for name in NAMES]

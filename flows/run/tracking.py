@@ -65,8 +65,8 @@ class TrackedExperiment:
             ensure_mlflow(self._database)
         if uri.startswith("http"):
             # its client asks again for four minutes, with waits that double and a line for each
-            said = f"MLflow at {redact_url(uri)} does not answer; it is asked again for four minutes"
-            run_log.say_once("urllib3.connectionpool", "Retrying", said)
+            message = f"MLflow at {redact_url(uri)} does not answer; it is asked again for four minutes"
+            run_log.say_once("urllib3.connectionpool", "Retrying", message)
             # MLflow's errors show its address, and Prefect keeps errors
             uri, user, password = without_user(uri)
             if user:
@@ -75,43 +75,43 @@ class TrackedExperiment:
 
     def find(self) -> Experiment | None:
         """The experiment, with its artifacts in this home; None if there is none."""
-        found = self.client.get_experiment_by_name(self.name)
-        if self._database and found is not None and found.artifact_location != self._artifacts:
-            move_artifacts(self._database, found.artifact_location, self._artifacts)
-        return found
+        experiment = self.client.get_experiment_by_name(self.name)
+        if self._database and experiment is not None and experiment.artifact_location != self._artifacts:
+            move_artifacts(self._database, experiment.artifact_location, self._artifacts)
+        return experiment
 
     def id(self) -> str:
         """The id of the experiment, which is made if there is none."""
-        if (found := self.find()) is not None:
-            return found.experiment_id
+        if (experiment := self.find()) is not None:
+            return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
         place = str(private_folder(self._artifacts)) if self._database else None
         return self.client.create_experiment(self.name, artifact_location=place)
 
     def create(self, name: str, tags: Mapping[str, str]) -> str:
         """The id of a new run of this process."""
-        given = {PROCESS_TAG: this_process(), **tags}
-        return self.client.create_run(self.id(), tags=given, run_name=name).info.run_id
+        all_tags = {PROCESS_TAG: this_process(), **tags}
+        return self.client.create_run(self.id(), tags=all_tags, run_name=name).info.run_id
 
     def tagged(self, tag: str, value: str) -> list[Run]:
         """All runs with this tag."""
         if (experiment := self.find()) is None:
             return []
-        found: list[Run] = []
+        runs: list[Run] = []
         page: str | None = None
         while page is None or page:
             some = self.client.search_runs(
                 [experiment.experiment_id], f"tags.`{tag}` = '{value}'", max_results=1000, page_token=page
             )
-            found += some
+            runs += some
             page = some.token or ""
-        return found
+        return runs
 
     def end_stale_runs(self) -> None:
         """Record as KILLED the runs of this experiment whose process has ended without a word."""
-        if (found := self.client.get_experiment_by_name(self.name)) is None:
+        if (experiment := self.client.get_experiment_by_name(self.name)) is None:
             return
-        for run in self.client.search_runs([found.experiment_id], "attributes.status = 'RUNNING'"):
+        for run in self.client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'"):
             if (process := run.data.tags.get(PROCESS_TAG)) and has_ended(process):
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
@@ -253,8 +253,8 @@ class ParentRun:
         # points of one time: MLflow keeps one of two that are equal, so what was logged before a crash is there once
         points = [Metric(name, value, 0, 0) for name, value in values.items()]
         points += [Metric("train/loss", loss, 0, step) for step, loss in losses]
-        given = [Param(name, str(value)[:6000]) for name, value in flat(dict(params)).items()]
-        self.client.log_batch(run, params=given)
+        parameters = [Param(name, str(value)[:6000]) for name, value in flat(dict(params)).items()]
+        self.client.log_batch(run, params=parameters)
         for start in range(0, len(points), BATCH):
             self.client.log_batch(run, metrics=points[start : start + BATCH])
 
@@ -284,23 +284,23 @@ def log_model_file(
     path: str,
     kind: str,
     params: Mapping[str, Any],
-    found: Mapping[str, Any],
+    measures: Mapping[str, Any],
 ) -> str:
     """Log the training of the model at an address; returns the id of the run, which is called as the file is.
 
-    `found`: what was measured; its numbers are metrics, with the F1 of each label as `f1/LABEL`, and all of it is the
-    artifact `<kind>.json`. The curves that lie beside the model are `<kind>.svg`.
+    `measures`: what was measured; its numbers are metrics, with the F1 of each label as `f1/LABEL`, and all of it is
+    the artifact `<kind>.json`. The curves that lie beside the model are `<kind>.svg`.
     """
     tracked = TrackedExperiment(settings, experiment)
     client = tracked.client
     run = tracked.create(path.rsplit("/", 1)[-1], {"gristmill.file": files.checksum(path)})
     try:
-        given = {"file": path, **params}
-        client.log_batch(run, params=[Param(name, str(value)[:_LONGEST]) for name, value in given.items()])
-        points = [Metric(name, float(value), 0, 0) for name, value in _numbers(found)]
+        parameters = {"file": path, **params}
+        client.log_batch(run, params=[Param(name, str(value)[:_LONGEST]) for name, value in parameters.items()])
+        points = [Metric(name, float(value), 0, 0) for name, value in _numbers(measures)]
         for start in range(0, len(points), BATCH):
             client.log_batch(run, metrics=points[start : start + BATCH])
-        client.log_dict(run, dict(found), f"{kind}.json")
+        client.log_dict(run, dict(measures), f"{kind}.json")
         if files.exists(f"{path}.svg"):
             client.log_text(run, files.read_bytes(f"{path}.svg").decode(), f"{kind}.svg")
     except BaseException as error:
@@ -310,11 +310,11 @@ def log_model_file(
     return run
 
 
-def _numbers(found: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in found.items():
+def _numbers(measurements: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in measurements.items():
         if isinstance(value, int | float):
             yield name, value
-    for label, measures in found.get("by_label", {}).items():
+    for label, measures in measurements.get("by_label", {}).items():
         yield f"f1/{tag_name(label)}", measures["f1"]
-    for label, value in found.get("f1_from", {}).items():
+    for label, value in measurements.get("f1_from", {}).items():
         yield f"f1_from/{tag_name(label)}", value

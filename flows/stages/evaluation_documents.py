@@ -100,7 +100,9 @@ def evaluation_documents(
     """
     sets = source_sets(recipes)
     shares = {each.name: MOST_SHARE for each in sets}
-    whole = {at: unfiltered_documents(context, recipes[at]) for at in dict.fromkeys(each.recipe for each in sets)}
+    whole = {
+        index: unfiltered_documents(context, recipes[index]) for index in dict.fromkeys(each.recipe for each in sets)
+    }
     sources = [(each.name, whole[each.recipe], each.source) for each in sets]
     if clean is not None:
         sources.append((CLEAN, unfiltered_documents(context, clean_recipe(context.settings, recipes[0], clean)), CLEAN))
@@ -137,14 +139,14 @@ def evaluation_documents(
 
 def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDocumentsPlaces) -> dict:
     """Choose the documents that recipes are compared on."""
-    given = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
+    common = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
 
     def job(i: int) -> dict[str, Any]:
         name = places.sets[i]
         return {"documents": places.documents[i], "apart": name in record.apart, "below": record.below[name]}
 
     shards_there = range(len(places.sets))
-    sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=given)
+    sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=common)
     sets: dict[str, tuple[int, tuple[int, int]]] = {}
     of_sets = shards_of_sets(places.sets)
     for name, share in record.shares.items():
@@ -157,15 +159,15 @@ def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDoc
             )
         # the product may lie below a whole number by the last bit
         count = min(record.per_source, int(share * there + 1e-9))
-        left = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
+        description = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
         if count < LEAST:
             if name == CLEAN:
                 raise ValueError(f"the clean text set has {there:,} documents with a word; give {LEAST} or more")
-            phases.message(f"the source {name} has no evaluation set: {left} are fewer than {LEAST}")
+            phases.message(f"the source {name} has no evaluation set: {description} are fewer than {LEAST}")
             continue
         if count < record.per_source:
             phases.message(
-                f"the evaluation set {name} has {count:,} documents instead of {record.per_source:,}: {left}"
+                f"the evaluation set {name} has {count:,} documents instead of {record.per_source:,}: {description}"
             )
         sets[name] = count, (shards.start, shards.stop)
     if not sets:

@@ -113,11 +113,11 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
             full=heldout_full(recipe, corpus),
         ),
     )
-    made = context.build(spec)
-    train = corpus.then(made)
+    stage = context.build(spec)
+    train = corpus.then(stage)
     if (named := named_texts(context, recipe)) is not None:
         train = evaluation_removal(context, replace(corpus, documents=extracted), train, named)
-    return Split(corpus, train, drawn, made)
+    return Split(corpus, train, drawn, stage)
 
 
 def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> dict:
@@ -131,8 +131,8 @@ def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> 
     if not collected["texts"]:
         raise ValueError(nothing_held_out(record.heldout, f"none of {places.rows:,} documents"))
     jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
-    given = {"shingling": record.shingling, "threshold": record.threshold}
-    split = phases.map("split", split_shard, jobs, common=given).values()
+    common = {"shingling": record.shingling, "threshold": record.threshold}
+    split = phases.map("split", split_shard, jobs, common=common).values()
     files.remove(drawn_folder(phases.folder))
     files.remove(given_folder(phases.folder))
     return {"heldout": sum(counts["heldout"] for counts in split)}
@@ -214,7 +214,7 @@ def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
 
 def _choose(phases: PhaseRunner, record: HeldoutChoice, places: EvaluationDocumentsPlaces) -> dict:
     """Choose the documents that models are evaluated on."""
-    given: dict[str, Any] = {
+    common: dict[str, Any] = {
         "most": SAMPLED * record.most,
         "characters": record.characters,
         "seed": 0,
@@ -228,7 +228,7 @@ def _choose(phases: PhaseRunner, record: HeldoutChoice, places: EvaluationDocume
         return {"documents": places.documents[i], "kept": kept, "below": record.below[places.sets[i]]}
 
     shards_there = range(len(places.sets))
-    sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=given)
+    sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=common)
     full = SAMPLED * record.most * len(record.below) / max(1, sum(counts["sampled"] for counts in sampled.values()))
     sets = {}
     for name, shards in shards_of_sets(places.sets).items():

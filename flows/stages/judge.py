@@ -32,19 +32,19 @@ class SourceSet:
 def source_sets(recipes: Sequence[Recipe]) -> tuple[SourceSet, ...]:
     """The sets of the sources of recipes, in their order. A set is called as its source is, with a number behind it
     where another source has the name."""
-    found: list[SourceSet] = []
+    sets: list[SourceSet] = []
     earlier: list[tuple] = []
-    for at, recipe in enumerate(recipes):
+    for index, recipe in enumerate(recipes):
         reading = _reading(recipe)
         for source, read in zip(recipe.sources, reading, strict=True):
             if read in earlier:
                 continue
-            names, number, name = {CLEAN, *(each.name for each in found)}, 1, source.name
+            names, number, name = {CLEAN, *(each.name for each in sets)}, 1, source.name
             while name in names:
                 number, name = number + 1, f"{source.name}-{number + 1}"
-            found.append(SourceSet(name, at, source.name))
+            sets.append(SourceSet(name, index, source.name))
         earlier += reading
-    return tuple(found)
+    return tuple(sets)
 
 
 def renamed_sets(recipes: Mapping[str, Recipe]) -> Iterator[str]:
@@ -57,12 +57,12 @@ def renamed_sets(recipes: Mapping[str, Recipe]) -> Iterator[str]:
 
 def of_other_sources(recipes: Iterable[Recipe]) -> list[Recipe]:
     """The first of each of the recipes that read the same sources alike."""
-    found: list[tuple[list[tuple], Recipe]] = []
+    readings: list[tuple[list[tuple], Recipe]] = []
     for recipe in recipes:
         reading = sorted(_reading(recipe), key=repr)
-        if reading not in [read for read, _ in found]:
-            found.append((reading, recipe))
-    return [recipe for _, recipe in found]
+        if reading not in [read for read, _ in readings]:
+            readings.append((reading, recipe))
+    return [recipe for _, recipe in readings]
 
 
 def _reading(recipe: Recipe) -> list[tuple]:

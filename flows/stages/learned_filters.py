@@ -107,13 +107,13 @@ def filter_model(
 
 def _train(phases: PhaseRunner, record: FilterTraining, places: FilterPlaces) -> dict:
     """Train models on reference documents."""
-    given = {
+    arguments = {
         "reference": places.corpus.parts(record.reference),
         "raw": places.corpus.parts(record.raw),
         "settings": record.settings,
         "heldout": record.heldout,
     }
-    return {"model": phases.once("train", import_module(places.work).train_model, given)}
+    return {"model": phases.once("train", import_module(places.work).train_model, arguments)}
 
 
 def filter_scores(
@@ -154,14 +154,14 @@ def filter_scores(
 def _score(phases: PhaseRunner, record: FilterScoring, places: FilterPlaces) -> dict:
     """Score all other documents."""
     corpus = places.corpus
-    given = {"models": places.models, "settings": record.settings}
+    common = {"models": places.models, "settings": record.settings}
 
     def arguments(i: int) -> dict[str, Any]:
         return {**corpus.shard(i), **({"signals": corpus.signals[i]} if record.reads else {})}
 
     scored = Each(corpus.shards(without=record.reference), arguments)
     unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
-    phases.map("score", import_module(places.work).score_shard, scored, common=given)
+    phases.map("score", import_module(places.work).score_shard, scored, common=common)
     columns = {"signals": record.scores, "groups": record.groups}
     phases.map("null-scores", null_scores_shard, unscored, common=columns)
     return {}
@@ -188,14 +188,14 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
     corpus = places.corpus
     scored = corpus.shards(without=record.reference)
     scores = Parts(places.scores, scored)
-    found = phases.once(
+    bounds = phases.once(
         "bounds", find_bounds, {"work": places.work, "settings": record.settings, "scores": scores}, grows="documents"
     )
     judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
     kept = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
-    phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(found)),)})
+    phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(bounds)),)})
     phases.map("keep", keep_shard, kept, common={"step": record.step})
-    return {"decisions": [[record.step, found["bounds"]]]}
+    return {"decisions": [[record.step, bounds["bounds"]]]}
 
 
 def work_without_libraries(step: LearnedFilter) -> Work:
@@ -216,8 +216,8 @@ def perplexity(
     context: RunContext, recipe: Recipe, corpus: Corpus, step: Perplexity, learns_from: Corpus | None = None
 ) -> Corpus:
     """The corpus of the documents that the filter keeps, with the column `perplexity_bucket`."""
-    left = learned_filter(context, recipe, corpus, step, learns_from)
-    *measured, scores = left.measured
+    remaining = learned_filter(context, recipe, corpus, step, learns_from)
+    *measured, scores = remaining.measured
     places = corpus.places
     spec = StageSpec(
         name="perplexity_bucket",
@@ -229,8 +229,8 @@ def perplexity(
         work=work_without_libraries(step),
     )
     bucketed = context.build(spec)
-    stages = (*left.stages[:-1], bucketed, left.kept)
-    return replace(left, measured=(*measured, bucketed, scores), stages=stages)
+    stages = (*remaining.stages[:-1], bucketed, remaining.kept)
+    return replace(remaining, measured=(*measured, bucketed, scores), stages=stages)
 
 
 # The buckets are the same whichever are kept, and whatever else is cut.
@@ -241,12 +241,12 @@ _WITHOUT_POLICY = {
 
 def _bucket(phases: PhaseRunner, record: Cuts, places: PerplexityBucketPlaces) -> dict:
     """Put documents into buckets by their perplexity."""
-    found = phases.once(
+    ends = phases.once(
         "ends", find_ends, {"settings": record, "scores": Parts(places.scores, places.scored)}, grows="documents"
     )
     jobs = Each(places.shards, lambda i: {"scores": layout.part(places.scores, i)})
-    phases.map("bucket", bucket_shard, jobs, common={"by_language": record.by_language, "ends": found["ends"]})
-    return {"ends": found["ends"]}
+    phases.map("bucket", bucket_shard, jobs, common={"by_language": record.by_language, "ends": ends["ends"]})
+    return {"ends": ends["ends"]}
 
 
 def embedding(
@@ -290,9 +290,9 @@ def embedding_vectors(context: RunContext, corpus: Corpus, step: Embedding, embe
 def _embed(phases: PhaseRunner, record: DocumentEmbedding, places: EmbeddingVectorsPlaces) -> dict:
     """Embed documents."""
     corpus = places.corpus
-    given = {"embedder": places.embedder, "settings": record.settings}
+    common = {"embedder": places.embedder, "settings": record.settings}
     jobs = Each(corpus.shards(without=record.reference), corpus.shard)
-    phases.map("embed", embed_shard, jobs, common=given)
+    phases.map("embed", embed_shard, jobs, common=common)
     return {}
 
 
@@ -337,11 +337,11 @@ def head_scores(
 def _score_heads(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlaces) -> dict:
     """Score documents by heads."""
     corpus = places.corpus
-    given = {"heads": dict(places.heads), "settings": record.settings}
+    common = {"heads": dict(places.heads), "settings": record.settings}
     scored = Each(corpus.shards(without=record.reference), lambda i: {"vectors": layout.part(places.vectors, i)})
     columns = tuple(column_of(name) for name in record.settings.heads)
     unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
-    phases.map("score", score_shard, scored, common=given)
+    phases.map("score", score_shard, scored, common=common)
     phases.map("null-scores", null_scores_shard, unscored, common={"signals": columns})
     heads = {name: head_files.load(file) for name, file in places.heads.items()}
     return {"heads": {name: {"kind": head.kind, **head.found} for name, head in heads.items()}}

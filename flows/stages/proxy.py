@@ -119,8 +119,8 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
     )
     with preloaded(ENVIRONMENT) if forks else nullcontext("") as address:
         wanted = [partial(spec, address=address) for spec in distinct.values()]
-        made = context.build_all(wanted, partial(at_once, settings, most))
-    stages = dict(zip(distinct, made, strict=True))
+        finished = context.build_all(wanted, partial(at_once, settings, most))
+    stages = dict(zip(distinct, finished, strict=True))
     return [_result(stages[key], run) for key, run in zip(keys, runs, strict=True)]
 
 
@@ -215,20 +215,20 @@ def at_once(settings: MachineSettings, processes: int) -> int:
     return settings.proxy_runs or max(1, (len(gpus()) or os.cpu_count() or 1) // processes)
 
 
-def devices_of(slot: int, processes: int, known: Sequence[str]) -> str:
+def devices_of(slot: int, processes: int, devices: Sequence[str]) -> str:
     """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
 
     Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
     processes than the machine has GPUs.
     """
-    if not known:
+    if not devices:
         return ""
-    if processes > len(known):
+    if processes > len(devices):
         raise ValueError(
-            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(known)}: lower "
-            "the proxy's `processes`"
+            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(devices)}: "
+            "lower the proxy's `processes`"
         )
-    return ",".join(known[(slot * processes + i) % len(known)] for i in range(processes))
+    return ",".join(devices[(slot * processes + i) % len(devices)] for i in range(processes))
 
 
 @cache

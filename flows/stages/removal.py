@@ -78,9 +78,9 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
         inputs=corpus.inputs(hits),
         places=CorpusAndStage(corpus.places, hits.folder),
     )
-    made = context.build(spec)
-    left = corpus.rewritten(made, index, hits) if step.policy == "cut" else corpus.then(made, index, hits)
-    return left.measuring(hits)
+    stage = context.build(spec)
+    remaining = corpus.rewritten(stage, index, hits) if step.policy == "cut" else corpus.then(stage, index, hits)
+    return remaining.measuring(hits)
 
 
 def _remove_hits(phases: PhaseRunner, record: BenchmarkRemoval, places: CorpusAndStage) -> dict:
@@ -145,9 +145,9 @@ def decontamination_hits(context: RunContext, corpus: Corpus, step: Decontaminat
 
 def _find(phases: PhaseRunner, record: BenchmarkSearch, places: CorpusAndStage) -> dict:
     """Find items of benchmarks in documents."""
-    given = {"index": places.stage, "settings": record.settings}
+    common = {"index": places.stage, "settings": record.settings}
     shards = places.corpus.shards()
-    phases.map("find", find_shard, Each(shards, places.corpus.shard), common=given)
+    phases.map("find", find_shard, Each(shards, places.corpus.shard), common=common)
     return phases.once(
         "split",
         split_benchmarks,
@@ -189,9 +189,9 @@ def takedowns(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
         places=corpus.places,
         work=work_of_steps((lists,)),
     )
-    made = context.build(spec)
-    stages = (*corpus.stages, made)
-    return AllowedCorpus(corpus.sources, corpus.documents, made, corpus.measured, stages, before=corpus)
+    stage = context.build(spec)
+    stages = (*corpus.stages, stage)
+    return AllowedCorpus(corpus.sources, corpus.documents, stage, corpus.measured, stages, before=corpus)
 
 
 def _drop(phases: PhaseRunner, record: TakedownLists, places: CorpusPlaces) -> dict:

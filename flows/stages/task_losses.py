@@ -105,8 +105,8 @@ def _find(phases: PhaseRunner, record: ContainedSearch, places: CorpusAndStage) 
     common = {"examples": files.join(places.stage, EXAMPLES), "shingling": record.shingling}
     phases.once("index", index_examples, common, temporary=True)
     jobs = Each(places.corpus.shards(), places.corpus.shard)
-    given = common | {"threshold": record.threshold, "least": record.least}
-    contained = phases.map("find", find_contained, jobs, common=given)
+    arguments = common | {"threshold": record.threshold, "least": record.least}
+    contained = phases.map("find", find_contained, jobs, common=arguments)
     files.remove(index_folder(phases.folder))
     return {"examples": sorted({name for part in contained.values() for name in part["examples"]})}
 

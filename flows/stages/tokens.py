@@ -78,14 +78,14 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
 
 def file_tokenizer(context: RunContext, path: Path, end_of_text: str | None = None) -> StageResult:
     """The tokenizer in a file. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
-    known = digest(context.settings, path)
+    file_digest = digest(context.settings, path)
     spec = StageSpec(
         name="tokenizer",
         version=1,
         body=_take_tokenizer,
         record=TokenizerCopy(end_of_text=end_of_text),
-        inputs={"file": known},
-        places=RecordedFile(str(path), known),
+        inputs={"file": file_digest},
+        places=RecordedFile(str(path), file_digest),
         work=Work(libraries=(_library(path.name),)),
     )
     return context.build(spec)
@@ -93,8 +93,8 @@ def file_tokenizer(context: RunContext, path: Path, end_of_text: str | None = No
 
 def _take_tokenizer(phases: PhaseRunner, record: TokenizerCopy, places: RecordedFile) -> dict:
     """Take the tokenizer that is there."""
-    given = {"tokenizer": places, "end_of_text": record.end_of_text}
-    return {"tokenizer": phases.once("train", take_tokenizer, given) | {"sample_bytes": {}}}
+    arguments = {"tokenizer": places, "end_of_text": record.end_of_text}
+    return {"tokenizer": phases.once("train", take_tokenizer, arguments) | {"sample_bytes": {}}}
 
 
 def corpus_tokenizer(
@@ -148,11 +148,11 @@ def _train_tokenizer(phases: PhaseRunner, record: TokenizerTraining, places: dic
     taken = Counter[str]()
     for i in range(len(sources)):
         taken.update(sampled[i]["bytes"])
-    given = {"shards": range(len(sources)), "settings": record.tokenizer}
+    arguments = {"shards": range(len(sources)), "settings": record.tokenizer}
     full = record.tokenizer.sample_bytes / max(1, taken.total())
-    made = phases.once("train", train_tokenizer, given, full=full)
+    result = phases.once("train", train_tokenizer, arguments, full=full)
     files.remove(sample_folder(phases.folder))
-    return {"tokenizer": made | {"sample_bytes": dict(sorted(taken.items()))}}
+    return {"tokenizer": result | {"sample_bytes": dict(sorted(taken.items()))}}
 
 
 def tokenizer_of(stage: StageResult) -> RecordedFile:
@@ -207,8 +207,8 @@ def tokens(
 
 def _encode(phases: PhaseRunner, record: Encoding, places: TokensPlaces) -> dict:
     """Encode every shard of documents."""
-    given = {"tokenizer": places.tokenizer, "earlier": places.earlier, "fim": record.fim}
-    records = phases.map(PHASE, encode_shard, Each(places.corpus.shards(), places.corpus.shard), common=given).values()
+    common = {"tokenizer": places.tokenizer, "earlier": places.earlier, "fim": record.fim}
+    records = phases.map(PHASE, encode_shard, Each(places.corpus.shards(), places.corpus.shard), common=common).values()
     return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in records)}
 
 
@@ -316,19 +316,19 @@ def _group(phases: PhaseRunner, record: Grouping, places: CorpusAndStage) -> dic
         corpus.shards(),
         lambda i: {**corpus.shard(i), "signals": corpus.signals[i], "source": corpus.sources[i]},
     )
-    given: dict[str, Any] = {"columns": record.by, "tokens": places.stage}
+    common: dict[str, Any] = {"columns": record.by, "tokens": places.stage}
     edges: dict = {}
     if quantiles := record.by[-1].quantiles:
-        phases.map("points", score_points, jobs, temporary=True, common=given)
+        phases.map("points", score_points, jobs, temporary=True, common=common)
         points = Parts(points_folder(phases.folder), corpus.shards())
         edges = phases.once(
             "edges", find_edges, {"points": points, "quantiles": quantiles}, temporary=True, grows="documents"
         )["edges"]
         files.remove(points_folder(phases.folder))
     totals: dict[str, int] = {}
-    given |= {"rehydrate": record.rehydrate, "edges": edges}
-    for made in phases.map("group", group_shard, jobs, common=given).values():
-        for name, _, tokens, _ in made["groups"]:
+    common |= {"rehydrate": record.rehydrate, "edges": edges}
+    for result in phases.map("group", group_shard, jobs, common=common).values():
+        for name, _, tokens, _ in result["groups"]:
             totals[name] = totals.get(name, 0) + tokens
     return {"tokens": dict(sorted(totals.items()))}
 
@@ -355,11 +355,11 @@ def half_counts(context: RunContext, corpus: Corpus, tokens: StageResult, number
 
 def _count_halves(phases: PhaseRunner, record: HalfNumbers, places: CorpusAndStage) -> dict:
     """Count the tokens of halves of the hosts."""
-    given = {"tokens": places.stage, "first": record.first, "end": record.end}
+    common = {"tokens": places.stage, "first": record.first, "end": record.end}
     numbers = range(record.first, record.end)
     sources = places.corpus.sources.distinct()
     totals = {f"{number}": dict.fromkeys(sources, 0) for number in numbers}
-    counted = phases.map("count", count_shard, _documents(places.corpus), common=given)
+    counted = phases.map("count", count_shard, _documents(places.corpus), common=common)
     for source, counts in zip(places.corpus.sources, counted.values(), strict=True):
         for number, tokens in zip(numbers, counts["tokens"], strict=True):
             totals[f"{number}"][source] += tokens
@@ -387,9 +387,9 @@ def half_tokens(context: RunContext, corpus: Corpus, tokens: StageResult, number
 
 def _cut_half(phases: PhaseRunner, record: HalfNumber, places: CorpusAndStage) -> dict:
     """Take the tokens of half of the hosts."""
-    given = {"tokens": places.stage, "number": record.number}
-    made = phases.map(PHASE, cut_shard, _documents(places.corpus), common=given).values()
-    return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in made)}
+    common = {"tokens": places.stage, "number": record.number}
+    results = phases.map(PHASE, cut_shard, _documents(places.corpus), common=common).values()
+    return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in results)}
 
 
 def _documents(corpus: CorpusPlaces) -> Each:

@@ -103,8 +103,8 @@ def deviations(bits: np.ndarray, evaluation: EvaluationSet) -> np.ndarray:
     units = units_of(evaluation)
     total = np.zeros((*bits.shape[:-1], len(units.stratum)))
     for documents, begins, places, scale in units.sets:
-        size, given = evaluation.size[documents], bits[..., documents]
-        beyond = (given - given.sum(axis=-1, keepdims=True) / size.sum() * size) * evaluation.weights[documents]
+        size, selection = evaluation.size[documents], bits[..., documents]
+        beyond = (selection - selection.sum(axis=-1, keepdims=True) / size.sum() * size) * evaluation.weights[documents]
         total[..., places] += np.add.reduceat(beyond, begins, axis=-1) * np.sqrt(scale)
     return total
 

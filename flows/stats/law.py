@@ -158,16 +158,16 @@ def bootstrap(fitted: Fit, draws: int, seed: int) -> list[ScalingLaw]:
     A sample with too few different sizes or budgets is drawn again. Threshold and start are those of the fit.
     """
     generator = np.random.default_rng(seed)
-    found: list[ScalingLaw] = []
-    while len(found) < draws:
+    laws: list[ScalingLaw] = []
+    while len(laws) < draws:
         sample = fitted.runs.take(generator.integers(len(fitted.runs), size=len(fitted.runs)))
         if sample.problem:
             continue
         terms = _Terms(sample)
         start = (fitted.law.alpha, fitted.law.beta)
         exponents, weights = _reweighted(terms, start, fitted.threshold)
-        found.append(terms.law(exponents, weights))
-    return found
+        laws.append(terms.law(exponents, weights))
+    return laws
 
 
 class _Terms:
@@ -190,7 +190,7 @@ class _Terms:
         """The exponents with the smallest sum, from a start on; `weights`: square roots of those of the runs."""
         low, high = _EXPONENTS
         first = np.clip(start, low, high / 1.2)
-        found = minimize(
+        result = minimize(
             lambda x: self.best((x[0], x[1]), weights)[1],
             first,
             method="Nelder-Mead",
@@ -201,7 +201,7 @@ class _Terms:
                 "fatol": 1e-12,
             },
         )
-        return float(found.x[0]), float(found.x[1])
+        return float(result.x[0]), float(result.x[1])
 
     def errors(self, exponents: tuple[float, float], weights: np.ndarray) -> np.ndarray:
         """Relative errors of the runs under the best law with these exponents."""

@@ -256,12 +256,12 @@ def decide(
                     arm, base, "identical", protocol.level, end, protocol.learning_rates, 0.0, 0.0, 0.0
                 )
                 continue
-            known = _pooled(bank, base, pairs, judged)
-            found = estimate(differences.mean(axis=1), judged, known, protocol.resample)
-            looks[arm].append(_look(found, limits[k]))
+            bank_variance = _pooled(bank, base, pairs, judged)
+            result = estimate(differences.mean(axis=1), judged, bank_variance, protocol.resample)
+            looks[arm].append(_look(result, limits[k]))
             if looks[arm][-1].crossed or end == protocol.looks[-1]:
                 alpha = protocol.alpha / len(tested)
-                verdicts[arm] = _verdict(protocol, base, arm, differences, looks[arm], found, judged, bank, alpha)
+                verdicts[arm] = _verdict(protocol, base, arm, differences, looks[arm], result, judged, bank, alpha)
     if protocol.worth_pairs and any(verdict.outcome in ("better", "worse") for verdict in verdicts.values()):
         pairs = protocol.pairs(0, protocol.worth_pairs)
         train([base], pairs, tokens // 2)
@@ -280,11 +280,11 @@ def decide(
             rank=rank,
             candidates=len(candidates),
         )
-    said = tuple(
+    sentences = tuple(
         replace(verdicts[arm], conditions=conditions, hosts=judged.effective_units, one_host=judged.alone)
         for arm in candidates
     )
-    return Decision(base, tokens, protocol, said, tuple(losses), tuple(screening), conditions)
+    return Decision(base, tokens, protocol, sentences, tuple(losses), tuple(screening), conditions)
 
 
 def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict:
@@ -311,10 +311,12 @@ def _pooled(bank: Bank | None, base: str, pairs: Sequence[int], judged: Evaluati
     return bank.variance(judged_units(judged)), bank.degrees, shared
 
 
-def _look(found: Estimate, limit: float) -> Look:
-    if found.variance == 0:
+def _look(result: Estimate, limit: float) -> Look:
+    if result.variance == 0:
         raise ValueError("decision: all pairs gave the same difference; let the pair number seed the runs.")
-    return Look(found.pairs, found.effect, float(np.sqrt(found.variance)), found.degrees, 1 / found.variance, limit)
+    return Look(
+        result.pairs, result.effect, float(np.sqrt(result.variance)), result.degrees, 1 / result.variance, limit
+    )
 
 
 def _verdict(
@@ -323,14 +325,14 @@ def _verdict(
     arm: str,
     differences: np.ndarray,
     looks: Sequence[Look],
-    found: Estimate,
+    result: Estimate,
     judged: EvaluationSet,
     bank: Bank | None,
     alpha: float,
 ) -> Verdict:
     """differences: bits (pairs, learning rates, documents)."""
     # Shares of information follow from the variances as they are known in the end.
-    looks = [replace(look, information=1 / found.variance_at(look.pairs)) for look in looks]
+    looks = [replace(look, information=1 / result.variance_at(look.pairs)) for look in looks]
     low, effect, high = stagewise(looks, protocol.level)
     by_rate = tuple(
         _at_learning_rate(protocol, rate, differences[:, column], judged, bank)
@@ -342,16 +344,16 @@ def _verdict(
         agree = all(np.sign(one.effect) == np.sign(last.effect) for one in by_rate)
         outcome = ("better" if last.effect > 0 else "worse") if agree else "withheld"
     else:
-        noise = _noise(protocol, found, bank)
+        noise = _noise(protocol, result, bank)
         needed = pairs_needed(effect, alpha, noise, WANTED_POWER)
         limited = needed is None and pairs_needed(effect, alpha, replace(noise, shared_variance=0.0)) is not None
-        unlikely = needed is not None and chance_to_tell(effect, found.variance, alpha, noise, needed) < ADVISED
+        unlikely = needed is not None and chance_to_tell(effect, result.variance, alpha, noise, needed) < ADVISED
     return Verdict(
         candidate=arm,
         base=base,
         outcome=cast(Outcome, outcome),
         level=protocol.level,
-        pairs=found.pairs,
+        pairs=result.pairs,
         learning_rates=protocol.learning_rates,
         effect=effect,
         low=low,
@@ -366,20 +368,20 @@ def _verdict(
     )
 
 
-def _noise(protocol: Protocol, found: Estimate, bank: Bank | None) -> Noise:
+def _noise(protocol: Protocol, result: Estimate, bank: Bank | None) -> Noise:
     """By which new pairs are advised."""
-    known, degrees = (0 if bank is None or protocol.resample else bank.degrees), found.document_degrees
-    if found.half_variance:
-        of_both = found.half_variance**2 / (found.pairs - 1) + found.document_variance**2 / found.document_degrees
-        degrees = found.shared_variance**2 / of_both
-    return Noise(found.pair_variance, known, found.shared_variance, degrees)
+    bank_variance, degrees = (0 if bank is None or protocol.resample else bank.degrees), result.document_degrees
+    if result.half_variance:
+        of_both = result.half_variance**2 / (result.pairs - 1) + result.document_variance**2 / result.document_degrees
+        degrees = result.shared_variance**2 / of_both
+    return Noise(result.pair_variance, bank_variance, result.shared_variance, degrees)
 
 
 def _at_learning_rate(
     protocol: Protocol, rate: float, differences: np.ndarray, judged: EvaluationSet, bank: Bank | None
 ) -> AtLearningRate:
     """differences: bits (pairs, documents)."""
-    known = None if bank is None else (bank.variance_at(rate), bank.degrees, 0)
-    found = estimate(differences, judged, known, protocol.resample)
-    reach = float(stdtrit(found.degrees, (1 + protocol.level) / 2) * np.sqrt(found.variance))
-    return AtLearningRate(rate, found.effect, found.effect - reach, found.effect + reach)
+    bank_variance = None if bank is None else (bank.variance_at(rate), bank.degrees, 0)
+    result = estimate(differences, judged, bank_variance, protocol.resample)
+    reach = float(stdtrit(result.degrees, (1 + protocol.level) / 2) * np.sqrt(result.variance))
+    return AtLearningRate(rate, result.effect, result.effect - reach, result.effect + reach)

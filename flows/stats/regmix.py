@@ -108,17 +108,17 @@ def optimum(
     candidates = np.concatenate([draw.dirichlet(np.full(sources, 0.5), CANDIDATES), np.eye(sources), shares])
     whole = fitted(shares, losses)
     best = lowest(whole, candidates, caution)
-    found = []
+    results = []
     for _ in range(resamples):
         chosen = draw.integers(runs, size=runs)
-        found.append(lowest(fitted(shares[chosen], losses[chosen], whole), candidates, caution))
-    low, high = np.quantile(found, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0) if found else (best, best)
+        results.append(lowest(fitted(shares[chosen], losses[chosen], whole), candidates, caution))
+    low, high = np.quantile(results, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0) if results else (best, best)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         left_out = cross_val_predict(_process(whole.kernel_), np.sqrt(shares), losses, cv=LeaveOneOut())
     correlation = float(spearmanr(left_out, losses)[0])
     loss = float(predicted(whole, best[None])[0])
-    return Optimum(best, low, high, loss, correlation, np.array(found))
+    return Optimum(best, low, high, loss, correlation, np.array(results))
 
 
 def fitted(

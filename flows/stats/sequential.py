@@ -67,12 +67,12 @@ class Path:
 
 def crossing(information: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> np.ndarray:
     """Probabilities (looks, 2) that a statistic of mean 0 leaves the limits first at each look: below, above."""
-    path, found = Path(), []
+    path, probabilities = Path(), []
     for k, (now, low, high) in enumerate(zip(information, lower, upper, strict=True)):
-        found.append((path.beyond(now, low, above=False), path.beyond(now, high, above=True)))
+        probabilities.append((path.beyond(now, low, above=False), path.beyond(now, high, above=True)))
         if k + 1 < len(information):
             path.go_on(now, low, high, information[k + 1] / now)
-    return np.array(found)
+    return np.array(probabilities)
 
 
 def spent(alpha: float, fraction: float) -> float:
@@ -92,15 +92,15 @@ def limits(information: tuple[float, ...], error: tuple[float, ...]) -> tuple[fl
     """
     if any(b <= a for row in (information, error) for a, b in zip((0.0, *row), row, strict=False)):
         raise ValueError(f"looks: information {information} and spent error {error} must rise from look to look.")
-    path, found, before = Path(), [], 0.0
+    path, values, before = Path(), [], 0.0
     for k, (now, total) in enumerate(zip(information, error, strict=True)):
         # Symmetric: half of the error is above.
         share = (total - before) / 2
-        found.append(brentq(lambda z, now=now, share=share: path.beyond(now, z, above=True) - share, 0.0, _FAR))
+        values.append(brentq(lambda z, now=now, share=share: path.beyond(now, z, above=True) - share, 0.0, _FAR))
         before = total
         if k + 1 < len(information):
-            path.go_on(now, -found[-1], found[-1], information[k + 1] / now)
-    return tuple(found)
+            path.go_on(now, -values[-1], values[-1], information[k + 1] / now)
+    return tuple(values)
 
 
 def declared(looks: tuple[int, ...], alpha: float) -> tuple[float, ...]:
@@ -239,8 +239,8 @@ def smallest_effect(looks: tuple[int, ...], limits: tuple[float, ...], noise: No
     scale = float(np.sqrt(noise.variance(looks[-1])))
     if scale == 0:
         return 0.0
-    found = brentq(lambda x: power(x * scale, looks, limits, noise) - wanted, 0.1, 40.0, xtol=1e-3)
-    return float(found) * scale
+    root = brentq(lambda x: power(x * scale, looks, limits, noise) - wanted, 0.1, 40.0, xtol=1e-3)
+    return float(root) * scale
 
 
 def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = 0.8) -> int | None:

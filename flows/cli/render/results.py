@@ -103,11 +103,11 @@ def training_lines(report: "Report") -> list[str]:
 
 def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
     """Bits per byte of what else a model was evaluated on, by what it is."""
-    found = {"those of them that the recipe keeps": result.get("survivors/bits_per_byte")}
+    sets = {"those of them that the recipe keeps": result.get("survivors/bits_per_byte")}
     for name, value in result.items():
         if name.startswith("evaluation/") and name.endswith("/bits_per_byte") and name.count("/") == 2:
-            found[name.split("/")[1]] = value
-    return {what: value for what, value in found.items() if value is not None}
+            sets[name.split("/")[1]] = value
+    return {what: value for what, value in sets.items() if value is not None}
 
 
 def prefect_line(address: str, home: str) -> str:
@@ -297,26 +297,26 @@ def print_agreement(report: "AgreementReport", out: "Console") -> None:
     out.print(table)
 
 
-def sweep_lines(found: "Sweep") -> Iterator[str]:
+def sweep_lines(sweep: "Sweep") -> Iterator[str]:
     """The loss of each size at each rate, the best marked by *."""
-    yield f"{found.rule}: loss by size and learning rate, mean over seeds: {found.check.seeds}"
-    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in found.check.rates)
-    for size, row, best in zip(found.check.sizes, found.losses, found.best, strict=True):
+    yield f"{sweep.rule}: loss by size and learning rate, mean over seeds: {sweep.check.seeds}"
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in sweep.check.rates)
+    for size, row, best in zip(sweep.check.sizes, sweep.losses, sweep.best, strict=True):
         cells = "".join(f"{loss:>9.4f}{'*' if j == best else ' '}" for j, loss in enumerate(row))
         yield f"{size.dim:>6} {size.layers:>6}{cells}"
-    edge = any(best in (0, len(found.check.rates) - 1) for best in found.best)
+    edge = any(best in (0, len(sweep.check.rates) - 1) for best in sweep.best)
     hint = "; a best rate is at the edge: widen the rates" if edge else ""
-    yield f"best rates differ from the base's by at most {found.moved} steps of the sweep{hint}"
+    yield f"best rates differ from the base's by at most {sweep.moved} steps of the sweep{hint}"
 
 
-def coordinate_lines(found: "Coordinates") -> Iterator[str]:
+def coordinate_lines(coordinates: "Coordinates") -> Iterator[str]:
     """How far things move at each size, and the slopes."""
 
-    yield f"{found.rule}: change by a few updates (root mean square), mean over seeds: {found.check.seeds}"
+    yield f"{coordinates.rule}: change by a few updates (root mean square), mean over seeds: {coordinates.check.seeds}"
     yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in transfer.PLACES)
-    for size, row in zip(found.check.sizes, found.changes, strict=True):
+    for size, row in zip(coordinates.check.sizes, coordinates.changes, strict=True):
         yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
-    yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in found.slopes)[2:]
+    yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in coordinates.slopes)[2:]
     yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"
 
 

@@ -208,14 +208,14 @@ def _data(
     compared, proxy = plan.arms, plan.proxy
 
     def apart(name: str, make: Callable[[], Any]) -> Any:
-        made = []
+        results = []
 
         @recorded_flow(name="corpus", flow_run_name=lambda: f"corpus-{name}", persist_result=False)
         def corpus(recipe: RecipeLike) -> None:
-            made.append(make())
+            results.append(make())
 
         corpus(compared.recipes[name])
-        return made[0]
+        return results[0]
 
     return proxy_data(
         context,
@@ -243,19 +243,19 @@ def _decided(
         """A batch of runs as a subflow."""
         nonlocal batches
         batches += 1
-        made = []
+        results = []
 
         @recorded_flow(name="proxies", flow_run_name=lambda: f"proxies-{batches}", persist_result=False)
         def proxies(recipe: RecipeLike, runs: int) -> None:
-            made.append(train())
+            results.append(train())
 
         clock.others(lambda: proxies(base, count))
-        return made[0]
+        return results[0]
 
-    def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
+    def trained(results: list[tuple[RunRequest, ProxyResult]]) -> None:
         held.confirm()
-        figures = [runs.figures(request) for request, _ in made]
-        tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in made}, datasets)
+        figures = [runs.figures(request) for request, _ in results]
+        tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in results}, datasets)
         log.info("runs: %d done", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
@@ -317,11 +317,11 @@ def _differing(corpora: Mapping[str, Corpus], base: str) -> dict[str, OnlyIn]:
 def _figures(arm: Arm) -> ArmFigures:
     rows = funnel(arm.corpus.stages)
     times = [stage.cpu_seconds for stage in arm.corpus.stages]
-    known = [seconds for seconds in times if seconds is not None]
+    durations = [seconds for seconds in times if seconds is not None]
     return ArmFigures(
         documents=rows[-1].documents_out,
         tokens=sum(arm.source_tokens.values()),
         epochs=arm.epochs,
         funnel=tuple(rows),
-        cpu_seconds=sum(known) if len(known) == len(times) else None,
+        cpu_seconds=sum(durations) if len(durations) == len(times) else None,
     )

@@ -135,14 +135,14 @@ def arm_data(
     else:
         model = file_tokenizer(context, tokenizer)
     shards = evaluation_tokens(context, (evaluation,), model)
-    made: dict[str, _Encoded] = {
+    encoded_arms: dict[str, _Encoded] = {
         name: apart(name, partial(_curated, context, name, recipe, evaluation, model)) for name, recipe in arms.items()
     }
-    halves = {name: _halves(context, name, arm, pairs) for name, arm in made.items()} if pairs else {}
-    read = {f"{name}, pair {pair}": half for name, of in halves.items() for pair, half in of.items()} or made
+    halves = {name: _halves(context, name, arm, pairs) for name, arm in encoded_arms.items()} if pairs else {}
+    read = {f"{name}, pair {pair}": half for name, of in halves.items() for pair, half in of.items()} or encoded_arms
     budget = _budget(read, tokens, step_tokens, repeat)
     sets = dict.fromkeys(sets_of(evaluation), "")
-    found = {
+    data = {
         name: Arm(
             arm.recipe,
             arm.corpus,
@@ -150,16 +150,16 @@ def arm_data(
             arm.tokens,
             mixture(context, arm.settings, budget, arm.corpus.sources, model, arm.tokens, sets, shards),
         )
-        for name, arm in made.items()
+        for name, arm in encoded_arms.items()
     }
 
     @cache
     def half(name: str, pair: int) -> StageResult:
-        arm = made[name]
+        arm = encoded_arms[name]
         cut = half_tokens(context, arm.corpus, arm.tokens, pair)
         return mixture(context, halves[name][pair].settings, budget, arm.corpus.sources, model, cut, sets, shards)
 
-    return ComparisonData(evaluation, model, found, budget, half if pairs else None)
+    return ComparisonData(evaluation, model, data, budget, half if pairs else None)
 
 
 def _halves(context: RunContext, name: str, arm: _Encoded, pairs: range) -> dict[int, _Encoded]:
@@ -190,9 +190,9 @@ def _tokenizer(
     inputs: dict[str, FinishedInput | str] = {}
     for number, recipe in enumerate(distinct, 1):
         whole = unfiltered_documents(context, recipe)
-        left = evaluation_removal(context, whole, whole, evaluation)
+        remaining = evaluation_removal(context, whole, whole, evaluation)
         characters = Counter[str]()
-        for source, record in zip(left.sources, left.kept.records("remove"), strict=True):
+        for source, record in zip(remaining.sources, remaining.kept.records("remove"), strict=True):
             characters[source] += record["steps"][-1]["characters_out"]
         if not any(characters.values()):
             raise NothingLeftError(
@@ -203,8 +203,8 @@ def _tokenizer(
         for source, count in characters.items():
             if count:
                 weights[f"{apart}{source}"] = count / characters.total()
-                parts[f"{apart}{source}"] = left.places.parts((source,))
-        inputs |= {f"{apart}{name}": stage for name, stage in left.inputs().items()}
+                parts[f"{apart}{source}"] = remaining.places.parts((source,))
+        inputs |= {f"{apart}{name}": stage for name, stage in remaining.inputs().items()}
     return sources_tokenizer(context, parts, inputs, settings, Mixture(weights=weights), _SEED)
 
 
@@ -231,13 +231,13 @@ def _mixture(name: str, recipe: Recipe, tokens: Mapping[str, int]) -> Mixture:
     if recipe.mixture is None:
         weights = {source: float(count) for source, count in tokens.items() if count}
     else:
-        given = recipe.mixture
-        if not given.by_source or given.phases or given.tokens or given.packing != "concatenate":
+        settings = recipe.mixture
+        if not settings.by_source or settings.phases or settings.tokens or settings.packing != "concatenate":
             raise ValueError(
                 f"{name}: mixtures are compared by the weights of their sources: take `by`, `rehydrate`, `phases`, "
                 "`tokens` and `packing` out of its `mixture`"
             )
-        weights = group_weights(given, tokens) if given.strategy != "weights" else given.weights
+        weights = group_weights(settings, tokens) if settings.strategy != "weights" else settings.weights
     if empty := [source for source in weights if not tokens[source]] if weights else list(tokens):
         raise NothingLeftError(
             f"{name}: no token is left of the source {' and '.join(empty)} once the evaluation documents and what is "
@@ -273,9 +273,9 @@ def _listed(arm: _Encoded) -> str:
 
 
 def proxy_data(
-    context: RunContext, proxy: ProxyConfig, recipes: Mapping[str, Recipe], tokens: int, **given: Any
+    context: RunContext, proxy: ProxyConfig, recipes: Mapping[str, Recipe], tokens: int, **options: Any
 ) -> ComparisonData:
-    """The data of runs of so many tokens on these recipes, by name, the base first. `given`: further arguments of
+    """The data of runs of so many tokens on these recipes, by name, the base first. `options`: further arguments of
     `arm_data`, whose errors it raises; a run is of whole steps of the proxy, if `step_tokens` is not among them."""
     return arm_data(
         context,
@@ -284,7 +284,7 @@ def proxy_data(
         vocab_size=proxy.vocab_size,
         sample_bytes=proxy.sample_bytes,
         per_source=proxy.evaluation_documents,
-        **{"step_tokens": proxy.step_tokens} | given,
+        **{"step_tokens": proxy.step_tokens} | options,
     )
 
 
@@ -319,28 +319,28 @@ def only_in(corpus: Corpus, other: Corpus, most: int = MOST, seed: int = 0) -> t
     documents in common.
     """
     others = _others(corpus, other)
-    found: list[Shown] = []
+    documents: list[Shown] = []
     for shard in _drawn(len(corpus.sources), seed):
-        if len(found) >= most:
+        if len(documents) >= most:
             break
         kept = corpus.places.kept[shard]
         ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
         if shard in others:
             there = parquet.read_table(other.places.kept[others[shard]], ["id"])["id"].combine_chunks()
             ids = ids.filter(pc.invert(pc.is_in(ids, there)))
-        order = np.argsort(uniform(ids, seed, "differing"))[: most - len(found)]
-        found += _texts(corpus, shard, ids.take(order).to_pylist())
-    return tuple(found)
+        order = np.argsort(uniform(ids, seed, "differing"))[: most - len(documents)]
+        documents += _texts(corpus, shard, ids.take(order).to_pylist())
+    return tuple(documents)
 
 
 def _others(corpus: Corpus, other: Corpus) -> dict[int, int]:
     """The shard of `other` for each shard of `corpus`, of sources that both have in equally many."""
-    found: dict[int, int] = {}
+    shard_pairs: dict[int, int] = {}
     for source in corpus.places.sources.distinct():
         own, others = ([*each.places.sources.shards([source])] for each in (corpus, other))
         if len(own) == len(others):
-            found |= dict(zip(own, others, strict=True))
-    return found
+            shard_pairs |= dict(zip(own, others, strict=True))
+    return shard_pairs
 
 
 def _drawn(shards: int, seed: int) -> Sequence[int]:
@@ -357,11 +357,11 @@ def _texts(corpus: Corpus, shard: int, ids: list[str]) -> Iterator[Shown]:
 
 def diffs(corpora: Mapping[str, Corpus], base: str, name: str) -> dict[str, CorpusDiff]:
     """By candidate, how `gristmill diff` shows all differences, in a page beside the decision's, `<name>.html`."""
-    found = {}
+    by_candidate = {}
     for candidate, corpus in corpora.items():
         if candidate != base:
             sides = [f"{each.kept.name}-{each.kept.key}" for each in (corpora[base], corpus)]
             page = f"{name}-diff-{sides[1]}.html"
             command = shlex.join(["gristmill", "diff", *sides, "--to", page])
-            found[candidate] = CorpusDiff(command, page.rpartition("/")[2] if files.exists(page) else "")
-    return found
+            by_candidate[candidate] = CorpusDiff(command, page.rpartition("/")[2] if files.exists(page) else "")
+    return by_candidate

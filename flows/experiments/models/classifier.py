@@ -77,13 +77,15 @@ def from_labels(
     label has too few examples.
     """
     of_two = {True: GOOD, False: BAD}
-    asked, group = group, group or grouped_by(kind, patterns, text, label)
+    group_option, group = group, group or grouped_by(kind, patterns, text, label)
 
     def fill(examples: Examples) -> None:
         batch: dict[str, list[tuple[str, str]]] = {}
         for each, its_label, its_group in _rows(kind, patterns, text, label, group):
-            if asked and not its_group:
-                raise ValueError(f"a text of {', '.join(patterns)} has no {asked}; name another key by --group-column")
+            if group_option and not its_group:
+                raise ValueError(
+                    f"a text of {', '.join(patterns)} has no {group_option}; name another key by --group-column"
+                )
             name = of_two[its_label in good] if good else LABEL + "_".join(its_label.split())
             texts = batch.setdefault(name, [])
             texts.append((each, its_group or each))
@@ -97,8 +99,8 @@ def from_labels(
 
 def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str | None:
     """The column, or key, that says what a text comes from, of those in GROUPS; None where the first file has none."""
-    given = {"text_column": text, "id_column": label}
-    for shard in _SOURCE.validate_python({"name": "labels", kind: patterns, **given}).shards()[:1]:
+    columns = {"text_column": text, "id_column": label}
+    for shard in _SOURCE.validate_python({"name": "labels", kind: patterns, **columns}).shards()[:1]:
         there = format_of(shard.format).column_names(shard.path, shard.columns)
         return next((name for name in GROUPS if name in there and name not in (text, label)), None)
     return None
@@ -139,11 +141,11 @@ def _make(
     """Train a classifier of good examples, and write it with its description and its curves."""
     with _trained(out, settings, fill, (GOOD, BAD)) as (examples, probabilities):
         scores = probabilities[:, examples.names.index(GOOD)]
-        found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
-        found |= told or {}
+        figures = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
+        figures |= told or {}
         files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
-    classifier_file.write(out, settings, found)
-    return found
+    classifier_file.write(out, settings, figures)
+    return figures
 
 
 def _make_topics(
@@ -153,10 +155,10 @@ def _make_topics(
     others it is confused."""
     with _trained(out, settings, fill) as (examples, probabilities):
         names = [name.removeprefix(LABEL) for name in examples.names]
-        found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
-        files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
-    classifier_file.write(out, settings, found)
-    return found
+        figures = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
+        files.write_bytes(f"{out}.svg", confusion("classifier", figures).encode())
+    classifier_file.write(out, settings, figures)
+    return figures
 
 
 @contextmanager
@@ -187,8 +189,8 @@ def _rows(
     kind: str, patterns: Sequence[str], text: str, label: str, group: str | None
 ) -> Iterator[tuple[str, str, str]]:
     """As `labelled`, with what each text comes from; "" where that is not said."""
-    given = {"text_column": text, "id_column": label, "url_column": group}
-    source = _SOURCE.validate_python({"name": "labels", kind: patterns, **given})
+    columns = {"text_column": text, "id_column": label, "url_column": group}
+    source = _SOURCE.validate_python({"name": "labels", kind: patterns, **columns})
     for shard in source.shards():
         for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
             if record.problem is not None:
@@ -201,10 +203,10 @@ def _rows(
 
 
 def _add(examples: Examples, batch: dict[str, list[tuple[str, str]]]) -> None:
-    for name, given in batch.items():
-        texts, groups = ([row[at] for row in given] for at in (0, 1))
+    for name, rows in batch.items():
+        texts, groups = ([row[field] for row in rows] for field in (0, 1))
         examples.add(pa.chunked_array([texts], pa.string()), texts, name, pa.chunked_array([groups], pa.string()))
-        given.clear()
+        rows.clear()
 
 
 def head_from_texts(
@@ -224,11 +226,11 @@ def head_from_texts(
     FileNotFoundError; ValueError for a row without a text or a label, and for labels that nothing can be learned from.
     """
     _check_free(out)
-    given = embedder_files(model, settings.kind)
-    embedder = sentence_embedder.load(given, settings)
+    model_files = embedder_files(model, settings.kind)
+    embedder = sentence_embedder.load(model_files, settings)
     rows = [(text, _number(label, good)) for text, label in labelled(*labels, *columns)]
     vectors = np.array([embedder.vector(text) for text, _ in rows]).reshape(len(rows), embedder.dimension)
-    return _make_head(out, rows, vectors, given, settings, good, penalty)
+    return _make_head(out, rows, vectors, model_files, settings, good, penalty)
 
 
 def head_from_recipe(
@@ -251,15 +253,15 @@ def head_from_recipe(
         raise ValueError(f"the recipe {recipe.name} has no step `embedding`; add one, or give --model")
     options.configure(job_options(machine))
     context, recipe = open_run(machine, recipe)
-    given = embedder_files(context.placed(step).model, step.kind)
+    model_files = embedder_files(context.placed(step).model, step.kind)
     wanted = {id_: _number(label, good) for id_, label in labelled(*labels, *columns)}
     corpus = arriving(recipe, step, machine)
-    stage = embedding_vectors(context, corpus, step, given)
+    stage = embedding_vectors(context, corpus, step, model_files)
     parts = [stage.part(i) for i in corpus.places.shards(without=step.reference)]
     ids, vectors = _vectors(parts, wanted)
     rows = [(id_, wanted[id_]) for id_ in ids]
-    found = _make_head(out, rows, vectors, given, step.part(Embedder), good, penalty)
-    return {**found, "without_vector": len(wanted) - len(rows)}
+    figures = _make_head(out, rows, vectors, model_files, step.part(Embedder), good, penalty)
+    return {**figures, "without_vector": len(wanted) - len(rows)}
 
 
 def _vectors(parts: Sequence[str], wanted: Mapping[str, float]) -> tuple[list[str], np.ndarray]:
@@ -281,7 +283,7 @@ def _make_head(
     out: str,
     rows: Sequence[tuple[str, float]],
     vectors: np.ndarray,
-    given: EmbedderFiles,
+    model_files: EmbedderFiles,
     settings: Embedder,
     good: Sequence[str],
     penalty: float | None,
@@ -289,12 +291,12 @@ def _make_head(
     kind = "logistic" if good else "ridge"
     ids = pa.chunked_array([[each for each, _ in rows]], pa.string())
     labels = np.array([label for _, label in rows], np.float64)
-    weight, bias, found, unseen = heads.train(kind, ids, vectors, labels, penalty)
-    embedder = described(given.model.digest, given.tokenizer.digest, settings)
-    heads.write(out, Head(kind, weight, bias, embedder, found))
+    weight, bias, figures, unseen = heads.train(kind, ids, vectors, labels, penalty)
+    embedder = described(model_files.model.digest, model_files.tokenizer.digest, settings)
+    heads.write(out, Head(kind, weight, bias, embedder, figures))
     if kind == "logistic":
         files.write_bytes(f"{out}.svg", curves("head", unseen[:, 0] == 1, unseen[:, 1]).encode())
-    return {"kind": kind, **found}
+    return {"kind": kind, **figures}
 
 
 def _number(label: str, good: Sequence[str]) -> float:
@@ -311,9 +313,9 @@ def _check_free(out: str) -> None:
         raise FileExistsError(f"{out} is there already: name another file, or remove it")
 
 
-def confusion_rows(found: Mapping[str, Any]) -> Iterator[list[str]]:
+def confusion_rows(figures: Mapping[str, Any]) -> Iterator[list[str]]:
     """The confusion matrix as rows of text: labels down, what the head makes of them across."""
-    names = [str(each) for each in found["labels"]]
+    names = [str(each) for each in figures["labels"]]
     yield ["label", *names]
-    for name, row in zip(names, found["confusion"], strict=True):
+    for name, row in zip(names, figures["confusion"], strict=True):
         yield [name, *(f"{count:,}" for count in row)]

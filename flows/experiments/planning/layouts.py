@@ -178,7 +178,7 @@ def peak(
     # pieces of the loss add up their gradients of it: the sum so far, and that of one
     summed = 2 * output if training.loss_chunks > 1 else 0.0
     at_loss = Memory("loss", weights, gradients, optimizer, gathered, activations, logits, summed)
-    left = activations - tokens * outside  # the last norm is done
+    live_activations = activations - tokens * outside  # the last norm is done
     again = 0.0  # activations of a block that are computed again
     if training.recompute != "none":
         again = tokens * bytes_kept(kept_by_block(config, product, compiled, "none"), tensor)
@@ -190,12 +190,12 @@ def peak(
     # the gradients of the three wide tensors of the feed-forward network and of the stream
     of_token = product * (4 * config.ffn_dim / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
     within = Memory(
-        "backward of a block", weights, gradients, optimizer, fetched, left + again, 0.0,
+        "backward of a block", weights, gradients, optimizer, fetched, live_activations + again, 0.0,
         output + tokens * of_token,
     )  # fmt: skip
     reduced = 2 if training.reduce_dtype == "bf16" else FLOAT
     behind = Memory(
-        "gradients of a block", weights, gradients, optimizer, fetched, left - tokens * kept, 0.0,
+        "gradients of a block", weights, gradients, optimizer, fetched, live_activations - tokens * kept, 0.0,
         output + (product + reduced) * block,
     )  # fmt: skip
     # what a rank has left of gradients when all are summed
@@ -363,25 +363,25 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
     `tensor`, `pipeline`: the most of each, for engines that have them; our own loop has neither. Raises ValueError
     where nothing fits, with what would be least.
     """
-    found: list[Choice] = []
+    options: list[Choice] = []
     least = None
     for layout in layouts(work.model, devices, tensor, pipeline):
         tried = [choice(work, devices, layout, recompute) for recompute in RECOMPUTE]
         if fitting := [one for one in tried if one.memory.total <= devices.usable]:
-            found.append(
+            options.append(
                 min(fitting, key=lambda one: (one.seconds, one.computing))
             )  # of equal ones the least recomputation
         smallest = min(tried, key=lambda one: one.memory.total)
         if least is None or smallest.memory.total < least.memory.total:
             least = smallest
-    if not found:
+    if not options:
         assert least is not None, "one shard a device is a layout"
         raise ValueError(
             f"no layout fits {devices.count} {devices.name} of {devices.memory / 1e9:,.0f} GB: the least is "
             f"{least.memory.total / 1e9:,.1f} GB a device, with recompute {least.recompute} and micro_batch 1; give "
             "more devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
         )
-    return sorted(found, key=lambda one: (one.seconds, one.computing, one.memory.total, one.layout.replicas))
+    return sorted(options, key=lambda one: (one.seconds, one.computing, one.memory.total, one.layout.replicas))
 
 
 def layouts(model: ModelConfig, devices: Devices, tensor: int = 1, pipeline: int = 1) -> Iterator[Layout]:

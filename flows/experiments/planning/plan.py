@@ -179,15 +179,15 @@ class TrainingPlan:
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for `--json`."""
-        found = asdict(self) | {"compute_6nd": self.compute_6nd}
-        for row, one in zip(found["choices"], self.choices, strict=True):
+        values = asdict(self) | {"compute_6nd": self.compute_6nd}
+        for row, one in zip(values["choices"], self.choices, strict=True):
             row["seconds"] = one.seconds
             row["memory"]["total"] = one.memory.total
         corpus = self.bill.corpus
         sums = ("core_hours", "hours", "bytes", "requests", "computing", "storing", "requesting")
-        found["bill"]["corpus"] = None if corpus is None else {name: getattr(corpus, name) for name in sums}
-        found["bill"]["total"] = self.bill.total
-        return found
+        values["bill"]["corpus"] = None if corpus is None else {name: getattr(corpus, name) for name in sums}
+        values["bill"]["total"] = self.bill.total
+        return values
 
 
 def plan(
@@ -226,7 +226,7 @@ def plan(
     raises.
     """
     recipe, settings = load(recipe), settings or MachineSettings()
-    at = _devices(device, devices, machine, network, mfu, memory)
+    hardware = _devices(device, devices, machine, network, mfu, memory)
     remarks: list[str] = []
     report = _finished(recipe, settings, remarks)
     work = _work(recipe, settings, report)
@@ -234,9 +234,9 @@ def plan(
     compute = float(work.flops) * tokens
     own = _own_law(recipe, settings, law, remarks)
     unique = corpus_tokens if corpus_tokens is not None or report is None else report.tokens
-    found = choices(work, at, tensor, pipeline)
-    seconds = found[0].seconds
-    saved = checkpoints(recipe.training, work.parameters, devices, at.sheet.host, seconds, device_hours)
+    options = choices(work, hardware, tensor, pipeline)
+    seconds = options[0].seconds
+    saved = checkpoints(recipe.training, work.parameters, devices, hardware.sheet.host, seconds, device_hours)
     steps = tokens / (recipe.training.batch * recipe.model.seq_len)
     if saved.lost >= 1:
         raise ValueError(
@@ -254,12 +254,12 @@ def plan(
         tokens=tokens,
         steps=recipe.training.steps,
         flops=compute,
-        devices=at,
+        devices=hardware,
         price=price,
         splits=tuple(splits(compute, own)),
         serving=None if served is None else inference_aware(parameters, served),
         repetition=None if unique is None or tokens <= unique else _repetition(parameters, tokens, unique),
-        choices=tuple(found),
+        choices=tuple(options),
         checkpoints=saved,
         bill=Bill(hours, hours * devices, hours * devices * price, crawl),
         ramp=None if report is None else ramp(report.metrics, recipe.training, recipe.model.seq_len),
@@ -313,9 +313,9 @@ def _own_law(
                 remarks.append(f"{len(names)} laws of {recipe.name} are in {folder}: name one by --law")
             return None
         path = files.join(folder, names[0])
-    found = checked_json.read(path)
-    values = {name: interval["value"] for name, interval in found["law"].items()}
-    return ScalingLaw(**values), TokenCost(**found["token_cost"])
+    record = checked_json.read(path)
+    values = {name: interval["value"] for name, interval in record["law"].items()}
+    return ScalingLaw(**values), TokenCost(**record["token_cost"])
 
 
 def _repetition(parameters: float, tokens: float, unique: float) -> Repetition:

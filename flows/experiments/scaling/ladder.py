@@ -71,7 +71,7 @@ def rank_agreement(small: np.ndarray, large: np.ndarray) -> RankAgreement:
         )
     if min(small.shape[1], large.shape[1]) < 2:
         raise ValueError("an arm has one run, whose noise is unknown; give 2 seeds or more at each size")
-    found = kendalltau(small.mean(axis=1), large.mean(axis=1))
+    result = kendalltau(small.mean(axis=1), large.mean(axis=1))
     widths = _half_width(small), _half_width(large)
     pairs = tuple(
         PairOrder(
@@ -83,7 +83,7 @@ def rank_agreement(small: np.ndarray, large: np.ndarray) -> RankAgreement:
         )
         for first, second in combinations(range(len(small)), 2)
     )
-    return RankAgreement(float(found.statistic), float(found.pvalue), pairs, _accuracy(small, large))
+    return RankAgreement(float(result.statistic), float(result.pvalue), pairs, _accuracy(small, large))
 
 
 def _accuracy(small: np.ndarray, large: np.ndarray) -> tuple[float, float, float]:
@@ -118,9 +118,9 @@ def _half_width(losses: np.ndarray) -> float:
 def _arm_error(losses: np.ndarray) -> tuple[float, int]:
     """Standard error of an arm's mean loss beyond what a seed adds to all arms, and its degrees of freedom."""
     arms, seeds = losses.shape
-    left = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0, keepdims=True) + losses.mean()
+    residuals = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0, keepdims=True) + losses.mean()
     freedom = (arms - 1) * (seeds - 1)
-    return float(np.sqrt(np.sum(left**2) / freedom / seeds)), freedom
+    return float(np.sqrt(np.sum(residuals**2) / freedom / seeds)), freedom
 
 
 JUDGED = "judged"  # the measure of a decision: the mean over the sets that judge
@@ -152,15 +152,15 @@ class AgreementReport:
     def smallest(self, measure: str = JUDGED) -> int | None:
         """The parameters of the smallest size from which on no pair of recipes that both it and the largest tell apart
         changes its order, and some pair is told apart by both; None if there is none."""
-        found = None
+        size = None
         for parameters, agreement in zip(
             reversed(self.parameters[:-1]), reversed(self.agreements[measure]), strict=True
         ):
             same, pairs = agreement.counted(small=True, large=True)
             if not pairs or same < pairs:
                 break
-            found = parameters
-        return found
+            size = parameters
+        return size
 
     @property
     def sentence(self) -> str:
@@ -169,8 +169,8 @@ class AgreementReport:
         first = self.agreements[JUDGED][0]
         low, share, high = first.accuracy
         both, sure = first.counted(small=True, large=True)
-        found = self.smallest()
-        which = f"the smallest size that agrees is {found:,} parameters" if found else "no smaller size agrees"
+        size = self.smallest()
+        which = f"the smallest size that agrees is {size:,} parameters" if size else "no smaller size agrees"
         return (
             f"by bits per byte of {', '.join(self.judged)}, models of {least:,} parameters order {share:.0%} of the "
             f"pairs of {len(self.arms)} recipes as those of {most:,} do (90% interval {low:.0%} to {high:.0%}, "
@@ -200,8 +200,8 @@ class AgreementReport:
         """A row for each arm, the best of the largest models first: its mean loss and its rank at each size."""
         means = self.losses[JUDGED].mean(axis=2)
         ranks = 1 + means.argsort(axis=1).argsort(axis=1)
-        for at in means[-1].argsort(kind="stable"):
-            yield {"arm": self.arms[at], "losses": means[:, at].tolist(), "ranks": ranks[:, at].tolist()}
+        for index in means[-1].argsort(kind="stable"):
+            yield {"arm": self.arms[index], "losses": means[:, index].tolist(), "ranks": ranks[:, index].tolist()}
 
     def as_json(self) -> dict[str, Any]:
         largest = zip(self.parameters, self.agreements[JUDGED], strict=False)

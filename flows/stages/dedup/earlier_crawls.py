@@ -88,7 +88,7 @@ def crawl_of(folder: str, manifest: Mapping[str, Any]) -> EarlierCrawl:
 
 def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
     """The earlier crawls of a step. Raises ValueError where they were not made as this one, each with all before it."""
-    found: list[EarlierCrawl] = []
+    crawls: list[EarlierCrawl] = []
     for folder in step.earlier:
         try:
             manifest = layout.manifest(folder)
@@ -96,13 +96,13 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
             raise ValueError(f"`earlier` names {folder}, which cannot be used: {error}") from error
         if manifest is None or "inputs_layout" not in manifest["result"]:
             raise ValueError(f"`earlier` names {folder}, which is no finished stage `near_duplicates`")
-        _check_chain(folder, manifest, found)
+        _check_chain(folder, manifest, crawls)
         _check_versions(folder, manifest)
         _check_settings(folder, manifest["record"], step)
         crawl = crawl_of(folder, manifest)
-        _check_readable(crawl, len(found), step)
-        found.append(crawl)
-    return found
+        _check_readable(crawl, len(crawls), step)
+        crawls.append(crawl)
+    return crawls
 
 
 def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierCrawl]) -> None:
@@ -120,8 +120,8 @@ def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierC
 
 def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
     """Raise ValueError for a crawl that another version signed, banded or ordered."""
-    made = manifest.get("versions", {})  # up to format 5 no version was declared, and all are 1
-    theirs = {name: made.get(name, 1) for name in ("signing", "banding")} | {"ordering": manifest.get("version", 1)}
+    versions = manifest.get("versions", {})  # up to format 5 no version was declared, and all are 1
+    theirs = {name: versions.get(name, 1) for name in ("signing", "banding")} | {"ordering": manifest.get("version", 1)}
     for name, ours in {"signing": SIGNING, "banding": BANDING, "ordering": ORDERING}.items():
         if theirs[name] != ours:
             raise ValueError(
@@ -141,7 +141,7 @@ def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> No
     for part, kind in kinds.items():
         for name, value in step.part(kind).model_dump(mode="json").items():
             if (theirs := record[part][name]) != value:
-                theirs, ours = ("null" if given is None else given for given in (theirs, value))
+                theirs, ours = ("null" if setting is None else setting for setting in (theirs, value))
                 raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {ours}")
 
 
@@ -198,14 +198,14 @@ class LostTextPlaces:
 def lost_text(
     context: RunContext,
     arriving: Corpus,
-    left: Corpus,
+    remaining: Corpus,
     earlier: Sequence[EarlierCrawl] = (),
     drawing: Drawing = USUAL,
 ) -> StageResult:
     """The unique text lost between two places of a recipe: what `result` has is in docs/deduplication.md."""
     inputs: dict[str, FinishedInput | str] = {}
     inputs |= {"arriving documents": arriving.documents, "arriving": arriving.kept}
-    inputs |= {"left documents": left.documents, "left": left.kept}
+    inputs |= {"left documents": remaining.documents, "left": remaining.kept}
     inputs |= {f"earlier {number}": crawl for number, crawl in enumerate(earlier)}
     spec = StageSpec(
         name="lost_text",
@@ -213,7 +213,7 @@ def lost_text(
         body=_lost,
         record=drawing,
         inputs=inputs,
-        places=LostTextPlaces(arriving.places, left.places, left.kept.folder, tuple(earlier)),
+        places=LostTextPlaces(arriving.places, remaining.places, remaining.kept.folder, tuple(earlier)),
     )
     return context.build(spec)
 
@@ -226,12 +226,12 @@ def _lost(phases: PhaseRunner, record: Drawing, places: LostTextPlaces) -> dict:
         return {"arriving": places.arriving.kept[i], "ledger": layout.ledger_part(folder, i)}
 
     measured = phases.map("measure", measure_shard, Each(shards, ledger))
-    found = {
+    fields = {
         name: sum(counts[name] for counts in measured.values())
         for name in ("documents", "characters", "arriving_characters")
     }
-    if not found["characters"]:
-        return found | {"draws": 0, "lost": 0}
+    if not fields["characters"]:
+        return fields | {"draws": 0, "lost": 0}
     characters = np.array([measured[i]["characters"] for i in shards])
     draws, shown = (each.tolist() for each in drawn_shards(characters, record.draws, record.shown, record.seed))
     drawn_of = {
@@ -251,4 +251,4 @@ def _lost(phases: PhaseRunner, record: Drawing, places: LostTextPlaces) -> dict:
 
     phases.map("seek", seek_shard, Each(range(own + len(earlier)), kept))
     lost = phases.once("estimate", estimate, {"sought": own + len(earlier)}, grows="documents")
-    return found | {"draws": record.draws, "lost": lost["lost"]}
+    return fields | {"draws": record.draws, "lost": lost["lost"]}
