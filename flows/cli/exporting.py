@@ -57,7 +57,7 @@ def run(
     require("train", "importing a run")
 
     progress = console(stderr=True)
-    request = imported_run.Given(name, trainer, losses, step, loss, model)
+    request = imported_run.ImportRequest(name, trainer, losses, step, loss, model)
     result = imported_run.import_run(
         load(recipe), request, MachineSettings(), lambda line: progress.print(line, soft_wrap=True)
     )

@@ -38,7 +38,7 @@ else:
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
 
-_MOST_PASSED_OVER = 10
+_MAX_PASSED_OVER = 10
 _NAMES = {"pages": "PDF", "code": "code"}  # of kinds of files; others have the name of their key
 
 
@@ -90,8 +90,8 @@ def _lines(recipe: "FirstRecipe", out: Path) -> list[str]:
     if counts["documents"]:
         sample = f"{counts['documents']:,} documents, {counts['pages']:,} of them HTML"
         lines.append(f"sample: {sample}; languages: {languages}")
-    lines += [f"passed over: {path}: {reason}" for path, reason in recipe.passed_over[:_MOST_PASSED_OVER]]
-    if (more := len(recipe.passed_over) - _MOST_PASSED_OVER) > 0:
+    lines += [f"passed over: {path}: {reason}" for path, reason in recipe.passed_over[:_MAX_PASSED_OVER]]
+    if (more := len(recipe.passed_over) - _MAX_PASSED_OVER) > 0:
         lines.append(f"passed over: {more:,} more files")
     return [
         *lines,

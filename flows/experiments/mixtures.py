@@ -32,8 +32,8 @@ from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
 from gristmill.flows.stages.tokens import evaluation_tokens
 from gristmill.flows.stats.regmix import (
-    LEAST_CORRELATION,
     LEVEL,
+    MIN_CORRELATION,
     Optimum,
     chosen,
     chosen_of,
@@ -45,7 +45,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import shares as capped_shares
 
-LEAST_WEIGHT = 5e-4  # which the three decimals of a recipe show as 0
+MIN_WEIGHT = 5e-4  # which the three decimals of a recipe show as 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class FoundMixture:
     @property
     def weights(self) -> dict[str, float]:
         """Three decimals, which sum to about one; sources that have none of them are left out."""
-        return {one.name: round(one.weight, 3) for one in self.sources if one.weight >= LEAST_WEIGHT}
+        return {one.name: round(one.weight, 3) for one in self.sources if one.weight >= MIN_WEIGHT}
 
     def remarks(self) -> list[str]:
         """A sentence for each source that is asked for more often than its text allows, or not at all."""
@@ -94,7 +94,7 @@ class FoundMixture:
                     f"times, mixture.max_epochs allows {self.max_epochs:g}: training takes {one.share:.3f} of it; "
                     "give it more text, or train on fewer tokens"
                 )
-            elif one.weight < LEAST_WEIGHT:
+            elif one.weight < MIN_WEIGHT:
                 lines.append(f"{one.name}: its weight rounds to 0, so the recipe leaves it out")
         return lines
 
@@ -115,7 +115,7 @@ def found_mixture(
         raise ValueError(f"weights {weights} do not sum to 1, or are below 0")
     settings = recipe.mixture or Mixture(weights=dict.fromkeys(tokens, 1.0))
     budget = recipe.training.token_budget(recipe.model.seq_len)
-    positive = {name: weight for name, (weight, _, _) in weights.items() if weight >= LEAST_WEIGHT}
+    positive = {name: weight for name, (weight, _, _) in weights.items() if weight >= MIN_WEIGHT}
     # more than all the text there is: each source then gives all that it may
     reachable = min(budget, int(settings.max_epochs * sum(tokens[name] for name in positive)))
     shares = capped_shares(positive, tokens, reachable, settings.max_epochs)
@@ -408,10 +408,10 @@ def by_regmix(
 
 def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
     """Why a mixture is not worth taking; empty if it is. `gains`: over other mixtures, by what these are called."""
-    if not best.rank_correlation >= LEAST_CORRELATION:  # also where it is no number, as of losses that are all equal
+    if not best.rank_correlation >= MIN_CORRELATION:  # also where it is no number, as of losses that are all equal
         return (
             f"the losses of mixtures are not known from each other (rank correlation {best.rank_correlation:.2f}, "
-            f"{LEAST_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "
+            f"{MIN_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "
             f"{2 * mixtures}), more seeds, or on more tokens; until then keep the mixture that there is"
         )
     near = {name: gain for name, gain in gains.items() if not gain.beyond_error}

@@ -33,7 +33,7 @@ _CHARACTERS = 2000  # of their texts
 _READABLE = "pdf_garbled is None or pdf_garbled < 0.2"
 _COMMAND = "gristmill init --out code.yaml"
 # A language with a smaller share of the sample is not kept.
-_LEAST_SHARE = 0.1
+_MIN_SHARE = 0.1
 _COMPRESSED = (".gz", ".zst", ".lz4")
 
 
@@ -240,7 +240,7 @@ def _written(name: str, sources: Sequence[FoundSource], language_counts: dict[st
 
 def _steps(sources: Sequence[FoundSource], language_counts: dict[str, int]) -> list[tuple[dict[str, Any], str]]:
     total = sum(language_counts.values())
-    keep = [code for code, count in language_counts.items() if count >= _LEAST_SHARE * total] or ["en"]
+    keep = [code for code, count in language_counts.items() if count >= _MIN_SHARE * total] or ["en"]
     sampled = ", ".join(f"{code} {count}" for code, count in list(language_counts.items())[:5]) or "none recognised"
     pages = sum(look.pages for source in sources for look in source.looks)
     quality = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})

@@ -50,7 +50,7 @@ def by_name(value: Any) -> Any:
         hint = f"{did_you_mean(value, names())} there are: {', '.join(names())}".strip()
         raise ValueError(f"no mixture file {value}, and none shipped by that name ({hint})")
     with path.open("rb") as f:
-        values, _ = settings_file.parse_yaml(f.read(settings_file.MOST_BYTES + 1), str(path))
+        values, _ = settings_file.parse_yaml(f.read(settings_file.MAX_BYTES + 1), str(path))
     return values
 
 

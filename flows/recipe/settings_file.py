@@ -15,17 +15,17 @@ from pydantic import BaseModel, ValidationError
 from gristmill.flows.recipe.errors import Finding, KeyPath, Origin, RecipeError, did_you_mean, findings_of
 from gristmill.storage.address import FOLDER
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 # An alias stands for a whole tree: a few lines of aliases of aliases are billions of values.
-MOST_ALIASES = 16
-MOST_DEPTH = 32
+MAX_ALIASES = 16
+MAX_DEPTH = 32
 
 
 def parse_yaml(data: bytes, name: str) -> tuple[Any, Origin]:
     """The values of a recipe's file and where each stands. Raises RecipeError with one finding."""
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise _yaml_error(
-            name, None, f"has {len(data):,} bytes, where a recipe has at most {MOST_BYTES:,}; name a recipe"
+            name, None, f"has {len(data):,} bytes, where a recipe has at most {MAX_BYTES:,}; name a recipe"
         )
     try:
         text = data.decode("utf-8-sig")
@@ -74,12 +74,12 @@ def _check_aliases(text: str, name: str) -> None:
     aliases = depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
-            raise _yaml_error(name, event.start_mark, f"is nested more than {MOST_DEPTH} deep; write it flatter")
+        if depth > MAX_DEPTH:
+            raise _yaml_error(name, event.start_mark, f"is nested more than {MAX_DEPTH} deep; write it flatter")
         aliases += isinstance(event, yaml.AliasEvent)
-        if aliases > MOST_ALIASES:
+        if aliases > MAX_ALIASES:
             raise _yaml_error(
-                name, event.start_mark, f"has more than {MOST_ALIASES} aliases (*name); write the values out"
+                name, event.start_mark, f"has more than {MAX_ALIASES} aliases (*name); write the values out"
             )
 
 
@@ -190,7 +190,7 @@ def read(source: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
         return source, Origin(what)
     path = named_file(source, shipped, what)
     with path.open("rb") as file:
-        values, origin = parse_yaml(file.read(MOST_BYTES + 1), str(source))
+        values, origin = parse_yaml(file.read(MAX_BYTES + 1), str(source))
     # ../a/recipe.yaml is the recipe of a run as /b/a/recipe.yaml: its sources have one name
     folder = path.parent.resolve() if ".." in path.parts else path.parent.absolute()
     return values, replace(origin, folder=None if path.parent == shipped else str(folder))

@@ -37,12 +37,12 @@ from gristmill.tasks.evaluation.documents import (
 from gristmill.tasks.evaluation.similar import THRESHOLD
 
 # Of a set: screening looks at every fourth document, the test at the others, and a variance takes two of each.
-LEAST = 5
-MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
+MIN_DOCUMENTS = 5
+MAX_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
 SAMPLED = 4  # times as many documents of a shard as a set takes at most, since near copies among them count once
 # Times as many documents of a set are looked at as are taken, since copies count once, and at least so many.
 _LOOKED_AT = 16
-_LEAST_SAMPLED = 1_000
+_MIN_SAMPLED = 1_000
 CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
 
 
@@ -53,7 +53,7 @@ class EvaluationChoice(Settings):
     Jaccard similarity of documents that count as one; `apart`: the sets that are of no source of the recipes."""
 
     read: dict[str, str]
-    per_source: int = Field(ge=LEAST)
+    per_source: int = Field(ge=MIN_DOCUMENTS)
     shares: dict[str, float]
     below: dict[str, float]
     apart: tuple[str, ...] = ()
@@ -91,7 +91,8 @@ def evaluation_documents(
     seed: int = 0,
 ) -> StageResult:
     """`per_source` documents of each source of the recipes, at most a tenth of it, and of the clean text set: one of
-    each host, then second ones. A source of which a tenth, near copies counted once, is fewer than LEAST has no set.
+    each host, then second ones. A source of which a tenth, near copies counted once, is fewer than MIN_DOCUMENTS has no
+    set.
 
     `clean`: a path or address of JSON lines or Parquet with a column `text`, a folder of .txt files, or `reference`;
     it is normalised as the first recipe normalises. The result's `sets` have documents and bytes by set; `read` gives
@@ -99,7 +100,7 @@ def evaluation_documents(
     FileNotFoundError for a clean set that is not there.
     """
     sets = source_sets(recipes)
-    shares = {each.name: MOST_SHARE for each in sets}
+    shares = {each.name: MAX_SHARE for each in sets}
     whole = {
         index: unfiltered_documents(context, recipes[index]) for index in dict.fromkeys(each.recipe for each in sets)
     }
@@ -160,10 +161,12 @@ def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDoc
         # the product may lie below a whole number by the last bit
         count = min(record.per_source, int(share * there + 1e-9))
         description = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
-        if count < LEAST:
+        if count < MIN_DOCUMENTS:
             if name == CLEAN:
-                raise ValueError(f"the clean text set has {there:,} documents with a word; give {LEAST} or more")
-            phases.message(f"the source {name} has no evaluation set: {description} are fewer than {LEAST}")
+                raise ValueError(
+                    f"the clean text set has {there:,} documents with a word; give {MIN_DOCUMENTS} or more"
+                )
+            phases.message(f"the source {name} has no evaluation set: {description} are fewer than {MIN_DOCUMENTS}")
             continue
         if count < record.per_source:
             phases.message(
@@ -172,20 +175,22 @@ def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDoc
         sets[name] = count, (shards.start, shards.stop)
     if not sets:
         raise ValueError(
-            f"every source has too few documents to evaluate on, since {MOST_SHARE:.0%} of a source are taken at most, "
-            f"and a set needs {LEAST}: give more documents, or a clean text set"
+            f"every source has too few documents to evaluate on, since {MAX_SHARE:.0%} of a source are taken at most, "
+            f"and a set needs {MIN_DOCUMENTS}: give more documents, or a clean text set"
         )
     alike = {"characters": record.characters, "shingling": record.shingling, "threshold": record.threshold}
-    chosen = phases.once("choose", choose_documents, alike | {"sets": sets, "least": LEAST})
+    chosen = phases.once("choose", choose_documents, alike | {"sets": sets, "least": MIN_DOCUMENTS})
     for name, (count, _) in sets.items():
         unlike = chosen[name]["documents"] if name in chosen else 0
         if not unlike and (name == CLEAN or not chosen):
             raise ValueError(
-                f"the evaluation set {name} has fewer than {LEAST} texts that differ (near copies count once): give it "
-                "more documents"
+                f"the evaluation set {name} has fewer than {MIN_DOCUMENTS} texts that differ (near copies count once): "
+                "give it more documents"
             )
         if not unlike:
-            phases.message(f"the source {name} has no evaluation set: fewer than {LEAST} of its documents differ")
+            phases.message(
+                f"the source {name} has no evaluation set: fewer than {MIN_DOCUMENTS} of its documents differ"
+            )
         elif unlike < count:
             phases.message(f"the evaluation set {name} has {unlike:,} documents: near copies count once")
     files.remove(sampled_folder(phases.folder))
@@ -203,9 +208,9 @@ def sets_of(evaluation: StageResult) -> tuple[str, ...]:
 
 
 def below(count: float, wanted: int) -> float:
-    """Up to which keyed hash at least so many of `count` documents are looked at, and `_LEAST_SAMPLED`, as a power of
+    """Up to which keyed hash at least so many of `count` documents are looked at, and `_MIN_SAMPLED`, as a power of
     two: a count that is known better does not change it."""
-    wanted = max(wanted, _LEAST_SAMPLED)
+    wanted = max(wanted, _MIN_SAMPLED)
     return 1.0 if count <= wanted else 2.0 ** -floor(log2(count / wanted))
 
 

@@ -47,7 +47,7 @@ from gristmill.tasks.evaluation.similar import THRESHOLD
 from gristmill.tasks.url.step import Url
 
 BYTES_A_TOKEN = 4  # of English: `training.eval_tokens` so many times are the bytes of a set
-_LEAST_BYTES = 64  # of a document, for which a set has room for all
+_MIN_BYTES = 64  # of a document, for which a set has room for all
 
 
 class HeldoutSplit(Settings):
@@ -261,7 +261,7 @@ def _choose(phases: PhaseRunner, record: HeldoutChoice, places: EvaluationDocume
 def _record(recipe: Recipe, counts: Mapping[str, float]) -> HeldoutChoice:
     """`counts`: of each set, how many candidates there are, about."""
     most_bytes = BYTES_A_TOKEN * recipe.training.eval_tokens
-    most = max(1, most_bytes // _LEAST_BYTES)
+    most = max(1, most_bytes // _MIN_BYTES)
     return HeldoutChoice(
         below={name: below(count, SAMPLED * most) for name, count in counts.items()},
         most=most,

@@ -43,7 +43,7 @@ from gristmill.tasks.url.step import Url
 INDEX, HITS = "decontamination_index", "decontamination_hits"
 # Fewest shingles of five words of a document that counts as contained: most shorter ones, of a sentence or two, are in
 # many texts, and a set judges little by them.
-LEAST = 25
+MIN_SHINGLES = 25
 
 
 class BenchmarkIndex(Settings):
@@ -224,7 +224,7 @@ class EvaluationRemovalPlaces:
 
 def evaluation_removal(context: RunContext, extracted: Corpus, corpus: Corpus, evaluation: StageResult) -> Corpus:
     """The corpus without the evaluation documents, by their records, without all whose Jaccard similarity to one of
-    them is at least THRESHOLD, and without all that contain such a share of the shingles of one that has LEAST.
+    them is at least THRESHOLD, and without all that contain such a share of the shingles of one that has MIN_SHINGLES.
     `extracted`: the documents that the corpus began with.
 
     Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
@@ -233,7 +233,7 @@ def evaluation_removal(context: RunContext, extracted: Corpus, corpus: Corpus, e
         name="evaluation_removal",
         version=1,
         body=_remove_evaluation,
-        record=EvaluationRemoval(shingling=Shingling(), threshold=THRESHOLD, least=LEAST),
+        record=EvaluationRemoval(shingling=Shingling(), threshold=THRESHOLD, least=MIN_SHINGLES),
         inputs=corpus.inputs(evaluation) | {"extracted": extracted.documents},
         places=EvaluationRemovalPlaces(corpus.places, extracted.places.documents, evaluation_file(evaluation.folder)),
     )

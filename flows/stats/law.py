@@ -30,8 +30,8 @@ from scipy.optimize import minimize, nnls
 from scipy.stats import t as student
 
 PARAMETERS = 5
-LEAST_RUNS = PARAMETERS + 2  # fewer leave an interval that says nothing: the 95% point of t with one degree is 6.3
-LEAST_VALUES = 3  # of sizes, and of token budgets: a power and a constant go through two of them exactly
+MIN_RUNS = PARAMETERS + 2  # fewer leave an interval that says nothing: the 95% point of t with one degree is 6.3
+MIN_VALUES = 3  # of sizes, and of token budgets: a power and a constant go through two of them exactly
 _EXPONENTS = (0.01, 3.0)  # searched between
 _STARTS = (0.1, 0.25, 0.5, 0.9)
 _HUBER = 1.345
@@ -57,11 +57,11 @@ class ScalingRuns:
     @property
     def problem(self) -> str:
         """Why no law can be fitted to these runs; empty if one can."""
-        if len(self) < LEAST_RUNS:
-            return f"{len(self)} runs are too few for a law of {PARAMETERS} parameters; train {LEAST_RUNS} or more"
+        if len(self) < MIN_RUNS:
+            return f"{len(self)} runs are too few for a law of {PARAMETERS} parameters; train {MIN_RUNS} or more"
         for name, values in (("sizes", self.parameters), ("token budgets", self.tokens)):
-            if (count := len(np.unique(values))) < LEAST_VALUES:
-                return f"the runs have {count} different {name}; train {LEAST_VALUES} or more"
+            if (count := len(np.unique(values))) < MIN_VALUES:
+                return f"the runs have {count} different {name}; train {MIN_VALUES} or more"
         if not (np.isfinite(self.loss).all() and (self.loss > 0).all()):
             return "the runs have losses that are not positive numbers; leave those runs out"
         return ""

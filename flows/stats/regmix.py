@@ -28,14 +28,14 @@ from threadpoolctl import threadpool_limits
 # the prior, which with many sources are corners mostly; here it is that times the number of sources.
 TEMPERATURE = 0.5
 STRENGTHS = (0.1, 5.0)
-LEAST_SHARE = 2e-4
+MIN_SHARE = 2e-4
 
 RESAMPLES = 100
 CANDIDATES = 4096  # mixtures that the search for the lowest loss looks at first
 STARTS = 3  # the best of them, from which it goes down
 LEVEL = 0.9
 # Below it less than a quarter of the order of the losses is known from the other runs, and an optimum is one of noise.
-LEAST_CORRELATION = 0.5
+MIN_CORRELATION = 0.5
 # Standard deviations that are added to a predicted loss: the mixture that is taken is the one whose loss is surely low,
 # by a bound that holds in 19 of 20 cases.
 CAUTION = 1.645
@@ -60,14 +60,14 @@ def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Mixtures to train on, float64 (count, sources), each with the sum 1.
 
     `prior`: the shares of the sources by their tokens, likewise. A mixture is Dirichlet around the prior at temperature
-    TEMPERATURE, of a strength that is drawn evenly on a log scale. Shares below LEAST_SHARE are 0.
+    TEMPERATURE, of a strength that is drawn evenly on a log scale. Shares below MIN_SHARE are 0.
     """
     draw = np.random.default_rng(seed)
     centre = prior**TEMPERATURE / (prior**TEMPERATURE).sum()
     low, high = np.log(STRENGTHS)
     strengths = np.exp(draw.uniform(low, high, count))
     mixtures = np.stack([draw.dirichlet(centre * len(prior) * strength) for strength in strengths])
-    mixtures[mixtures < LEAST_SHARE] = 0
+    mixtures[mixtures < MIN_SHARE] = 0
     return mixtures / mixtures.sum(1, keepdims=True)
 
 
@@ -81,7 +81,7 @@ def chosen(shares: np.ndarray, losses: np.ndarray, count: int, seed: int) -> np.
     and those of resampled runs. Raises as `optimum`."""
     best = optimum(shares, losses, seed, resamples=count - 1, caution=0)
     mixtures = np.vstack([best.shares, *best.resampled])
-    mixtures[mixtures < LEAST_SHARE] = 0
+    mixtures[mixtures < MIN_SHARE] = 0
     return mixtures / mixtures.sum(1, keepdims=True)
 
 

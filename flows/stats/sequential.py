@@ -27,7 +27,7 @@ from gristmill.flows.stats.crossed import pooled_degrees
 _FAR = 9.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 # Looks between which information grows by less count as growing by it: the kernel would be narrower than any grid.
-_LEAST_GROWTH = 1e-3
+_MIN_GROWTH = 1e-3
 
 
 class Path:
@@ -52,7 +52,7 @@ class Path:
             self._nodes, self._mass, self._information = np.zeros(1), np.zeros(1), information
             return
         # The density must be followed at the scale of the kernels before and after.
-        scale = np.sqrt(min(max(growth - 1, _LEAST_GROWTH), spread**2 / information, 1.0))
+        scale = np.sqrt(min(max(growth - 1, _MIN_GROWTH), spread**2 / information, 1.0))
         edges = np.linspace(low, high, int(np.ceil((high - low) / (3 * scale))) + 1)
         half = np.diff(edges) / 2
         nodes = ((edges[:-1] + half)[:, None] + half[:, None] * _NODES).ravel()
@@ -62,7 +62,7 @@ class Path:
         self._nodes, self._mass, self._information = nodes, density * steps, information
 
     def _later(self, information: float) -> float:
-        return max(information, self._information * (1 + _LEAST_GROWTH))
+        return max(information, self._information * (1 + _MIN_GROWTH))
 
 
 def crossing(information: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> np.ndarray:
@@ -191,7 +191,7 @@ def p_value(looks: Sequence[Look]) -> float:
 
 
 # More pairs than this are not advised: another measure, or more tokens a run, would help more.
-MOST_PAIRS = 200
+MAX_PAIRS = 200
 _VARIANCE_NODES, _VARIANCE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
@@ -244,15 +244,15 @@ def smallest_effect(looks: tuple[int, ...], limits: tuple[float, ...], noise: No
 
 
 def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = 0.8) -> int | None:
-    """Pairs after which one test at the end sees this effect with the wanted probability; None if MOST_PAIRS do not."""
+    """Pairs after which one test at the end sees this effect with the wanted probability; None if MAX_PAIRS do not."""
 
     def seen(pairs: int) -> bool:
         error, degrees = np.sqrt(noise.variance(pairs)), noise.freedom(pairs)
         reach = float(stdtrit(degrees, 1 - alpha / 2))
         return 1 - float(nctdtr(degrees, abs(effect) / error, reach)) >= wanted
 
-    needed = bisect_left(range(2, MOST_PAIRS + 1), True, key=seen) + 2
-    return needed if needed <= MOST_PAIRS else None
+    needed = bisect_left(range(2, MAX_PAIRS + 1), True, key=seen) + 2
+    return needed if needed <= MAX_PAIRS else None
 
 
 def chance_to_tell(effect: float, variance: float, alpha: float, noise: Noise, pairs: int) -> float:

@@ -288,7 +288,7 @@ def proxy_data(
     )
 
 
-MOST = 10  # of each recipe
+MAX_SHOWN = 10  # of each recipe
 _SHARDS = 64  # that are looked at: recipes that hardly differ are not read whole
 _CHARACTERS = 600
 
@@ -311,7 +311,7 @@ class Shown:
     text: str
 
 
-def only_in(corpus: Corpus, other: Corpus, most: int = MOST, seed: int = 0) -> tuple[Shown, ...]:
+def only_in(corpus: Corpus, other: Corpus, most: int = MAX_SHOWN, seed: int = 0) -> tuple[Shown, ...]:
     """Documents of `corpus` that `other` does not have, by id, drawn by a keyed hash from some of its shards, which are
     drawn likewise; at most so many. Holds the ids of a shard of each, and the texts of one.
 

@@ -24,7 +24,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.evaluation.documents import evaluation_file
 from gristmill.training.config import DOCUMENT_LOSSES, TRAINING_VERSION
 
-MOST_SALTS = 64  # samples of one arm's text that are looked for
+MAX_SALTS = 64  # samples of one arm's text that are looked for
 # Of the proxy's settings those that decide no run.
 _UNDECIDING: dict[str, Any] = dict.fromkeys(("name", "tokens", "sample_bytes", "looks", "evaluation_documents"), True)
 _UNDECIDING |= {"training": {"steps", "learning_rate"}}  # which are those of `tokens` and of `learning_rates`
@@ -174,5 +174,5 @@ def _hosts(home: str, losses: pa.Table) -> np.ndarray:
 def _salt(record: ProxyTraining, proxy: ProxyConfig, tokens: int) -> int | None:
     """The salt of a run; None for a run of another proxy."""
     training = record.training
-    salts = range(MOST_SALTS)
+    salts = range(MAX_SALTS)
     return next((n for n in salts if run_record(proxy, tokens, training.peak_rate, training.seed, n) == record), None)

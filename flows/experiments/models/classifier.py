@@ -51,7 +51,7 @@ from gristmill.tasks.reading.sources import Source, format_of
 from gristmill.tasks.reading.tables import records
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
-_MOST_BYTES = 1 << 30  # of a text
+_MAX_BYTES = 1 << 30  # of a text
 _BATCH = 1000
 # Columns that say what a text comes from, the narrowest last.
 GROUPS = ("group", "page", "page_id", "document", "document_id", "doc_id", "url")
@@ -192,7 +192,7 @@ def _rows(
     columns = {"text_column": text, "id_column": label, "url_column": group}
     source = _SOURCE.validate_python({"name": "labels", kind: patterns, **columns})
     for shard in source.shards():
-        for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
+        for record in records(shard.path, shard.format, shard.columns, _MAX_BYTES):
             if record.problem is not None:
                 raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")
             if not record.record_id:

@@ -134,7 +134,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
-class Given:
+class ImportRequest:
     """`name`: of the run, for a person; `trainer`: the program; `losses`: its metrics, see `read_points`; `step`,
     `loss`: the columns of these there, None to find them; `model`: a folder as Hugging Face lays it out, or None."""
 
@@ -159,7 +159,7 @@ class ImportedRun:
 
 
 def import_run(
-    recipe: Recipe, request: Given, settings: MachineSettings, say: Callable[[str], None] = lambda line: None
+    recipe: Recipe, request: ImportRequest, settings: MachineSettings, say: Callable[[str], None] = lambda line: None
 ) -> ImportedRun:
     """Import a training on the tokens of a recipe, which are finished.
 
@@ -182,12 +182,17 @@ def import_run(
     return ImportedRun(run, folder, points, heldout, there)
 
 
-def _identity(request: Given) -> list[str]:
+def _identity(request: ImportRequest) -> list[str]:
     return [request.name, request.trainer, files.checksum(str(request.losses)), request.step or "", request.loss or ""]
 
 
 def _model(
-    request: Given, source: Path, recipe: Recipe, data: Data, settings: MachineSettings, say: Callable[[str], None]
+    request: ImportRequest,
+    source: Path,
+    recipe: Recipe,
+    data: Data,
+    settings: MachineSettings,
+    say: Callable[[str], None],
 ) -> tuple[str, dict[str, float], ModelConfig]:
     """The folder of the model, its metrics on held-out text, its shape."""
     manifest = load_training_manifest(local_mixture(settings, data.mixture.folder))
@@ -209,7 +214,7 @@ def _tracked(
     settings: MachineSettings,
     recipe: Recipe,
     data: Data,
-    request: Given,
+    request: ImportRequest,
     key: str,
     folder: str,
     heldout: dict[str, float],
@@ -246,7 +251,7 @@ def _tracked(
     return run, False
 
 
-def _log_points(client: MlflowClient, run: str, request: Given, shown: Callable[[str], str]) -> int:
+def _log_points(client: MlflowClient, run: str, request: ImportRequest, shown: Callable[[str], str]) -> int:
     """Log what the trainer wrote, BATCH points a request; the last step. Its own metrics keep their names, behind that
     of the trainer, and LOSS is that of a recipe's run."""
     last, points = 0, _points(request, shown)
@@ -256,7 +261,7 @@ def _log_points(client: MlflowClient, run: str, request: Given, shown: Callable[
     return last
 
 
-def _points(request: Given, shown: Callable[[str], str]) -> Iterator[Metric]:
+def _points(request: ImportRequest, shown: Callable[[str], str]) -> Iterator[Metric]:
     for step, values in read_points(request.losses, request.step, request.loss):
         for name, value in values.items():
             yield Metric(shown(name) if name == LOSS else _name(request.trainer, name), value, 0, step)

@@ -21,7 +21,7 @@ from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.reading.tables import records
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
-_MOST_BYTES = 1 << 30  # of a text
+_MAX_BYTES = 1 << 30  # of a text
 
 
 def texts_of_files(
@@ -36,7 +36,7 @@ def texts_of_files(
     columned = {} if kind == "text" else {"text_column": column}
     source = _SOURCE.validate_python({"name": "texts", kind: patterns, **columned})
     for shard in source.shards():
-        for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
+        for record in records(shard.path, shard.format, shard.columns, _MAX_BYTES):
             if record.problem is None:
                 yield decode(record.payload, detect(record.payload, record.charset, False))
             else:

@@ -201,7 +201,7 @@ def write_artifacts(folder: Path, report: ScalingReport) -> None:
 
 
 FORECAST_TAG = "forecast"
-_MOST_INPUTS = 1000  # datasets that a server takes in one request
+_MAX_INPUTS = 1000  # datasets that a server takes in one request
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,8 @@ class Forecasts:
         claim, interval = _claim(forecast), forecast.loss
         parameters = [Param(name, str(value)) for name, value in {**claim, **params}.items()]
         self._client.log_batch(run_id, params=parameters)
-        for start in range(0, len(forecast.runs), _MOST_INPUTS):
-            self._client.log_inputs(run_id, [_input(key) for key in forecast.runs[start : start + _MOST_INPUTS]])
+        for start in range(0, len(forecast.runs), _MAX_INPUTS):
+            self._client.log_inputs(run_id, [_input(key) for key in forecast.runs[start : start + _MAX_INPUTS]])
         points = {"forecast": interval.value, "forecast_low": interval.low, "forecast_high": interval.high}
         self._client.log_batch(run_id, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
         self._client.update_run(run_id, status="SCHEDULED")

@@ -260,7 +260,7 @@ def test_of_many_documents_those_with_a_small_hash_are_looked_at_and_the_sets_ar
 
     monkeypatch.setattr(heldout_stages, "sample_shard", sampled)
     for least in (10**9, 16):
-        monkeypatch.setattr(evaluation_documents, "_LEAST_SAMPLED", least)
+        monkeypatch.setattr(evaluation_documents, "_MIN_SAMPLED", least)
         home = str(tmp_path / str(least))
         split = heldout(context(home), RECIPE, Texts([rows[i::40] for i in range(40)]).corpus(home))
         counted.append(0)
