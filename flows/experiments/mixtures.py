@@ -104,7 +104,7 @@ def found_mixture(
     method: str,
     weights: dict[str, tuple[float, float, float]],
     tokens: dict[str, int],
-    found: tuple[str, ...],
+    reasons: tuple[str, ...],
     interval: str,
     refusal: str = "",
 ) -> FoundMixture:
@@ -136,7 +136,7 @@ def found_mixture(
             )
             for name, (weight, low, high) in weights.items()
         ),
-        found,
+        reasons,
         interval,
         settings.max_epochs,
         budget,

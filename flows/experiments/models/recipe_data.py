@@ -64,8 +64,8 @@ def texts_of_recipe(
             continue
         texts = heldout.without(select(places.documents[i], places.kept[i], ["source", "text"]))
         if by_language:
-            known = gather(places.signals[i], places.kept[i], ["language"])
-            names = dict(zip(known["id"].to_pylist(), known["language"].to_pylist(), strict=True))
+            languages = gather(places.signals[i], places.kept[i], ["language"])
+            names = dict(zip(languages["id"].to_pylist(), languages["language"].to_pylist(), strict=True))
             texts = texts.filter([names[each] == language for each in texts["id"].to_pylist()])
         yield from texts["text"].to_pylist()
 
