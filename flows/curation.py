@@ -11,8 +11,8 @@ from gristmill.flows.recipe.steps import builder_of
 from gristmill.flows.stages import export as export_stage
 from gristmill.flows.stages.corpus import Corpus, check_left, check_sources, pinned
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.evaluation.heldout import Data, named_texts
 from gristmill.flows.stages.group_losses import group_losses
+from gristmill.flows.stages.heldout import Data, named_texts
 from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.removal import evaluation_removal, takedowns
@@ -72,17 +72,17 @@ def curate(
             more = {}
             if withheld is not None and isinstance(steps[0], LearnedFilter):
                 more["learns_from"] = withheld(extracted, corpus)
-            arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0], **more)
+            arriving, remaining = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0], **more)
         else:
             arriving = corpus if steps is first else signals(context, corpus, steps)
-            left = rules(context, arriving, steps)
-        yield Passed(steps, arriving, left)
-        check_left(left, steps)
-        corpus = left
+            remaining = rules(context, arriving, steps)
+        yield Passed(steps, arriving, remaining)
+        check_left(remaining, steps)
+        corpus = remaining
     if recipe.takedowns:
-        left = takedowns(context, recipe, corpus)
-        yield Passed((), corpus, left)
-        check_left(left, ())
+        remaining = takedowns(context, recipe, corpus)
+        yield Passed((), corpus, remaining)
+        check_left(remaining, ())
 
 
 def _groups(steps: tuple) -> list[tuple]:

@@ -12,9 +12,8 @@ from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.run import Report
-from gristmill.flows.run.artifacts import publish
+from gristmill.flows.run.artifacts import flow_run_name, publish
 from gristmill.flows.run.flow import recorded_flow
-from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.export import check_target
@@ -104,6 +103,6 @@ def _check_losses(context: RunContext, recipe: Recipe, corpus: Corpus, losses: S
 
 def _train(outputs: Outputs) -> "Trained":
     # here, since a corpus is made without the libraries of training
-    from gristmill.flows.run.tracking.train import train
+    from gristmill.flows.run.model_training import train
 
     return train(outputs)

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions.ablate import ablate
     from gristmill.flows.experiments.decisions.report import DecisionReport
-    from gristmill.flows.experiments.mixing.mix import mix
-    from gristmill.flows.experiments.mixing.mixed_recipe import FoundMixture
+    from gristmill.flows.experiments.mixtures import FoundMixture, mix
     from gristmill.flows.experiments.planning.plan import TrainingPlan, plan
     from gristmill.flows.experiments.scaling.ladder import AgreementReport
     from gristmill.flows.experiments.scaling.report import ScalingReport
@@ -84,7 +83,7 @@ _MODULES = {
     "AgreementReport": "gristmill.flows.experiments.scaling.ladder",
     "DecisionReport": "gristmill.flows.experiments.decisions.report",
     "Difference": "gristmill.flows.reports.diff.difference",
-    "FoundMixture": "gristmill.flows.experiments.mixing.mixed_recipe",
+    "FoundMixture": "gristmill.flows.experiments.mixtures",
     "FoundPhrase": "gristmill.flows.explore.search.phrases",
     "FoundWords": "gristmill.flows.explore.search.words",
     "Memorised": "gristmill.flows.explore.search.memorised",
@@ -103,7 +102,7 @@ _MODULES = {
     "find_words": "gristmill.flows.explore.search.words",
     "load": "gristmill.flows.recipe.recipe",
     "memorised": "gristmill.flows.explore.search.memorised",
-    "mix": "gristmill.flows.experiments.mixing.mix",
+    "mix": "gristmill.flows.experiments.mixtures",
     "open_index": "gristmill.flows.explore.search.opened",
     "open_words": "gristmill.flows.explore.search.words",
     "pipeline": "gristmill.flows.pipeline",

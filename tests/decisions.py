@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gristmill.flows.stats.bank import Bank, calibrate
-from gristmill.flows.stats.components import Components
-from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.crossed import Components
+from gristmill.flows.stats.protocol import Bank, Protocol, calibrate, decide
 from gristmill.flows.stats.runs import EvaluationSet
 from tests.simulated_runs import Simulator, normal
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gristmill.flows.stats.components import Components
+from gristmill.flows.stats.crossed import Components
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]

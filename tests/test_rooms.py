@@ -28,7 +28,7 @@ ORDER = (
     "gristmill.flows.pipeline",
     "gristmill.flows.experiments.models",
     "gristmill.flows.experiments.decisions",
-    "gristmill.flows.experiments.mixing",
+    "gristmill.flows.experiments.mixtures",
     "gristmill.flows.experiments.scaling",
     "gristmill.flows.experiments.planning",
     "gristmill.flows.explore.search",
@@ -65,12 +65,11 @@ PREFECT = (
     "gristmill.flows.run.artifacts",
     "gristmill.flows.run.flow",
     "gristmill.flows.run.prefect_env",
-    "gristmill.flows.run.prefect_names",
     "gristmill.flows.run.runner",
     "gristmill.flows.run.server",
     "gristmill.flows.experiments.scaling.scale",
     "gristmill.flows.explore.search.index",
-    "gristmill.flows.run.service.automations",
+    "gristmill.flows.run.automations",
 )
 # Kernels follow one loop through many cases, and tables have many rows.
 LONG = ("gristmill.tasks.kernels.",)

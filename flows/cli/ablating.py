@@ -15,14 +15,12 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.render.results import print_decision, print_fitting
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set_names, without_judge
+from gristmill.flows.stages.judge import EXTRACTED, check_judges, set_names, without_judge
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gristmill.flows.experiments.decisions import ablate as ablation
     from gristmill.flows.experiments.decisions import device as decision_device
     from gristmill.flows.experiments.decisions import noise, report
@@ -117,9 +115,9 @@ def ablate(
     runs |= {"first_pair": first_pair, "resample": resample}
     judged: dict[str, Any] = {"clean": clean or None, "judge": judge}
     if plan:
-        known = {"name": device, "devices": devices, "mfu": mfu, "price": price}
-        _print_plan(base, candidates, known, tokenizer, tasks, **runs, **judged)
-    elif named := [name for name, given in (("--device", device), ("--price", price)) if given]:
+        device_options = {"name": device, "devices": devices, "mfu": mfu, "price": price}
+        _print_plan(base, candidates, device_options, tokenizer, tasks, **runs, **judged)
+    elif named := [name for name, value in (("--device", device), ("--price", price)) if value]:
         raise ValueError(f"{' and '.join(named)}: for --plan alone; runs are trained on this machine")
     else:
         others = {"tasks": tasks or None, "tokenizer": tokenizer or None}
@@ -127,25 +125,25 @@ def ablate(
 
 
 def _print_plan(
-    base: str, candidates: dict[str, Any], device: dict[str, Any], tokenizer: str, tasks: str, **given: Any
+    base: str, candidates: dict[str, Any], device: dict[str, Any], tokenizer: str, tasks: str, **options: Any
 ) -> None:
-    """`device`: what --device and its like say; `tasks`, `given`: parameters of the flow `ablate`. Without a judge all
-    sources stand for it, and that is said."""
+    """`device`: what --device and its like say; `tasks`, `options`: parameters of the flow `ablate`. Without a judge
+    all sources judge, and that is printed."""
     if device["devices"] > 1 and not device["name"]:
         raise ValueError(f"--devices {device['devices']}: of what? name it by --device, as h100")
-    judge_given = bool(given["clean"] or given["judge"])
-    given["judge"] = given["judge"] if judge_given else [EXTRACTED]
-    _, compared, sets = _checked(base, candidates, given["clean"], given["judge"], tasks)
-    given |= {"leave_one_out": candidates["leave_one_out"], "tasks": sets}
-    proxy = given.pop("proxy")
+    judge_given = bool(options["clean"] or options["judge"])
+    options["judge"] = options["judge"] if judge_given else [EXTRACTED]
+    _, compared, sets = _checked(base, candidates, options["clean"], options["judge"], tasks)
+    options |= {"leave_one_out": candidates["leave_one_out"], "tasks": sets}
+    proxy = options.pop("proxy")
     if tokenizer:
-        given["vocabulary"] = vocabulary(tokenizer_at(MachineSettings(), tokenizer, "tokenizer"))
-    known = (
+        options["vocabulary"] = vocabulary(tokenizer_at(MachineSettings(), tokenizer, "tokenizer"))
+    device_speed = (
         partial(decision_device.named, **device)
         if device["name"]
         else partial(decision_device.measured, MachineSettings(), price=device["price"])
     )
-    print_texts(decision_plan.planned(compared, proxy, known, **given).lines())
+    print_texts(decision_plan.planned(compared, proxy, device_speed, **options).lines())
     if not judge_given:
         print_texts([without_judge(set_names([*compared.recipes.values()], None))])
 
@@ -163,11 +161,11 @@ def _checked(
     return recipe, compared, sets
 
 
-def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **given: Any) -> None:
-    """Run the flow `ablate` and print what it found. `candidates`, `given`: its parameters."""
-    recipe, *_ = _checked(base, candidates, given.get("clean"), given.get("judge", []), given.get("tasks"))
+def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **options: Any) -> None:
+    """Run the flow `ablate` and print what it found. `candidates`, `options`: its parameters."""
+    recipe, *_ = _checked(base, candidates, options.get("clean"), options.get("judge", []), options.get("tasks"))
 
-    report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **candidates, **given))
+    report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **candidates, **options))
     if as_json:
         print_json(report.as_json())
         return
@@ -175,11 +173,11 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **give
     print_decision(report, MachineSettings(), console())
 
 
-def _numbers(given: str) -> list[int]:
+def _numbers(text: str) -> list[int]:
     try:
-        return [int(number) for number in given.split(",") if number.strip()]
+        return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
-        raise ValueError(f"--pairs {given} is no list of whole numbers: write 3,6,12") from None
+        raise ValueError(f"--pairs {text} is no list of whole numbers: write 3,6,12") from None
 
 
 def proxy_noise(
@@ -187,10 +185,15 @@ def proxy_noise(
     runs: Annotated[str, typer.Option(metavar="TEXT", help="which runs these were; kept with the numbers")],
 ) -> None:
 
-    found = noise.fit_noise(MachineSettings().home, load_proxy(proxy), runs)
+    fitted_noise = noise.fit_noise(MachineSettings().home, load_proxy(proxy), runs)
     written = proxy.with_suffix(".json")
-    noise.write_noise(found, written)
-    print_texts([f"{written}: {found.tokens:,} tokens a run, {found.documents} documents, {found.degrees} degrees"])
+    noise.write_noise(fitted_noise, written)
+    print_texts(
+        [
+            f"{written}: {fitted_noise.tokens:,} tokens a run, {fitted_noise.documents} documents, "
+            f"{fitted_noise.degrees} degrees"
+        ]
+    )
 
 
 def decisions(
@@ -204,26 +207,26 @@ def decisions(
 ) -> None:
 
     home = MachineSettings().home
-    found = report.leaderboard(home, base or None, by_cost)
+    rows = report.leaderboard(home, base or None, by_cost)
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(one) for one in rows])
         return
-    if not found:
+    if not rows:
         against = f" against {base}" if base else ""
-        said = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
-        console().print(said, markup=False, soft_wrap=True)
+        message = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
+        console().print(message, markup=False, soft_wrap=True)
         return
-    print_fitting(leaderboard_table(found), console())
+    print_fitting(leaderboard_table(rows), console())
 
 
-def leaderboard_table(found: list["LeaderboardRow"]) -> "Table":
+def leaderboard_table(rows: list["LeaderboardRow"]) -> "Table":
     """A row for each candidate."""
     table = Table("candidate", "base", "verdict", title="Decisions", title_justify="left")
     for head in ("effect, bits per byte", "interval", "worth", "documents", "CPU hours"):
         table.add_column(head, justify="right")
     for head in ("judged by", "model and tokens"):
         table.add_column(head)
-    for one in found:
+    for one in rows:
         effect = interval = ""
         if one.effect is not None:
             effect, interval = f"{one.effect:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}"

@@ -140,8 +140,6 @@ COMMANDS: dict[str | None, dict[str, dict[str, str]]] = {
             "first that a document fails is\n"
             "the reason of its drop: thresholds and the recipe's keys for them, and what each measures, with "
             "unit and source.",
-        },
-        "gristmill.flows.cli.auditing": {
             "audit": "Judge learned filters: write a page with documents of either side of the cut, on which "
             "a person votes without\n"
             "knowing the side, and print its path; for a step that gives labels and drops nothing, with the "

@@ -1,25 +1,132 @@
-"""Finished corpora beside each other, and one to look around in: diff, browse."""
+"""Commands to compare finished corpora and to look around in one: diff, browse."""
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 import wrapt
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render.differences import difference as rendered
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import pages
     from gristmill.flows.explore.browse import server as page_server
-    from gristmill.flows.reports.diff import difference
+    from gristmill.flows.reports.diff import difference as differences
+    from gristmill.flows.reports.diff.columns import Columns
+    from gristmill.flows.reports.diff.difference import Difference
+    from gristmill.flows.reports.diff.matching import Alone
+    from gristmill.flows.reports.diff.shares import Groups
+    from gristmill.flows.reports.marking import Passage
 else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
     page_server = wrapt.lazy_import("gristmill.flows.explore.browse.server")
-    difference = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
+    differences = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
+
+
+_QUANTILES = ("0.05", "0.5", "0.95")  # shown in a terminal; the page and --json have more
+_HOSTS = 10
+
+
+def difference_lines(difference: "Difference") -> "Iterator[RenderableType]":
+    """All of it, the parts that do not differ in a word."""
+    for letter, side in (("A", difference.a), ("B", difference.b)):
+        yield f"{letter}  {side.name}: {side.documents:,} documents, {side.characters:,} characters ({side.stage})"
+    if difference.empty:
+        yield "nothing differs"
+        return
+    by_url = f", {difference.by_url:,} of them by URL and record, since their ids differ" if difference.by_url else ""
+    yield f"{difference.both:,} documents in both{by_url}"
+    for mine, other, some in (("A", "B", difference.only_a), ("B", "A", difference.only_b)):
+        if some:
+            yield f"{sum(one.documents for one in some):,} only in {mine}"
+            yield _alone(other, some)
+    yield from _changed(difference)
+    yield from _columns(difference.columns)
+    if not difference.shares.one_tokenizer:
+        yield "the sides have tokenizers of their own: the same text may have more tokens on one"
+    for what, groups in (("source", difference.shares.sources), ("host", difference.shares.hosts)):
+        if groups.most:
+            there = f"{groups.there[0]:,} in A, {groups.there[1]:,} in B"
+            yield f"{difference.shares.unit} by {what}: {there}, {groups.differing:,} differ"
+            yield _groups(what, groups, difference.shares.unit)
+
+
+def _alone(other: str, some: "Sequence[Alone]") -> Table:
+    table = _table(f"in {other} dropped by", "documents", "characters", "one of them")
+    for one in some:
+        table.add_row(*map(Text, (one.reason, f"{one.documents:,}", f"{one.characters:,}", one.examples[0][0])))
+    return table
+
+
+def _changed(difference: "Difference") -> Iterator[str]:
+    changed = difference.changed
+    if not changed.documents:
+        return
+    counted = f"{changed.counted:,} of them, drawn by a hash," if changed.counted < changed.documents else "them"
+    yield (
+        f"{changed.documents:,} in both with another text, of {changed.characters_a:,} characters in A and "
+        f"{changed.characters_b:,} in B; in {counted} {changed.removed:,} characters of A are not in B, and "
+        f"{changed.added:,} of B not in A"
+    )
+    for one in changed.examples:
+        yield f"  {one.id_a} {one.url or ''}: {one.removed:,} of A alone, {one.added:,} of B alone"
+        for letter, side in zip("AB", one.passages or (), strict=False):
+            yield f"    {letter}  {_passage(side)}"
+
+
+def _passage(one: "Passage") -> str:
+    words = " ".join(f"⟦{each.text}⟧" if each.alone else each.text for each in one.stretches)
+    return f"{'… ' if one.begins_within else ''}{words}{' …' if one.ends_within else ''}"
+
+
+def _columns(columns: "Columns") -> "Iterator[RenderableType]":
+    if columns.numbers:
+        names = [f"{name} {side}" for name in ("mean", *_QUANTILES) for side in "AB"]
+        yield "columns of numbers, mean and quantiles"
+        table = _table("column", *names)
+        for one in columns.numbers:
+            pairs = [one.mean, *(one.quantiles[share] for share in _QUANTILES)]
+            table.add_row(
+                Text(one.name), *("-" if value is None else f"{value:.4g}" for pair in pairs for value in pair)
+            )
+        yield table
+    for column in columns.values:
+        yield f"most common values of {column.name}"
+        table = _table("value", "A", "B")
+        for value, (a, b) in column.values.items():
+            table.add_row(Text(value), f"{a:,}", f"{b:,}")
+        yield table
+    if columns.same:
+        yield f"{len(columns.same)} columns are distributed alike"
+    for side, names in (("A", columns.only_a), ("B", columns.only_b)):
+        if names:
+            yield f"only {side} has the columns {', '.join(names)}"
+
+
+def _groups(what: str, groups: "Groups", unit: str) -> Table:
+    table = _table(what, "documents A", "B", f"{unit} A", "B", "B - A")
+    for one in groups.most[:_HOSTS]:
+        a, b = one.amount
+        table.add_row(Text(one.name), *(f"{number:,}" for number in (*one.documents, a, b)), f"{b - a:+,}")
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="left" if name == "one of them" else "right")
+    return table
+
 
 _SIDE = "a recipe, as for `run`, which must have finished it; or a stage, name-key as in `status`"
 
@@ -34,13 +141,13 @@ def diff(
     Documents are matched by id; where a source has another name or its files lie elsewhere, by URL and record. Before a
     recipe is changed, copy it: `gristmill diff before.yaml recipe.yaml`; or take the stages that `gristmill status`
     prints: `gristmill diff rules-KEY rules-KEY`."""
-    found = difference.diff(a, b, MachineSettings())
+    difference = differences.diff(a, b, MachineSettings())
     if to:
-        print_texts([difference.write(found, to)])
+        print_texts([differences.write(difference, to)])
     if as_json:
-        print_json({"empty": found.empty} | vars(found))
+        print_json({"empty": difference.empty} | vars(difference))
     elif not to:
-        for part in rendered(found):
+        for part in difference_lines(difference):
             if isinstance(part, str):
                 print_texts([part])
             else:

@@ -10,7 +10,7 @@ import wrapt
 from rich.table import Table
 
 from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
-from gristmill.flows.cli.render import search
+from gristmill.flows.cli.render import documents
 from gristmill.flows.cli.render import tables as render
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
@@ -59,28 +59,28 @@ def evaluate(
 
     with progress.progress_bar() as bar:
         task = bar.add_task("batches", total=None)
-        found = evaluation.evaluate(
+        result = evaluation.evaluate(
             name, tasks, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
         return
-    if found.heldout:
-        console().print(render.heldout_table(found))
-    if found.tasks:
-        console().print(render.tasks_table(found))
-    print_texts(render.remarks(found))
+    if result.heldout:
+        console().print(render.heldout_table(result))
+    if result.tasks:
+        console().print(render.tasks_table(result))
+    print_texts(render.remarks(result))
 
 
 def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
     if evaluation.trained_model(name).report is None:  # ahead of the index, which takes longer
         raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
-    found = memorization.memorised(searching.opened_index(name), prompts, prompt, continuation)
-    path = memorization.write(found, MachineSettings().home)
+    result = memorization.memorised(searching.opened_index(name), prompts, prompt, continuation)
+    path = memorization.write(result, MachineSettings().home)
     if as_json:
-        print_json(asdict(found) | {"page": path})
+        print_json(asdict(result) | {"page": path})
         return
-    console().print(search.memorised_table(found))
+    console().print(documents.memorised_table(result))
     print_texts([path])
 
 
@@ -93,13 +93,13 @@ def tokenizer_report(
     as_json: Json = False,
 ) -> None:
 
-    found = tokenizers.tokenizer_figures(name, others or ())
+    measurements = tokenizers.tokenizer_figures(name, others or ())
     if as_json:
-        print_json([_plain(figures) for figures in found])
+        print_json([_plain(figures) for figures in measurements])
         return
 
     table = Table("tokenizer", "source", "language", "bytes a token", "tokens a word", "tokens")
-    for figures in found:
+    for figures in measurements:
         table.add_row(
             f"{figures.name}: vocabulary {figures.vocab_size:,}, unused {figures.unused:,}, in the first "
             f"{figures.shared:.1%}, embedding {figures.embedding:,} parameters, inexact documents {figures.inexact:,}",

@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,39 +11,28 @@ import typer
 import wrapt
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from gristmill.flows.cli.app import FinishedRecipe, Limit, ModelArgument, RecipeArgument
+from gristmill.flows.cli.app import FinishedRecipe, Json, Limit, ModelArgument, RecipeArgument
 from gristmill.flows.cli.in_flow import recipe_to_run
 from gristmill.flows.cli.running import run_flow
-from gristmill.flows.cli.terminal import console, print_texts
+from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
-from gristmill.flows.recipe.check.columns import check_export
+from gristmill.flows.recipe.columns import check_export
+from gristmill.flows.recipe.recipe import load
 from gristmill.tasks.documents.export import Export
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments.models import evaluation, joining, token_export, token_training
+    from gristmill.flows.experiments.models import evaluation, imported_run, joining, recipe_data, token_training
     from gristmill.flows.stages import export
     from gristmill.samples.formats import folder
     from gristmill.training.hub import model_folder
 else:
     evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
     joining = wrapt.lazy_import("gristmill.flows.experiments.models.joining")
-    token_export = wrapt.lazy_import("gristmill.flows.experiments.models.token_export")
+    recipe_data = wrapt.lazy_import("gristmill.flows.experiments.models.recipe_data")
     token_training = wrapt.lazy_import("gristmill.flows.experiments.models.token_training")
     export = wrapt.lazy_import("gristmill.flows.stages.export")
     folder = wrapt.lazy_import("gristmill.samples.formats.folder")
     model_folder = wrapt.lazy_import("gristmill.training.hub.model_folder")
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-import wrapt
-
-from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.terminal import print_json
-from gristmill.flows.recipe.recipe import load
-
-if TYPE_CHECKING:
-    from gristmill.flows.experiments.models import imported_run
-else:
     imported_run = wrapt.lazy_import("gristmill.flows.experiments.models.imported_run")
 
 
@@ -67,20 +57,20 @@ def run(
     require("train", "importing a run")
 
     progress = console(stderr=True)
-    given = imported_run.Given(name, trainer, losses, step, loss, model)
-    found = imported_run.import_run(
-        load(recipe), given, MachineSettings(), lambda line: progress.print(line, soft_wrap=True)
+    request = imported_run.ImportRequest(name, trainer, losses, step, loss, model)
+    result = imported_run.import_run(
+        load(recipe), request, MachineSettings(), lambda line: progress.print(line, soft_wrap=True)
     )
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
         return
-    state = "was imported before" if found.there else "is imported"
+    state = "was imported before" if result.there else "is imported"
     out = console()
-    out.print(f"{name} {state}: {found.points:,} steps, MLflow run {found.run}", soft_wrap=True, highlight=False)
-    for metric, value in found.heldout.items():
+    out.print(f"{name} {state}: {result.points:,} steps, MLflow run {result.run}", soft_wrap=True, highlight=False)
+    for metric, value in result.heldout.items():
         out.print(f"{metric}  {value:.4f}", highlight=False)
-    if found.folder:
-        out.print(f"its model: {found.folder}\n  gristmill evaluate {found.folder} --tasks FOLDER", soft_wrap=True)
+    if result.folder:
+        out.print(f"its model: {result.folder}\n  gristmill evaluate {result.folder} --tasks FOLDER", soft_wrap=True)
 
 
 TokenTrainer = Literal["olmo-core", "torchtitan", "megatron", "nanogpt", "nanochat", "litgpt", "mosaic"]
@@ -105,8 +95,8 @@ def documents(
 ) -> None:
     """gristmill export documents recipe.yaml --to physics --where "topic = 'science' and 'quantum' in title" """
     recipe = recipe_to_run(name, limit)
-    given = {key: value for key, value in (("to", to), ("format", format), ("where", where)) if value}
-    settings = (recipe.export.model_dump() if recipe.export else {}) | given
+    options = {key: value for key, value in (("to", to), ("format", format), ("where", where)) if value}
+    settings = (recipe.export.model_dump() if recipe.export else {}) | options
     if "to" not in settings:
         raise ValueError(
             f"nothing says where the documents of {recipe.name} go: add --to FOLDER, or `export: {{to: FOLDER}}` to the"
@@ -128,10 +118,10 @@ def model(
 ) -> None:
     require("train", "exporting a model")
 
-    found = evaluation.trained_model(name)
-    recipe = export.recipe_of_card(found.recipe) if found.recipe else ""
-    written = model_folder.write_model_folder(found.saved, to, found.name, recipe, dtype, average)
-    print_texts([f"{'exported' if written else 'is exported already'}: {found.name} in {to}"])
+    result = evaluation.trained_model(name)
+    recipe = export.recipe_of_card(result.recipe) if result.recipe else ""
+    written = model_folder.write_model_folder(result.saved, to, result.name, recipe, dtype, average)
+    print_texts([f"{'exported' if written else 'is exported already'}: {result.name} in {to}"])
 
 
 def tokens(
@@ -150,7 +140,7 @@ def tokens(
     files, and writes again what differs. docs/trainers.md has the trainers one by one, and how a trainer reads the
     samples from Python without any export.
     """
-    found = token_export.token_export(name, MachineSettings())
+    contents = recipe_data.token_export(name, MachineSettings())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None)
@@ -162,10 +152,10 @@ def tokens(
             done[file] += size
             bar.update(task, description=file, completed=done.total())
 
-        written = folder.write_export(found, trainer, to, progress)
-    source = found.source
+        written = folder.write_export(contents, trainer, to, progress)
+    source = contents.source
     read = f"{len(source):,} samples of {source.seq_len:,} tokens"
-    print_texts([f"{'exported' if written else 'is exported already'}: {found.name} for {trainer} in {to}, {read}"])
+    print_texts([f"{'exported' if written else 'is exported already'}: {contents.name} for {trainer} in {to}, {read}"])
 
 
 def train_tokens(

@@ -10,7 +10,7 @@ import typer
 import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.storage.printable import redact_url

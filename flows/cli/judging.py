@@ -1,28 +1,135 @@
-"""Commands about rules and thresholds: whatif, thresholds, rules, new-step; and the pages report, dedup-report."""
+"""Judge filters, rules and thresholds: audit, contamination, whatif, thresholds, rules, new-step, report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 import wrapt
+from rich.table import Table
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render import tables as render
-from gristmill.flows.cli.render.tables import packing_table, plan_table
+from gristmill.flows.cli.render import documents as document_lines
 from gristmill.flows.cli.terminal import console, print_json, print_texts
-from gristmill.flows.recipe import new_step as writing
-from gristmill.flows.reports.rules import books
+from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
+    from gristmill.flows.cli.render import tables
+    from gristmill.flows.explore.browse import opened as opened_corpus
+    from gristmill.flows.explore.browse import votes as votes_on_drops
+    from gristmill.flows.explore.browse.votes import StepPrecision
+    from gristmill.flows.recipe import new_step as step_files
+    from gristmill.flows.reports import audit as audit_pages
+    from gristmill.flows.reports import contamination as contamination_report
     from gristmill.flows.reports import mixture_plan, near_duplicates, run_page
+    from gristmill.flows.reports import rules as rule_books
     from gristmill.flows.reports import thresholds as proposals
     from gristmill.flows.reports import whatif as replaying
+    from gristmill.flows.reports.audit import agreement
+    from gristmill.flows.reports.audit.agreement import Agreement
 else:
+    tables = wrapt.lazy_import("gristmill.flows.cli.render.tables")
+    step_files = wrapt.lazy_import("gristmill.flows.recipe.new_step")
+    rule_books = wrapt.lazy_import("gristmill.flows.reports.rules")
     mixture_plan = wrapt.lazy_import("gristmill.flows.reports.mixture_plan")
     near_duplicates = wrapt.lazy_import("gristmill.flows.reports.near_duplicates")
     run_page = wrapt.lazy_import("gristmill.flows.reports.run_page")
     proposals = wrapt.lazy_import("gristmill.flows.reports.thresholds")
     replaying = wrapt.lazy_import("gristmill.flows.reports.whatif")
+    opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
+    votes_on_drops = wrapt.lazy_import("gristmill.flows.explore.browse.votes")
+    audit_pages = wrapt.lazy_import("gristmill.flows.reports.audit")
+    agreement = wrapt.lazy_import("gristmill.flows.reports.audit.agreement")
+    contamination_report = wrapt.lazy_import("gristmill.flows.reports.contamination")
+
+
+def audit(
+    name: Annotated[str, typer.Argument(metavar="[RECIPE]", help="as for `run`, which must have finished it")] = "",
+    step: Annotated[str, typer.Option("--step", help="the learned filter; default: all")] = "",
+    votes: Annotated[str, typer.Option("--votes", metavar="FILE", help="votes that were saved from a page")] = "",
+    precision: Annotated[
+        bool, typer.Option("--precision", help="of the drops of a recipe's steps, by the votes made in `browse`")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    if bool(name) == bool(votes):
+        raise ValueError("give a recipe, for pages to vote on, or --votes FILE, saved from such a page")
+    if precision:
+        if not name:
+            raise ValueError("--precision needs the recipe that was looked at with `gristmill browse`")
+        _print_precision(name, step, as_json)
+        return
+    if name:
+        print_texts(audit_pages.write(name, step, MachineSettings()))
+        return
+
+    result = agreement.agreement(votes, MachineSettings())
+    if as_json:
+        print_json(result)
+        return
+    console().print(agreement_table(result))
+    if result.whole is not None:
+        votes = f"the {result.sample.all.votes} votes on the sample"
+        print_texts([f"by {votes} a reader agrees with {result.step} on {result.whole:.0%} of what it judged"])
+    print_texts([f"{result.unsure} votes cannot say"])
+
+
+def _print_precision(name: str, step: str, as_json: bool) -> None:
+    opened = opened_corpus.open_recipe(name, MachineSettings())
+    rows = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        print_texts([f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"])
+    for one in rows:
+        console().print(precision_table(one))
+        if one.precision is not None:
+            what = f"of {one.step}'s drops readers would drop" if one.step else "of what is kept readers would keep"
+            over = "" if one.covered == one.documents else f", over rules with {one.covered:,} of {one.documents:,}"
+            print_texts([f"{one.precision:.0%} ({one.low:.0%} to {one.high:.0%}) {what}{over}"])
+
+
+def precision_table(precision: "StepPrecision") -> "Table":
+    """A row for each rule of a step, or one for what is kept."""
+    title = f"votes on the drops of {precision.step} ({precision.stage})" if precision.step else "votes on what is kept"
+    table = Table(title=title)
+    for column in ("rule", "documents", "votes", "agree", "share", "95% interval", "cannot say", "looked for"):
+        table.add_column(column, justify="left" if column == "rule" else "right")
+    for one in precision.rules:
+        limits = one.share
+        share = f"{limits.agreeing / limits.votes:.0%}" if limits.votes else "-"
+        interval = f"{limits.low:.0%} to {limits.high:.0%}" if limits.votes else "-"
+        counts = (str(limits.votes), str(limits.agreeing), share, interval, str(one.unsure), str(one.sought))
+        table.add_row(one.rule or "kept", f"{one.documents:,}", *counts)
+    return table
+
+
+def agreement_table(result: "Agreement") -> "Table":
+    """For each draw a row for all its documents, and one for each side or label."""
+    table = Table(title=f"votes on {result.step} ({result.stage}), of {result.recipe}")
+    for column in ("documents", "", "votes", "agree with the filter", "share", "95% interval"):
+        table.add_column(column, justify="left" if column in ("documents", "") else "right")
+    for drawn, shares in (("nearest the cut", result.nearest), ("sample", result.sample)):
+        for side, one in {"": shares.all, **shares.by_side}.items():
+            share = f"{one.agreeing / one.votes:.0%}" if one.votes else "-"
+            interval = f"{one.low:.0%} to {one.high:.0%}"
+            table.add_row(drawn, side or "all", str(one.votes), str(one.agreeing), share, interval)
+    return table
+
+
+def contamination(
+    name: FinishedRecipe,
+    n: Annotated[int, typer.Option("-n", min=0, help="how many examples of each benchmark")] = 3,
+    as_json: Json = False,
+) -> None:
+
+    benchmarks = contamination_report.contamination(name, n)
+    if as_json:
+        print_json(benchmarks)
+        return
+    for one in benchmarks:
+        console().print(document_lines.benchmarks_table(one))
+        print_texts(document_lines.remarks(one))
 
 
 def whatif(
@@ -37,8 +144,8 @@ def whatif(
     if as_json:
         print_json(list(replaying.funnel(replay)))
         return
-    console().print(render.whatif_table(replaying.funnel(replay)))
-    print_texts(render.whatif_remarks(replay))
+    console().print(tables.whatif_table(replaying.funnel(replay)))
+    print_texts(tables.whatif_remarks(replay))
 
 
 def thresholds(
@@ -48,12 +155,12 @@ def thresholds(
     as_json: Json = False,
 ) -> None:
 
-    found = proposals.propose(name, reference, least)
+    result = proposals.propose(name, reference, least)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    console().print(render.thresholds_table(found))
-    print_texts([*render.thresholds_remarks(found, least), render.recipe_part(found)])
+    console().print(tables.thresholds_table(result))
+    print_texts([*tables.thresholds_remarks(result, least), tables.recipe_part(result)])
 
 
 def dedup_report(name: FinishedRecipe) -> None:
@@ -70,9 +177,9 @@ def rules(
 ) -> None:
 
     if as_json:
-        print_json(list(books(step)))
+        print_json(list(rule_books.books(step)))
         return
-    print_texts(render.rules(list(books(step)), console().width))
+    print_texts(tables.rules(list(rule_books.books(step)), console().width))
 
 
 def new_step(
@@ -80,7 +187,7 @@ def new_step(
     folder: Annotated[Path, typer.Argument(help="where the files are written")] = Path(),
 ) -> None:
 
-    print_texts([str(path) for path in writing.write(name, folder)])
+    print_texts([str(path) for path in step_files.write(name, folder)])
 
 
 def plan_mixture(
@@ -99,6 +206,6 @@ def plan_mixture(
     if as_json:
         print_json(rows)
         return
-    console().print(plan_table(rows))
+    console().print(tables.plan_table(rows))
     if packing:
-        console().print(packing_table(rows))
+        console().print(tables.packing_table(rows))

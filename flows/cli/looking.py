@@ -8,8 +8,8 @@ import wrapt
 from rich.progress import Progress
 
 from gristmill.flows.cli.app import Json
+from gristmill.flows.cli.render import documents
 from gristmill.flows.cli.render import documents as render
-from gristmill.flows.cli.render import search
 from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table, verified_line
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.settings import MachineSettings
@@ -62,14 +62,14 @@ def verify(
     as_json: Json = False,
 ) -> None:
 
-    found = []
+    results = []
     for verified in finished.verify_stages(target):
-        found.append(verified)
+        results.append(verified)
         if not as_json:
             print_texts([verified_line(verified)])
     if as_json:
-        print_json(found)
-    if any(verified.damages for verified in found):
+        print_json(results)
+    if any(verified.damages for verified in results):
         raise typer.Exit(1)
 
 
@@ -114,11 +114,11 @@ def columns(
     gristmill columns recipe.yaml
 
     gristmill columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
-    found = described_columns.columns(name, at, MachineSettings())
+    description = described_columns.columns(name, at, MachineSettings())
     if as_json:
-        print_json(found)
+        print_json(description)
         return
-    print_texts(render.column_lines(found))
+    print_texts(render.column_lines(description))
 
 
 def lineage(
@@ -150,8 +150,8 @@ def lineage(
         _batch(document, step, as_json)
         return
     if document is not None and shard is None and token is None:
-        found = record_lineage.trace(machine.home, document, machine.remote_io)
-        print_texts(line for one in found for line in render.lineage(one, characters))
+        result = record_lineage.trace(machine.home, document, machine.remote_io)
+        print_texts(line for one in result for line in render.lineage(one, characters))
         return
     if document is not None or shard is None or token is None:
         raise typer.BadParameter("give a document's id, or a token by --shard and --token")
@@ -166,11 +166,11 @@ def _batch(recipe: str | None, step: int, as_json: bool) -> None:
     if recipe is None:
         raise typer.BadParameter("name the recipe whose training made the step: gristmill lineage RECIPE --step 1200")
 
-    found = batches.batch_of(recipe, step, MachineSettings())
+    contents = batches.batch_of(recipe, step, MachineSettings())
     if as_json:
-        print_json(found)
+        print_json(contents)
     else:
-        print_texts(search.batch(found))
+        print_texts(documents.batch(contents))
 
 
 def similar(
@@ -200,5 +200,5 @@ def similar(
         def progress(stage: str, done: int, total: int) -> None:
             bar.update(task, description=f"index of {stage}", completed=done, total=total)
 
-        found = near_duplicates.look_up(machine.home, document, address, bands, rows, threshold, n, progress)
-        print_texts(text for one in found for text in render.look_up(one))
+        matches = near_duplicates.look_up(machine.home, document, address, bands, rows, threshold, n, progress)
+        print_texts(text for one in matches for text in render.look_up(one))

@@ -13,8 +13,8 @@ from gristmill.flows.cli.render.results import capacity_lines, capacity_table, p
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.recipe import check as checking
 from gristmill.flows.recipe import reference
-from gristmill.flows.recipe.check import run as checking
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
@@ -38,7 +38,7 @@ else:
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
 
-_MOST_PASSED_OVER = 10
+_MAX_PASSED_OVER = 10
 _NAMES = {"pages": "PDF", "code": "code"}  # of kinds of files; others have the name of their key
 
 
@@ -55,11 +55,11 @@ def init(
     if out.exists():
         raise FileExistsError(f"{out} is there already: name another file by --out, or remove it")
 
-    made = first_recipes.first_recipe(paths, name, str(out.parent))
+    draft = first_recipes.first_recipe(paths, name, str(out.parent))
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out, "x", encoding="utf-8") as recipe:
-        recipe.write(made.text)
-    print_texts(printable(line) for line in _lines(made, out))
+        recipe.write(draft.text)
+    print_texts(printable(line) for line in _lines(draft, out))
 
 
 def schema(
@@ -67,37 +67,37 @@ def schema(
     page: Annotated[bool, typer.Option("--page", help="the keys as a page of Markdown, in place of a schema")] = False,
 ) -> None:
 
-    made = reference.page() if page else json.dumps(reference.schema(), indent=1, ensure_ascii=False) + "\n"
+    text = reference.page() if page else json.dumps(reference.schema(), indent=1, ensure_ascii=False) + "\n"
     if to is None:
-        print(made, end="")
+        print(text, end="")
         return
     to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text(made, encoding="utf-8")
+    to.write_text(text, encoding="utf-8")
     if not page:
         print_texts([f"wrote {to}. First line of a recipe beside it:", f"# yaml-language-server: $schema={to.name}"])
 
 
-def _lines(made: "FirstRecipe", out: Path) -> list[str]:
+def _lines(recipe: "FirstRecipe", out: Path) -> list[str]:
     lines = []
-    for source in made.sources:
+    for source in recipe.sources:
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
         kind, plural = _NAMES.get(source.kind, source.kind), "s" * (source.files != 1)
         what = f"{source.files:,} {kind} file{plural}, {source.bytes / 1e6:,.1f} MB"
         others = f"; not taken: {', '.join(source.others)}" if source.others else ""
         lines.append(f"{source.entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
-    counts = first_recipes.sampled(made.sources)
-    languages = ", ".join(f"{code} {count}" for code, count in made.languages.items()) or "none recognised"
+    counts = first_recipes.sampled(recipe.sources)
+    languages = ", ".join(f"{code} {count}" for code, count in recipe.languages.items()) or "none recognised"
     if counts["documents"]:
         sample = f"{counts['documents']:,} documents, {counts['pages']:,} of them HTML"
         lines.append(f"sample: {sample}; languages: {languages}")
-    lines += [f"passed over: {path}: {reason}" for path, reason in made.passed_over[:_MOST_PASSED_OVER]]
-    if (more := len(made.passed_over) - _MOST_PASSED_OVER) > 0:
+    lines += [f"passed over: {path}: {reason}" for path, reason in recipe.passed_over[:_MAX_PASSED_OVER]]
+    if (more := len(recipe.passed_over) - _MAX_PASSED_OVER) > 0:
         lines.append(f"passed over: {more:,} more files")
     return [
         *lines,
         f"wrote {out}. Next:",
         f"  gristmill corpus {out}",
-        f"  gristmill export documents {out} --to {made.name}-documents",
+        f"  gristmill export documents {out} --to {recipe.name}-documents",
     ]
 
 
@@ -107,20 +107,20 @@ def check(
     as_json: Json = False,
 ) -> None:
 
-    found = checking.check(name, MachineSettings(), deep)
+    result = checking.check(name, MachineSettings(), deep)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
     else:
-        print_texts(map(str, found.findings))
-        print_texts(f"{name}: {remark}" for remark in found.remarks)
-        if found.unseen:
-            print_texts([f"not looked at without --deep: {', '.join(found.unseen)}"])
-        if found.estimate is not None:
-            print_texts([found.estimate.sentence])
-        if not found.findings:
+        print_texts(map(str, result.findings))
+        print_texts(f"{name}: {remark}" for remark in result.remarks)
+        if result.unseen:
+            print_texts([f"not looked at without --deep: {', '.join(result.unseen)}"])
+        if result.estimate is not None:
+            print_texts([result.estimate.sentence])
+        if not result.findings:
             print_texts([f"{name}: nothing is wrong"])
             print_texts(_would_make(name))
-    if found.findings:
+    if result.findings:
         raise typer.Exit(1)
 
 
@@ -160,19 +160,19 @@ def capacity(
     as_json: Json = False,
 ) -> None:
 
-    given = crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9))
-    found = crawl_capacity.capacity(
+    cluster = crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9))
+    result = crawl_capacity.capacity(
         finished.finished(name),
         pages,
-        given,
+        cluster,
         crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
         shard_pages,
     )
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    console().print(capacity_table(found))
-    print_texts(capacity_lines(found))
+    console().print(capacity_table(result))
+    print_texts(capacity_lines(result))
 
 
 def plan(
@@ -221,7 +221,7 @@ def plan(
     gristmill plan recipe.yaml --devices 64 --price 2.5 --machines 100 --cores 64 --core-hour 0.04   crawl to model"""
     require("train", "counting a model's parameters")
 
-    made = training_plan.plan(
+    result = training_plan.plan(
         name, device, devices, machine=machine_devices, network=network, mfu=mfu, memory=device_memory, price=price,
         device_hours=DEVICE_HOURS if failure_hours is None else failure_hours, tensor=tensor, pipeline=pipeline,
         corpus_tokens=corpus_tokens, served=served, law=law, pages=pages, shard_pages=shard_pages,
@@ -229,15 +229,15 @@ def plan(
         prices=crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
     )  # fmt: skip
     if as_json:
-        print_json(made.as_json())
+        print_json(result.as_json())
     else:
-        for table in plan_tables(made):
+        for table in plan_tables(result):
             console().print(table)
-        print_texts(plan_page.lines(made))
+        print_texts(plan_page.lines(result))
     if page:
-        print_texts([plan_page.write(made, MachineSettings().home)])
+        print_texts([plan_page.write(result, MachineSettings().home)])
     if write:
-        _write_settings(name, made.settings())
+        _write_settings(name, result.settings())
 
 
 def _write_settings(name: str, values: "Mapping[str, Value]") -> None:

@@ -12,7 +12,7 @@ import wrapt
 from gristmill.flows import demo as harvesting
 from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.run import print_report
+from gristmill.flows.cli.render.results import print_report
 from gristmill.flows.cli.terminal import console
 from gristmill.flows.machine.settings import MachineSettings, require
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.reports import recorded
     from gristmill.flows.reports.run import Report
-    from gristmill.flows.run import phase_rates, prefect_env, reuse
+    from gristmill.flows.run import prefect_env, reuse
     from gristmill.flows.run import progress as progress_bars
     from gristmill.flows.stages import export
 else:
@@ -31,7 +31,6 @@ else:
     remaking = wrapt.lazy_import("gristmill.flows.machine.remaking")
     pipeline = wrapt.lazy_import("gristmill.flows.pipeline")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
-    phase_rates = wrapt.lazy_import("gristmill.flows.run.phase_rates")
     progress_bars = wrapt.lazy_import("gristmill.flows.run.progress")
     export = wrapt.lazy_import("gristmill.flows.stages.export")
     runs = wrapt.lazy_import("gristmill.flows.machine.runs")
@@ -122,7 +121,7 @@ def _harvest(out: Path) -> None:
 
     def watch() -> None:
         while not ended.wait(_LINE_SECONDS):
-            say(f"{phase_rates.duration(time.monotonic() - begun)} so far{count}")
+            say(f"{progress_bars.duration(time.monotonic() - begun)} so far{count}")
 
     def progress(done: int, total: int) -> None:
         nonlocal count

@@ -1,10 +1,12 @@
 """Commands about other sizes: scale, agreement, transfer."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
+from rich.table import Table
 
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
@@ -13,32 +15,18 @@ from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.stages.evaluation.judge import check_judges
+from gristmill.flows.stages.judge import check_judges
 
 if TYPE_CHECKING:
+    from gristmill.flows.experiments import mixtures
+    from gristmill.flows.experiments.mixtures import FoundMixture
     from gristmill.flows.experiments.scaling import scale as flow
-    from gristmill.flows.experiments.scaling import transfer as swept_rates
     from gristmill.flows.experiments.scaling import transfer as transfer_check
     from gristmill.flows.recipe.recipe import Recipe
 else:
-    swept_rates = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
     flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
     transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
-from enum import StrEnum
-from typing import TYPE_CHECKING
-
-import wrapt
-from rich.table import Table
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from gristmill.flows.experiments.mixing import mix as mixture_flow
-    from gristmill.flows.experiments.mixing import mixed_recipe
-    from gristmill.flows.experiments.mixing.mixed_recipe import FoundMixture
-else:
-    mixture_flow = wrapt.lazy_import("gristmill.flows.experiments.mixing.mix")
-    mixed_recipe = wrapt.lazy_import("gristmill.flows.experiments.mixing.mixed_recipe")
+    mixtures = wrapt.lazy_import("gristmill.flows.experiments.mixtures")
 
 
 class Method(StrEnum):
@@ -94,28 +82,28 @@ def mix(
         check_judges(MachineSettings(), [recipe], clean or None, judge)
 
     others = seeds, keep or None, tokens, clean or None, judge, eta, smoothing
-    found = in_flow("mix", recipe.name, lambda: mixture_flow.mix(recipe, str(method), proxy, runs, *others))
-    console().print(mixture_table(found))
-    if found.refusal:
-        print_texts([*found.found, f"no recipe is written: {found.refusal}"])
+    mixture = in_flow("mix", recipe.name, lambda: mixtures.mix(recipe, str(method), proxy, runs, *others))
+    console().print(mixture_table(mixture))
+    if mixture.refusal:
+        print_texts([*mixture.found, f"no recipe is written: {mixture.refusal}"])
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     with open(to, "x", encoding="utf-8") as file:
-        file.write(mixed_recipe.written(found))
+        file.write(mixtures.written(mixture))
     options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
     options += ["--clean", clean] if clean else []
     options += [] if clean or judge else ["--judge", "extracted"]  # what DoReMi looks at, too
     print_texts(
-        [*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {mixed_recipe.command(found, to, options)}"]
+        [*mixture.found, *mixture.remarks(), f"wrote {to}. Test it:", f"  {mixtures.command(mixture, to, options)}"]
     )
 
 
-def mixture_table(found: "FoundMixture") -> "Table":
+def mixture_table(mixture: "FoundMixture") -> "Table":
     """A row a source."""
-    table = Table(title=f"mixture of {found.recipe.name} by {found.method}")
-    for column in ("source", "weight", found.interval, "uniform", "by tokens", "tokens", "epochs", "share taken"):
+    table = Table(title=f"mixture of {mixture.recipe.name} by {mixture.method}")
+    for column in ("source", "weight", mixture.interval, "uniform", "by tokens", "tokens", "epochs", "share taken"):
         table.add_column(column, justify="left" if column == "source" else "right")
-    for one in found.sources:
+    for one in mixture.sources:
         table.add_row(
             one.name,
             f"{one.weight:.3f}",
@@ -171,7 +159,7 @@ def scale(
     """A forecast is registered in MLflow before its run is trained. What is finished already is reused."""
     require("train", "training a grid of models")
 
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sizes": grids.numbers(sizes),
         "tokens": grids.numbers(tokens),
         "most_flops": most_flops,
@@ -186,10 +174,10 @@ def scale(
     }
     recipe = recipe_to_run(name, None)
     if plan:
-        _print_plan(recipe, given)
+        _print_plan(recipe, options)
         return
 
-    report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **given))
+    report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **options))
     if as_json:
         print_json(report.as_json())
         return
@@ -224,7 +212,7 @@ def agreement(
 ) -> None:
     require("train", "comparing recipes")
 
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sizes": grids.numbers(sizes),
         "tokens": grids.numbers(tokens),
         "against": against,
@@ -240,7 +228,7 @@ def agreement(
     }
     recipe = recipe_to_run(base, None)
 
-    report = in_flow("agreement", recipe.name, lambda: flow.agreement(recipe, **given))
+    report = in_flow("agreement", recipe.name, lambda: flow.agreement(recipe, **options))
     if as_json:
         print_json(report.as_json())
         return
@@ -284,24 +272,25 @@ def transfer(
     require("train", "training models of several sizes")
 
     sizes = [transfer_check.Size(dim, depth) for dim in grids.numbers(widths) for depth in grids.numbers(layers)]
-    given = transfer_check.Check(
+    check = transfer_check.Check(
         sizes, transfer_check.rates_around(rate, rates), seeds, steps, batch, seq_len,
         optimizer=optimizer, mixture=Path(mixture) if mixture else None,
     )  # fmt: skip
     for each in rule:
-        print_texts(coordinate_lines(transfer_check.coordinates(given, each, rate)))
+        print_texts(coordinate_lines(transfer_check.coordinates(check, each, rate)))
     for each in rule if not look else []:
-        print_texts(sweep_lines(transfer_check.sweep(given, each)))
+        print_texts(sweep_lines(transfer_check.sweep(check, each)))
 
 
-def _print_plan(recipe: "Recipe", given: dict[str, Any]) -> None:
-    small = load_proxy(given["proxy"])
-    cells = grids.grid(small, given["sizes"], given["tokens"], given["most_flops"])
-    targets = [grids.forecast_cell(small, text) for text in given["forecasts"]]
-    for line in grids.plan(small, cells, targets, given["seeds"], swept_rates.swept_cells(cells, given["rate_sweeps"])):
+def _print_plan(recipe: "Recipe", options: dict[str, Any]) -> None:
+    small = load_proxy(options["proxy"])
+    cells = grids.grid(small, options["sizes"], options["tokens"], options["most_flops"])
+    targets = [grids.forecast_cell(small, text) for text in options["forecasts"]]
+    swept = transfer_check.swept_cells(cells, options["rate_sweeps"])
+    for line in grids.plan(small, cells, targets, options["seeds"], swept):
         console().print(line, markup=False, highlight=False, soft_wrap=True)
     try:
-        judged = check_judges(MachineSettings(), [recipe], given["clean"], given["judge"])
+        judged = check_judges(MachineSettings(), [recipe], options["clean"], options["judge"])
     except ValueError as error:
         last = f"none of this can be trained yet: {error}"
     else:

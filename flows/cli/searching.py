@@ -11,7 +11,7 @@ import wrapt
 
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
-from gristmill.flows.cli.render import search as render
+from gristmill.flows.cli.render import documents as render
 from gristmill.flows.cli.terminal import print_json, print_texts
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def index(name: RecipeArgument) -> None:
     """
     start_server_again()
     opened = opened_index(name)
-    made = opened.stage.result
-    kept, dropped = made["train"], made["dropped"]
+    result = opened.stage.result
+    kept, dropped = result["train"], result["dropped"]
     print_texts(
         [
             f"index of {kept['documents']:,} documents ({kept['tokens']:,} tokens) that are trained on, and of "
@@ -88,13 +88,13 @@ def find(
             print_texts(render.ranked(ranked))
         return
     if regex:
-        found = expressions.find_expression(recipe_to_run(name, None), phrase, n)
+        result = expressions.find_expression(recipe_to_run(name, None), phrase, n)
     else:
-        found = phrases.find(opened_index(name), phrase, n, dropped)
+        result = phrases.find(opened_index(name), phrase, n, dropped)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
     else:
-        print_texts(render.phrase(found))
+        print_texts(render.phrase(result))
 
 
 def trace(
@@ -116,29 +116,29 @@ def trace(
         raise typer.BadParameter("give a text, or --prompt for what the recipe's model writes")
     opened = opened_index(name)
     if prompt:
-        given = expressions.written(name, prompt, tokens, temperature, seed)
+        query = expressions.written(name, prompt, tokens, temperature, seed)
     else:
-        given = _text(text)
+        query = _text(text)
 
-    found = span_search.trace(opened, given, spans, n, words)
+    result = span_search.trace(opened, query, spans, n, words)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
     else:
-        print_texts(render.trace(found))
+        print_texts(render.trace(result))
 
 
-def _text(given: str) -> str:
-    if given == "-":
+def _text(text: str) -> str:
+    if text == "-":
         return sys.stdin.read()
     try:
-        path = Path(given)
+        path = Path(text)
         if path.is_file():
             return path.read_text(encoding="utf-8")
     except OSError:  # a text that is too long for a name
         pass
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{given} is no text in UTF-8: {error}") from None
-    return given
+        raise typer.BadParameter(f"{text} is no text in UTF-8: {error}") from None
+    return text
 
 
 def opened_index(name: str) -> "OpenedIndex":

@@ -11,17 +11,17 @@ from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.terminal import console, print_json, print_texts
 from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.run.service import garbage
-from gristmill.flows.run.service.doctor import examine
-from gristmill.flows.run.service.service_files import write
+from gristmill.flows.run import garbage
+from gristmill.flows.run.doctor import examine
+from gristmill.flows.run.service_files import write
 
 if TYPE_CHECKING:
+    from gristmill.flows.run import automations as prefect_automations
     from gristmill.flows.run import kernel_compilation
-    from gristmill.flows.run.service import automations as prefect_automations
-    from gristmill.flows.run.service.garbage import Garbage
+    from gristmill.flows.run.garbage import Garbage
 else:
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
-    prefect_automations = wrapt.lazy_import("gristmill.flows.run.service.automations")
+    prefect_automations = wrapt.lazy_import("gristmill.flows.run.automations")
 
 
 def init(
@@ -72,26 +72,26 @@ def gc(
     until then, too. Of a finished stage the manifest stays, so that later stages are still found.
     """
     home = MachineSettings().home
-    found = garbage.find(home, days)
-    count, size = len(found.garbage), sum(one.bytes for one in found.garbage)
+    result = garbage.find(home, days)
+    count, size = len(result.garbage), sum(one.bytes for one in result.garbage)
     if not as_json:
-        print_texts(_line(one) for one in found.garbage)
-    asked = delete and bool(found.garbage) and not yes
-    if asked and not typer.confirm(f"remove {count} folders, {size / 1e6:,.1f} MB?", err=True):
+        print_texts(_line(one) for one in result.garbage)
+    needs_confirmation = delete and bool(result.garbage) and not yes
+    if needs_confirmation and not typer.confirm(f"remove {count} folders, {size / 1e6:,.1f} MB?", err=True):
         raise typer.Exit(1)
-    removed = [one for one in found.garbage if garbage.remove(home, one)] if delete else []
+    removed = [one for one in result.garbage if garbage.remove(home, one)] if delete else []
     if as_json:
-        print_json({"garbage": found.garbage, "young": found.young, "held": found.held, "removed": removed})
+        print_json({"garbage": result.garbage, "young": result.young, "held": result.held, "removed": removed})
         return
     if delete:
         count, size = len(removed), sum(one.bytes for one in removed)
     what = "removed" if delete else "can be removed (--delete does it)"
     console().print(f"{count} folders, {size / 1e6:,.1f} MB, {what}", highlight=False, soft_wrap=True)
-    if found.young:
-        size = sum(one.bytes for one in found.young)
-        print_texts([f"{len(found.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"])
-    if found.held:
-        print_texts([f"made now, and left alone: {', '.join(found.held)}"])
+    if result.young:
+        size = sum(one.bytes for one in result.young)
+        print_texts([f"{len(result.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"])
+    if result.held:
+        print_texts([f"made now, and left alone: {', '.join(result.held)}"])
     runs = garbage.held_by(home)
     print_texts([f"{len(runs)} runs hold all other stages: `gristmill forget` lists them, with what each holds"])
 

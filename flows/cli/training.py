@@ -18,14 +18,12 @@ from gristmill.tasks.models.quality import Classifier
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.models import classifier as classifiers
-    from gristmill.flows.experiments.models import head as heads
-    from gristmill.flows.experiments.models import language_model
-    from gristmill.flows.run.tracking import model_file
+    from gristmill.flows.experiments.models import recipe_data
+    from gristmill.flows.run import tracking
 else:
     classifiers = wrapt.lazy_import("gristmill.flows.experiments.models.classifier")
-    heads = wrapt.lazy_import("gristmill.flows.experiments.models.head")
-    language_model = wrapt.lazy_import("gristmill.flows.experiments.models.language_model")
-    model_file = wrapt.lazy_import("gristmill.flows.run.tracking.model_file")
+    recipe_data = wrapt.lazy_import("gristmill.flows.experiments.models.recipe_data")
+    tracking = wrapt.lazy_import("gristmill.flows.run.tracking")
 
 
 Patterns = list[str] | None
@@ -55,8 +53,8 @@ def lm(
         raise ValueError(f"--prune is {prune}; give numbers with commas between, as 0,0,1") from None
     chosen = ngram_models.Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
     passed_over: Counter[str] = Counter()
-    given = {"text": text, "jsonl": jsonl, "parquet": parquet}
-    texts = _texts(language, given, column, recipe, source, passed_over)
+    patterns = {"text": text, "jsonl": jsonl, "parquet": parquet}
+    texts = _texts(language, patterns, column, recipe, source, passed_over)
     counts = ngram_models.train(texts, out, language, chosen)
     model, _ = ngram_models.names(out, language)
     if passed_over:
@@ -68,21 +66,21 @@ def lm(
 
 def _texts(
     language: str,
-    given: dict[str, Patterns],
+    options: dict[str, Patterns],
     column: str,
     recipe: str | None,
     sources: Patterns,
     passed_over: Counter[str],
 ) -> Iterable[str]:
 
-    kinds = [kind for kind, patterns in given.items() if patterns]
+    kinds = [kind for kind, patterns in options.items() if patterns]
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --text, --jsonl, --parquet and --recipe, which have the texts")
     if recipe is None:
-        return language_model.texts_of_files(kinds[0], given[kinds[0]] or (), column, passed_over)
+        return recipe_data.texts_of_files(kinds[0], options[kinds[0]] or (), column, passed_over)
     if not sources:
         raise ValueError("--recipe needs --source: the source whose documents are good text")
-    return language_model.texts_of_recipe(recipe, sources, language, MachineSettings())
+    return recipe_data.texts_of_recipe(recipe, sources, language, MachineSettings())
 
 
 def classifier(
@@ -103,7 +101,7 @@ def classifier(
     ] = None,
 ) -> None:
 
-    kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
+    kinds = {kind: globs for kind, globs in (("jsonl", jsonl), ("parquet", parquet)) if globs}
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --jsonl, --parquet and --recipe, which have the examples")
     if recipe is not None:
@@ -112,21 +110,23 @@ def classifier(
                 "--set, --good, --topics and --group-column are for labelled files; the step `quality` of the recipe "
                 "has its own"
             )
-        found = classifiers.from_recipe(out, recipe, MachineSettings())
+        measures = classifiers.from_recipe(out, recipe, MachineSettings())
     else:
         if topics and good:
             raise ValueError("--topics takes each label by itself, and --good makes two of them; give one")
         chosen = Classifier.model_validate(_values(setting))
         [(kind, patterns)] = kinds.items()
         columns = text_column, label_column, group_column
-        found = classifiers.from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, *columns)
+        measures = classifiers.from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, *columns)
     settings_of = files.read_json(description(out))["settings"]
     labels = {"recipe": recipe} if recipe is not None else {"labels": jsonl or parquet, "good": good}
-    run = model_file.log(MachineSettings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
-    found.pop("confusion", None)
-    by_label, folds_by = found.pop("by_label", {}), found.pop("folds_by", "")
+    run = tracking.log_model_file(
+        MachineSettings(), "classifiers", out, "classifier", {**settings_of, **labels}, measures
+    )
+    measures.pop("confusion", None)
+    by_label, folds_by = measures.pop("by_label", {}), measures.pop("folds_by", "")
     shown = ", ".join(
-        f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}" for name, value in found.items()
+        f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}" for name, value in measures.items()
     )
     if folds_by:
         shown += f"\nmeasured on halves of the examples by `{folds_by}`: texts with the same are in one half"
@@ -160,36 +160,38 @@ def head(
     ] = None,
 ) -> None:
 
-    kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
+    kinds = {kind: values for kind, values in (("jsonl", jsonl), ("parquet", parquet)) if values}
     if len(kinds) != 1 or (model is None) == (recipe is None):
         raise ValueError("give --model or --recipe, which have the vectors, and --jsonl or --parquet with the labels")
     [labels] = kinds.items()
     if model is not None:
         chosen = Embedder.model_validate(_values(setting))
-        found = heads.from_texts(out, model, labels, (text_column, label_column), good or (), chosen, penalty)
+        measures = classifiers.head_from_texts(
+            out, model, labels, (text_column, label_column), good or (), chosen, penalty
+        )
     elif setting:
         raise ValueError("--set is for --model; the step `embedding` of the recipe has its own")
     else:
         assert recipe is not None
-        found = heads.from_recipe(
+        measures = classifiers.head_from_recipe(
             out, recipe, labels, (id_column, label_column), good or (), penalty, MachineSettings()
         )
-    given = {"labels": jsonl or parquet, "good": good, "model": model, "recipe": recipe, "kind": found["kind"]}
-    run = model_file.log(MachineSettings(), "heads", out, "head", given, found)
-    flat = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
+    values = {"labels": jsonl or parquet, "good": good, "model": model, "recipe": recipe, "kind": measures["kind"]}
+    run = tracking.log_model_file(MachineSettings(), "heads", out, "head", values, measures)
+    flat = {name: value for name, value in measures.items() if not isinstance(value, list | dict)}
     lines = [
         ", ".join(
             f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}" for name, value in flat.items()
         )
     ]
-    if "f1_from" in found:
-        lines.append("F1 from " + ", ".join(f"{name}: {value:.3f}" for name, value in found["f1_from"].items()))
-    if "confusion" in found:
-        lines += [" ".join(f"{cell:>8}" for cell in row) for row in heads.table(found)]
+    if "f1_from" in measures:
+        lines.append("F1 from " + ", ".join(f"{name}: {value:.3f}" for name, value in measures["f1_from"].items()))
+    if "confusion" in measures:
+        lines += [" ".join(f"{cell:>8}" for cell in row) for row in classifiers.confusion_rows(measures)]
     lines += [f"logged to the MLflow run {run}", f"heads: {{NAME: {out}}}"]
     console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
-def _values(given: Patterns) -> dict[str, object]:
+def _values(settings: Patterns) -> dict[str, object]:
     """Settings that are given as NAME=VALUE, the values in YAML."""
-    return {name: yaml.safe_load(value) for name, _, value in (each.partition("=") for each in given or ())}
+    return {name: yaml.safe_load(value) for name, _, value in (each.partition("=") for each in settings or ())}

@@ -18,9 +18,9 @@ from pathlib import Path
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from gristmill.flows.demo.archive import Page, site, write_archive, write_list
 from gristmill.flows.demo.modules import LostModule, ModulePage, render, standard_library, submodules
 from gristmill.flows.demo.packages import (
+    Page,
     canonical,
     installed,
     is_reference,
@@ -28,7 +28,10 @@ from gristmill.flows.demo.packages import (
     manual_pages,
     pages,
     service_pages,
+    site,
     standard_library_files,
+    write_archive,
+    write_list,
 )
 
 __all__ = ["HarvestReport", "HarvestSettings", "KindReport", "Progress", "harvest"]
@@ -174,7 +177,7 @@ def _gather(settings: HarvestSettings, processes: int, progress: Progress | None
         on_done=on_done,
     )
     lost = {outcome.module: outcome.reason for outcome in outcomes if isinstance(outcome, LostModule)}
-    found = [
+    pages_by_kind = [
         Page(
             f"{site('modules', outcome.module.partition('.')[0])}{outcome.module}.html",
             "modules",
@@ -189,21 +192,21 @@ def _gather(settings: HarvestSettings, processes: int, progress: Progress | None
     if settings.distributions is not None:
         wanted = {canonical(name) for name in settings.distributions}
         dists = [dist for dist in dists if canonical(dist.name) in wanted]
-    found += pages(dists, settings.max_page_bytes)
+    pages_by_kind += pages(dists, settings.max_page_bytes)
     if settings.manual:
-        found += manual_pages()
-        found += standard_library_files(settings.max_page_bytes)
-        found += service_pages()
-    return sorted(found, key=lambda page: page.url), lost
+        pages_by_kind += manual_pages()
+        pages_by_kind += standard_library_files(settings.max_page_bytes)
+        pages_by_kind += service_pages()
+    return sorted(pages_by_kind, key=lambda page: page.url), lost
 
 
 def _write(
-    folder: Path, fingerprint: str, found: list[Page], lost: dict[str, str], settings: HarvestSettings
+    folder: Path, fingerprint: str, pages: list[Page], lost: dict[str, str], settings: HarvestSettings
 ) -> HarvestReport:
     filed: dict[str, list[Page]] = {kind: [] for kind in KINDS}
     text_bytes = dict.fromkeys(KINDS, 0)
     prose: list[bytes] = []
-    for page in found:
+    for page in pages:
         text = main_text(page)
         kind = page.kind
         if is_reference(page, text, settings.reference_share):

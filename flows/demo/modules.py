@@ -42,8 +42,8 @@ class LostModule:
 def standard_library() -> list[str]:
     """Public modules of the standard library, submodules included, sorted."""
     names = [n for n in sys.stdlib_module_names if not n.startswith("_") and n not in STDLIB_LEFT_OUT]
-    found = [name for top in sorted(names) for name in submodules(top, sys.path)]
-    return [name for name in found if not any(part.startswith("_") for part in name.split("."))]
+    modules = [name for top in sorted(names) for name in submodules(top, sys.path)]
+    return [name for name in modules if not any(part.startswith("_") for part in name.split("."))]
 
 
 def submodules(top: str, search_path: Sequence[str]) -> list[str]:

@@ -52,9 +52,9 @@ class RunContext:
         """A stage that no other stage reads; None for a reader if it is not finished."""
         return self.find(spec) if self.is_reader else self.build(spec)
 
-    def placed(self, given: Settings) -> Any:
+    def placed(self, settings: Settings) -> Any:
         """A source or a step with the placeholders of its addresses filled in."""
-        return self.settings.placed(given)
+        return self.settings.placed(settings)
 
 
 def job_options(settings: MachineSettings) -> JobOptions:

@@ -85,14 +85,14 @@ def damage(path: Path) -> str:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=60)) as database:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            (found,) = database.execute(check).fetchone()
+            (result,) = database.execute(check).fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return ""  # another run is at it
         return f"cannot be read ({error})"
     except sqlite3.DatabaseError as error:
         return f"is damaged ({error})"
-    return "" if found == "ok" or isinstance(found, int) else f"is damaged ({' '.join(str(found).split())[:200]})"
+    return "" if result == "ok" or isinstance(result, int) else f"is damaged ({' '.join(str(result).split())[:200]})"
 
 
 def trouble(path: Path, holds: str) -> str:
@@ -137,8 +137,8 @@ def _marked(path: Path) -> int:
     """The release that a database was last made or upgraded by, as its copy has it: SQLite keeps a number for those
     whose database it is, and nobody else uses it."""
     with closing(sqlite3.connect(path, timeout=60)) as database:
-        (found,) = database.execute("PRAGMA user_version").fetchone()
-    return int(found)
+        (release,) = database.execute("PRAGMA user_version").fetchone()
+    return int(release)
 
 
 def _mark(path: Path, release: int) -> None:

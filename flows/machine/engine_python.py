@@ -43,9 +43,9 @@ def engine_python(settings: MachineSettings, engine: str) -> str:
             f"is olmo_core, and {VARIABLE} is {python}, which lacks {', '.join(missing)}; install it there: {python} "
             f"-m pip install -r {REQUIREMENTS}"
         )
-    if not (found := releases["ai2-olmo-core"] or "").startswith(RELEASE):
+    if not (version := releases["ai2-olmo-core"] or "").startswith(RELEASE):
         raise ValueError(
-            f"is olmo_core, and {VARIABLE} is {python}, which has ai2-olmo-core {found}, where gristmill trains with "
+            f"is olmo_core, and {VARIABLE} is {python}, which has ai2-olmo-core {version}, where gristmill trains with "
             f"{RELEASE}x; install that: {python} -m pip install -r {REQUIREMENTS}"
         )
     return python
@@ -73,8 +73,8 @@ def _releases(python: str) -> dict[str, str | None]:
             timeout=_SECONDS,
             check=True,
         )
-        found: dict[str, str | None] = json.loads(done.stdout)
-        return found
+        versions: dict[str, str | None] = json.loads(done.stdout)
+        return versions
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise ValueError(
             f"is olmo_core, and {VARIABLE} is {python}, which does not answer as a Python ({error}); name that of an "

@@ -4,7 +4,7 @@ A stage is named by its own name (`signatures`), or by the step of the recipe th
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -13,12 +13,11 @@ from gristmill.tasks.engine.make import StageResult, start_over
 from gristmill.tasks.engine.spec import StageSpec
 
 ALL = "all"
-# The stages of recipes that no step has given its name.
+# The stages that have no name of a step. Those of learned filters follow from their steps: the caller passes them.
 STAGES = (
     *("selection", "documents", "drawn_documents", "signals", "edited", "rules", "quality_bucket", "takedowns"),
     *("content_duplicates", "url_duplicates", "substring_spans", "signatures", "candidates", "near_duplicates"),
-    *("semantic_duplicates", "diversified", "embedding_vectors", "embedding_cut", "perplexity_bucket", "lost_text"),
-    *(f"{step}_{part}" for step in ("quality", "perplexity", "toxicity", "adult_content") for part in ("model", "cut")),
+    *("semantic_duplicates", "diversified", "embedding_vectors", "perplexity_bucket", "lost_text"),
     *("decontamination_index", "decontamination_hits", "group_losses", "pairs_of_copies", "search_index", "word_index"),
     *("heldout", "heldout_documents", "evaluation_documents", "evaluation_removal", "evaluation_tokens", "tokenizer"),
     *("tokens", "grouped_tokens", "half_counts", "half_tokens", "mixture", "model", "proxy", "doremi", "task_examples"),
@@ -44,16 +43,16 @@ def remake(names: Iterable[str]) -> Iterator[None]:
 
 
 class Remaking:
-    """The stages that a run makes again, each once, and those it reuses though other code made them. `steps`: those of
-    the recipe.
+    """The stages that a run makes again, each once, and those it reuses though other code made them. `steps`: names of
+    the recipe's steps; `filters`: names of the stages of learned filters.
 
     Raises ValueError for a name that neither a step of the recipe nor a stage has.
     """
 
-    def __init__(self, home: str, steps: Iterable[str] = ()) -> None:
+    def __init__(self, home: str, steps: Sequence[str] = (), filters: Iterable[str] = ()) -> None:
         self._home = home
         self._names = set(_asked.get())
-        if unknown := sorted(self._names - {ALL, *STAGES, *steps}):
+        if unknown := sorted(self._names - {ALL, *STAGES, *steps, *filters}):
             raise ValueError(f"--remake {unknown[0]}: the recipe has no such step; it has {', '.join(steps)}")
         self._matched: set[str] = set()
         self._seen: dict[str, StageSpec] = {}

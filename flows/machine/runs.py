@@ -90,15 +90,15 @@ class RunRecorder:
             self._labels[self._labels.index(label)] = other
             self._write()
 
-    def outside(self, given: Any, look: Callable[[], Any]) -> Any:
+    def outside(self, subject: Any, look: Callable[[], Any]) -> Any:
         """What `look` says of the files that settings name, noted with the next stage. See `Seen`."""
         try:
-            found = look()
+            observation = look()
         except (OSError, ValueError):
-            if self._instead is None or (found := self._instead.noted(given)) is None:
+            if self._instead is None or (observation := self._instead.noted(subject)) is None:
                 raise
-        self._seen[_name_of(given)] = found
-        return found
+        self._seen[_name_of(subject)] = observation
+        return observation
 
     def finished(self) -> None:
         """Note that the run has ended as it should. Runs that this one repeats are needed no longer: those of the same
@@ -137,17 +137,17 @@ class Seen:
         for run in reversed(runs_of(home, name)):
             self._noted |= run.outside
 
-    def outside(self, given: Any, look: Callable[[], Any]) -> Any:
+    def outside(self, subject: Any, look: Callable[[], Any]) -> Any:
         """What was noted for these settings; else what `look` says now."""
-        return look() if (found := self.noted(given)) is None else found
+        return look() if (observation := self.noted(subject)) is None else observation
 
-    def noted(self, given: Any) -> Any:
+    def noted(self, subject: Any) -> Any:
         """What was noted for these settings; None for nothing."""
-        return self._noted.get(_name_of(given))
+        return self._noted.get(_name_of(subject))
 
 
-def _name_of(given: Any) -> str:
-    return files.digest(orjson.dumps(given, option=orjson.OPT_SORT_KEYS))
+def _name_of(subject: Any) -> str:
+    return files.digest(orjson.dumps(subject, option=orjson.OPT_SORT_KEYS))
 
 
 def redacted(value: Any) -> Any:
@@ -162,8 +162,8 @@ def redacted(value: Any) -> Any:
 def runs_of(home: str, name: str) -> list[RecordedRun]:
     """The runs of a recipe: finished ones first, and of these the newest. One that is damaged is passed over with a
     warning, since no stage needs it."""
-    found = [run for run in _read_all(home, [name]) if isinstance(run, RecordedRun)]
-    return sorted(found, key=lambda run: (bool(run.ended), *_age(run)), reverse=True)
+    runs = [run for run in _read_all(home, [name]) if isinstance(run, RecordedRun)]
+    return sorted(runs, key=lambda run: (bool(run.ended), *_age(run)), reverse=True)
 
 
 def is_finished(home: str, name: str, recipe: Mapping[str, Any]) -> bool:
@@ -179,12 +179,12 @@ def _age(run: RecordedRun) -> tuple[bool, str]:
 def all_runs(home: str) -> list[RecordedRun]:
     """The runs of all recipes, by recipe and time. Raises DamagedFileError for a file that cannot be read: nobody knows
     what that run needs."""
-    found = []
+    runs = []
     for run in _read_all(home, _names(home)):
         if isinstance(run, DamagedFileError):
             raise run
-        found.append(run)
-    return sorted(found, key=lambda run: (run.name, *_age(run)))
+        runs.append(run)
+    return sorted(runs, key=lambda run: (run.name, *_age(run)))
 
 
 def forget(home: str, run: RecordedRun) -> None:
@@ -207,11 +207,11 @@ def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
             last = newest.get(run.name)
             if last is None or _age(run) > _age(last):
                 newest[run.name] = run
-    found: dict[str, list[str]] = {}
+    recipes: dict[str, list[str]] = {}
     for name, run in sorted(newest.items()):
         for label in run.stages:
-            found.setdefault(label, []).append(name)
-    return found
+            recipes.setdefault(label, []).append(name)
+    return recipes
 
 
 def stages_of_runs(home: str) -> set[str]:
@@ -231,11 +231,11 @@ def _read_all(home: str, names: list[str]) -> Iterator[RecordedRun | DamagedFile
         paths.append((name, EARLIER, f"{folder}.json"))
         paths += [(name, each.removesuffix(".json"), files.join(folder, each)) for each in files.names(folder)]
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
-        for found in pool.map(lambda one: _read(*one), [one for one in paths if one[2].endswith(".json")]):
-            if isinstance(found, DamagedFileError):
-                log.warning("%s", found)
-            if found is not None:
-                yield found
+        for run in pool.map(lambda one: _read(*one), [one for one in paths if one[2].endswith(".json")]):
+            if isinstance(run, DamagedFileError):
+                log.warning("%s", run)
+            if run is not None:
+                yield run
 
 
 def _read(name: str, id_: str, path: str) -> RecordedRun | DamagedFileError | None:

@@ -1,5 +1,6 @@
 """Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -20,7 +21,7 @@ else:
     files = wrapt.lazy_import("gristmill.storage.files")
     clusters = wrapt.lazy_import("gristmill.tasks.engine.clusters")
     launch = wrapt.lazy_import("gristmill.training.run.launch")
-from importlib.util import find_spec
+
 
 EXTRAS = {"train": ("torch", "mlflow")}
 
@@ -122,10 +123,10 @@ class MachineSettings(BaseSettings):
         """What placeholders in addresses stand for."""
         return {"{home}": self.home, "{local}": self.local_folder}
 
-    def placed_folder(self, what: str, given: str) -> Path:
+    def placed_folder(self, what: str, path: str) -> Path:
         """A local folder that is given as `what`, absolute, `{home}` and `{local}` filled in. Raises ValueError for an
         address."""
-        folder = self._filled(given)
+        folder = self._filled(path)
         if not files.is_local(folder):
             raise ValueError(f"{what} is {folder}, which is no local folder; copy it to one")
         return Path(folder).expanduser().resolve()
@@ -135,7 +136,7 @@ class MachineSettings(BaseSettings):
             address = address.replace(name, place)
         return address
 
-    def placed(self, given: Settings) -> Any:
+    def placed(self, settings: Settings) -> Any:
         """A source or a step with `{home}` and `{local}` in its addresses filled in, those of settings in it too."""
 
         def fill(value: Any) -> Any:
@@ -147,7 +148,7 @@ class MachineSettings(BaseSettings):
                 return self.placed(value)
             return self._filled(value) if isinstance(value, str) else value
 
-        return given.model_copy(update={name: fill(value) for name, value in given})
+        return settings.model_copy(update={name: fill(value) for name, value in settings})
 
     @property
     def prefect_home(self) -> str:

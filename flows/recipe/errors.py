@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from gristmill.tasks.documents.where import is_where
 
-Path = tuple[int | str, ...]
+KeyPath = tuple[int | str, ...]
 _SHOWN = 60  # characters of a value
 
 
@@ -38,9 +38,9 @@ class RecipeError(ValueError):
 class ContradictionError(ValueError):
     """Settings that exclude each other. `found`: for each the path below the model, and a sentence."""
 
-    def __init__(self, found: Sequence[tuple[Path, str]]) -> None:
-        self.found = tuple(found)
-        super().__init__("; ".join(sentence for _, sentence in found))
+    def __init__(self, problems: Sequence[tuple[KeyPath, str]]) -> None:
+        self.found = tuple(problems)
+        super().__init__("; ".join(sentence for _, sentence in problems))
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,19 @@ class Origin:
     paths begin in; None for one that is no file of a user's."""
 
     name: str = "recipe"
-    lines: Mapping[Path, int] | None = None
+    lines: Mapping[KeyPath, int] | None = None
     folder: str | None = None
 
-    def finding(self, data: Any, path: Path, message: str) -> Finding:
+    def finding(self, data: Any, path: KeyPath, message: str) -> Finding:
         """A finding at a key of the recipe `data`."""
-        at = path
-        while self.lines and at and at not in self.lines:
-            at = at[:-1]
-        line = (self.lines or {}).get(at)
+        prefix = path
+        while self.lines and prefix and prefix not in self.lines:
+            prefix = prefix[:-1]
+        line = (self.lines or {}).get(prefix)
         return Finding(f"{self.name}:{line}" if line else self.name, key_of(data, path), message)
 
 
-def key_of(data: Any, path: Path) -> str:
+def key_of(data: Any, path: KeyPath) -> str:
     """A path as a reader writes it: steps and sources by their names, `steps.minhash.bands`, `sources.web.warc[0]`."""
     key = ""
     for part in path:
@@ -84,7 +84,7 @@ def _below(data: Any, part: int | str) -> Any:
 
 def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origin: Origin) -> list[Finding]:
     """The findings of a failed validation of `data`, in the order of the model's fields."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     errors = error.errors(include_url=False)
     for each in errors:
         if each["type"] == "too_short" and any(other["loc"][:-1] == each["loc"] for other in errors):
@@ -92,13 +92,13 @@ def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origi
         path = _path(each["loc"], data)
         cause = each.get("ctx", {}).get("error")
         if isinstance(cause, ContradictionError):
-            found += [origin.finding(data, path + below, sentence) for below, sentence in cause.found]
+            findings += [origin.finding(data, path + below, sentence) for below, sentence in cause.found]
         else:
-            found.append(origin.finding(data, path, _sentence(each, model, data, path)))
-    return found
+            findings.append(origin.finding(data, path, _sentence(each, model, data, path)))
+    return findings
 
 
-def _path(loc: Path, data: Any) -> Path:
+def _path(loc: KeyPath, data: Any) -> KeyPath:
     """A location without the names of the classes that pydantic puts behind the number of a step or source."""
     if len(loc) > 2 and loc[0] in ("steps", "sources") and isinstance(loc[2], str):
         entry = _below(_below(data, loc[0]), loc[1])
@@ -107,9 +107,9 @@ def _path(loc: Path, data: Any) -> Path:
     return loc
 
 
-def did_you_mean(given: Any, options: Iterable[str]) -> str:
+def did_you_mean(value: Any, options: Iterable[str]) -> str:
     """`did you mean x?` for the option that is most like what was given, or ""."""
-    close = difflib.get_close_matches(str(given), list(options), 1, 0.6)
+    close = difflib.get_close_matches(str(value), list(options), 1, 0.6)
     return f"did you mean `{close[0]}`?" if close else ""
 
 
@@ -119,8 +119,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path: Path) -> str:
-    kind, given, context = error["type"], error.get("input"), error.get("ctx", {})
+def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path: KeyPath) -> str:
+    kind, value, context = error["type"], error.get("input"), error.get("ctx", {})
     described = _description(model, data, path)
     if kind == "extra_forbidden":
         return _unknown_key(model, data, path)
@@ -135,14 +135,14 @@ def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path:
         )
         return f"there is no step {shown(context['tag'])}; {hint}"
     if kind == "union_tag_not_found":
-        return f"is {shown(given)}, which has no key `step`; write `- step: NAME`"
+        return f"is {shown(value)}, which has no key `step`; write `- step: NAME`"
     if kind == "source":
-        return _no_source(given, error["msg"])
+        return _no_source(value, error["msg"])
     if kind == "literal_error":
         options = re.findall(r"'([^']*)'", context["expected"])
-        hint = " ".join(part for part in (did_you_mean(given, options), f"give one of {', '.join(options)}") if part)
-        return f"is {shown(given)}; {hint}"
-    sentence = f"is {shown(given)}; give {_wanted(kind, context, error['msg'])}"
+        hint = " ".join(part for part in (did_you_mean(value, options), f"give one of {', '.join(options)}") if part)
+        return f"is {shown(value)}; {hint}"
+    sentence = f"is {shown(value)}; give {_wanted(kind, context, error['msg'])}"
     return f"{sentence} ({described})" if described else sentence
 
 
@@ -155,12 +155,12 @@ def _wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
 
 
 def _pattern(context: Mapping[str, Any]) -> str:
-    known = {
+    patterns = {
         "^[a-z][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter",
         "^[a-z0-9][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter or a digit",
         r"^CC-MAIN-\d{4}-\d{2}$": "the name of a crawl, as CC-MAIN-2024-22",
     }
-    return known.get(context["pattern"], f"what matches {context['pattern']}")
+    return patterns.get(context["pattern"], f"what matches {context['pattern']}")
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -186,7 +186,7 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def _unknown_key(model: type[BaseModel], data: Any, path: Path) -> str:
+def _unknown_key(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     keys = [name for one in _models(model, data, path[:-1]) for name in one.model_fields]
     beside = data
     for part in path[:-1]:
@@ -196,30 +196,30 @@ def _unknown_key(model: type[BaseModel], data: Any, path: Path) -> str:
     return f"is an unknown key, with the value {shown(_below(beside, path[-1]))}; {hint}"
 
 
-def _no_source(given: Any, message: str) -> str:
-    if not isinstance(given, Mapping):
-        return f'is {shown(given)}; give a mapping with `name` and the files, as {{name: web, warc: ["*.warc.gz"]}}'
+def _no_source(value: Any, message: str) -> str:
+    if not isinstance(value, Mapping):
+        return f'is {shown(value)}; give a mapping with `name` and the files, as {{name: web, warc: ["*.warc.gz"]}}'
     kinds = re.findall(r"\w+", message.partition("keys ")[2])
-    named = [key for key in given if key in kinds]
+    named = [key for key in value if key in kinds]
     if named:
         return f"has the keys {', '.join(named)} at once; give exactly one of {', '.join(kinds)}"
-    for key in given:
+    for key in value:
         if hint := did_you_mean(key, kinds):
             return f"has the unknown key `{key}`; {hint}"
-    return f"has the keys {', '.join(map(str, given)) or 'none'}; give exactly one of {', '.join(kinds)} with its files"
+    return f"has the keys {', '.join(map(str, value)) or 'none'}; give exactly one of {', '.join(kinds)} with its files"
 
 
-def _models(model: type[BaseModel], data: Any, path: Path) -> list[type[BaseModel]]:
+def _models(model: type[BaseModel], data: Any, path: KeyPath) -> list[type[BaseModel]]:
     """The model that validates what is at a path; several where it cannot be known which."""
-    found = [model]
+    models = [model]
     for part in path:
         data = _below(data, part)
         if isinstance(part, str):
-            fields = [one.model_fields[part].annotation for one in found if part in one.model_fields]
-            found = [inner for annotation in fields for inner in _within(annotation)]
+            fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
+            models = [inner for annotation in fields for inner in _within(annotation)]
         if isinstance(data, Mapping):
-            found = [one for one in found if _named(one, data)] or found
-    return found
+            models = [one for one in models if _named(one, data)] or models
+    return models
 
 
 def _named(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
@@ -241,9 +241,9 @@ def _within(annotation: Any) -> list[type[BaseModel]]:
     return [model for inner in get_args(annotation) for model in _within(inner)]
 
 
-def _description(model: type[BaseModel], data: Any, path: Path) -> str:
+def _description(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     """What a key is for, of its field."""
-    names = [at for at, part in enumerate(path) if isinstance(part, str)]
+    names = [index for index, part in enumerate(path) if isinstance(part, str)]
     if not names:
         return ""
     last = names[-1]

@@ -31,7 +31,7 @@ _CHARACTERS = 2000  # of their texts
 _READABLE = "pdf_garbled is null or pdf_garbled < 0.2"
 _COMMAND = "gristmill init --out code.yaml"
 # A language with a smaller share of the sample is not kept.
-_LEAST_SHARE = 0.1
+_MIN_SHARE = 0.1
 _COMPRESSED = (".gz", ".zst", ".lz4")
 
 
@@ -75,14 +75,14 @@ class _Group:
     looks: list[Look] = field(default_factory=list)
 
 
-def first_recipe(given: Sequence[str], name: str = "", folder: str = "") -> FirstRecipe:
+def first_recipe(patterns: Sequence[str], name: str = "", folder: str = "") -> FirstRecipe:
     """A recipe for files and folders, to be written into `folder`, in which relative paths begin; default: this.
 
     Raises FileNotFoundError for what is not there, or where no file can be read as a source; ValueError for a name that
     recipes may not have."""
     groups: dict[tuple[str, str, Columns], _Group] = {}
     passed_over: list[tuple[str, str]] = []
-    for root, paths in _roots(given).items():
+    for root, paths in _roots(patterns).items():
         for path, seen, new in _looked_at(paths):
             if seen.kind is None:
                 passed_over.append((path, seen.trouble))
@@ -103,25 +103,25 @@ def first_recipe(given: Sequence[str], name: str = "", folder: str = "") -> Firs
         reasons = "; ".join(f"{path}: {reason}" for path, reason in passed_over[:3]) or "the folder holds no file"
         raise FileNotFoundError(
             f"no WARC, ARC, WET, Parquet, text file, PDF document, archive of source code or lines of JSON in "
-            f"{', '.join(given)} ({reasons})"
+            f"{', '.join(patterns)} ({reasons})"
         )
-    sources = tuple(_sources([*groups.values()], given))
+    sources = tuple(_sources([*groups.values()], patterns))
     ranked = languages([text for source in sources for look in source.looks for text in look.texts])
-    found = dict(sorted(ranked.items(), key=lambda item: (-item[1], item[0])))
+    language_counts = dict(sorted(ranked.items(), key=lambda item: (-item[1], item[0])))
     for each in sources:
         kind = each.kind
         paths = [path if os.path.isabs(path) else os.path.relpath(path, folder or ".") for path in each.entry[kind]]
         each.entry[kind] = paths
     name = name or sources[0].entry["name"]
-    text = _written(name, sources, found)
+    text = _written(name, sources, language_counts)
     Recipe.model_validate(yaml.safe_load(text))
-    return FirstRecipe(name, text, sources, found, tuple(passed_over))
+    return FirstRecipe(name, text, sources, language_counts, tuple(passed_over))
 
 
-def _roots(given: Sequence[str]) -> dict[str, list[str]]:
+def _roots(patterns: Sequence[str]) -> dict[str, list[str]]:
     """The files below each folder that was given, or beside each file; without those that are hidden."""
     roots: dict[str, list[str]] = {}
-    for path in given:
+    for path in patterns:
         if os.path.isdir(path):
             below = roots.setdefault(path.rstrip("/") or "/", [])
             for folder, folders, names in os.walk(path):
@@ -171,13 +171,13 @@ def _suffix(path: str) -> str:
     return last
 
 
-def _sources(groups: Sequence[_Group], given: Sequence[str]) -> Iterator[FoundSource]:
+def _sources(groups: Sequence[_Group], patterns: Sequence[str]) -> Iterator[FoundSource]:
     taken: set[str] = set()
     for group in groups:
         paths = _patterns(group.root, group.paths)
         kind = group.look.kind
         assert kind is not None, "files of no kind are passed over"
-        alone = len(group.paths) == 1 and group.paths[0] in given
+        alone = len(group.paths) == 1 and group.paths[0] in patterns
         entry: dict[str, Any] = {"name": _name(group.paths[0] if alone else group.root, kind, taken), kind: paths}
         columns = group.look.columns
         named = {"text": columns.text, "url": columns.url, "id": columns.id, "date": columns.date}
@@ -220,8 +220,8 @@ def _absolute(paths: Iterable[str]) -> list[str]:
     return [os.path.abspath(path) for path in paths]
 
 
-def _written(name: str, sources: Sequence[FoundSource], found: dict[str, int]) -> str:
-    steps = _steps_of_code() if "code" in sources[0].entry else _steps(sources, found)
+def _written(name: str, sources: Sequence[FoundSource], language_counts: dict[str, int]) -> str:
+    steps = _steps_of_code() if "code" in sources[0].entry else _steps(sources, language_counts)
     weights = _flow({source.entry["name"]: 1 for source in sources})
     lines = [
         "# A recipe to begin with, by `gristmill init`. `gristmill rules` lists what steps measure.",
@@ -236,10 +236,10 @@ def _written(name: str, sources: Sequence[FoundSource], found: dict[str, int]) -
     return "\n".join(lines)
 
 
-def _steps(sources: Sequence[FoundSource], found: dict[str, int]) -> list[tuple[dict[str, Any], str]]:
-    total = sum(found.values())
-    keep = [code for code, count in found.items() if count >= _LEAST_SHARE * total] or ["en"]
-    sampled = ", ".join(f"{code} {count}" for code, count in list(found.items())[:5]) or "none recognised"
+def _steps(sources: Sequence[FoundSource], language_counts: dict[str, int]) -> list[tuple[dict[str, Any], str]]:
+    total = sum(language_counts.values())
+    keep = [code for code, count in language_counts.items() if count >= _MIN_SHARE * total] or ["en"]
+    sampled = ", ".join(f"{code} {count}" for code, count in list(language_counts.items())[:5]) or "none recognised"
     pages = sum(look.pages for source in sources for look in source.looks)
     quality = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})
     documents = any("pages" in source.entry for source in sources)

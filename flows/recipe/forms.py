@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from gristmill.flows.recipe import syntax
+from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import Finding, RecipeError, findings_of
 from gristmill.flows.recipe.errors import Origin as RecipeOrigin
 from gristmill.flows.recipe.recipe import RECIPES, Recipe, load, read, validated
@@ -61,36 +61,36 @@ RecipeName = Annotated[
 ]
 
 
-def from_form(given: Any) -> Recipe:
+def from_form(form: Any) -> Recipe:
     """The recipe that a flow is given: what `gristmill.flows.recipe.recipe.load` takes, or the values of one of the
     short forms.
 
     A newest snapshot is looked up. Raises RecipeError, and what `load` and `newest_snapshot` raise.
     """
-    if isinstance(given, Mapping) and "yaml" in given:
-        text = _checked(WrittenRecipe, given).yaml
-        return validated(*syntax.parse(text.encode(), "recipe"))
-    if isinstance(given, Mapping) and "recipe" in given:
-        return _from_short(_checked(ShortRecipe, given))
-    return load(given)
+    if isinstance(form, Mapping) and "yaml" in form:
+        text = _checked(WrittenRecipe, form).yaml
+        return validated(*settings_file.parse_yaml(text.encode(), "recipe"))
+    if isinstance(form, Mapping) and "recipe" in form:
+        return _from_short(_checked(ShortRecipe, form))
+    return load(form)
 
 
-def pinned(given: Any, recipe: Recipe) -> Any:
+def pinned(form: Any, recipe: Recipe) -> Any:
     """What was given, with the name of the snapshot in place of `newest`: so a retry reads the same crawl.
 
     `recipe`: what `from_form` made of it.
     """
-    if not (isinstance(given, Mapping) and given.get("snapshot") == NEWEST):
-        return given
-    found = next(source.snapshot for source in recipe.sources if hasattr(source, "snapshot"))
-    return {**given, "snapshot": found}
+    if not (isinstance(form, Mapping) and form.get("snapshot") == NEWEST):
+        return form
+    snapshot = next(source.snapshot for source in recipe.sources if hasattr(source, "snapshot"))
+    return {**form, "snapshot": snapshot}
 
 
-def _checked(form: Any, given: Mapping) -> Any:
+def _checked(form: Any, values: Mapping) -> Any:
     try:
-        return form.model_validate(dict(given))
+        return form.model_validate(dict(values))
     except ValidationError as error:
-        raise RecipeError(findings_of(error, form, given, RecipeOrigin())) from None
+        raise RecipeError(findings_of(error, form, values, RecipeOrigin())) from None
 
 
 def _from_short(form: ShortRecipe) -> Recipe:

@@ -27,10 +27,10 @@ JSON = TOKENIZERS[1]
 def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
     """The folder that `training.init_from` names, absolute; None for a recipe without it. Raises ValueError for an
     address, FileNotFoundError for a folder without a tokenizer."""
-    given = recipe.training.init_from
-    if given is None:
+    address = recipe.training.init_from
+    if address is None:
         return None
-    folder = settings.placed_folder("training.init_from", given)
+    folder = settings.placed_folder("training.init_from", address)
     if not folder.is_dir():
         raise FileNotFoundError(f"training.init_from is {folder}, which is no folder; correct it")
     tokenizer_file(folder)
@@ -50,14 +50,14 @@ def digest(settings: MachineSettings, path: Path) -> str:
 
 def tasks_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
     """The folder that `training.eval_tasks` names, absolute; None for a recipe without it. Raises as `tasks_at`."""
-    given = recipe.training.eval_tasks
-    return None if given is None else tasks_at(settings, given, "training.eval_tasks")
+    path = recipe.training.eval_tasks
+    return None if path is None else tasks_at(settings, path, "training.eval_tasks")
 
 
-def tasks_at(settings: MachineSettings, given: str, what: str) -> Path:
+def tasks_at(settings: MachineSettings, path: str, what: str) -> Path:
     """A folder of tasks, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError for a folder
     without tasks."""
-    folder = settings.placed_folder(what, given)
+    folder = settings.placed_folder(what, path)
     if not any(folder.glob("*.jsonl")):
         raise FileNotFoundError(
             f"{what} is {folder}, which has no *.jsonl file; name a folder with tasks, one file each"
@@ -72,14 +72,14 @@ def task_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
 
 def tokenizer_path(settings: MachineSettings, recipe: Recipe) -> Path | None:
     """The file that `tokenizer.path` names, absolute; None for a recipe without it. Raises as `tokenizer_at`."""
-    given = recipe.tokenizer.path
-    return None if given is None else tokenizer_at(settings, given, "tokenizer.path")
+    path = recipe.tokenizer.path
+    return None if path is None else tokenizer_at(settings, path, "tokenizer.path")
 
 
-def tokenizer_at(settings: MachineSettings, given: str, what: str) -> Path:
+def tokenizer_at(settings: MachineSettings, address: str, what: str) -> Path:
     """The file of a tokenizer, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError where
     there is no such file."""
-    path = settings.placed_folder(what, given)
+    path = settings.placed_folder(what, address)
     if not path.is_file():
         raise FileNotFoundError(f"{what} is {path}, where there is no file; correct it")
     return path
@@ -91,10 +91,10 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
     path = tokenizer_path(settings, recipe)
     if path is None:
         return None
-    found = _token_names(path, recipe.tokenizer.end_of_text)
-    if wrong := missing_tokens(recipe.training, recipe.model.seq_len, found):
+    names = _token_names(path, recipe.tokenizer.end_of_text)
+    if wrong := missing_tokens(recipe.training, recipe.model.seq_len, names):
         raise ValueError(wrong)
-    return len(found)
+    return len(names)
 
 
 def vocabulary(path: Path, end_of_text: str | None = None) -> int:

@@ -100,7 +100,7 @@ def may_be_known(name: str) -> bool:
 
 def known(built_in: Steps) -> dict[str, type[Step]]:
     """All steps of users that this machine knows, by name. Raises StepError for two of one name."""
-    found: dict[str, type[Step]] = {}
+    by_name: dict[str, type[Step]] = {}
     kinds = [checked(_at(point.value, allowed=True), built_in, point.name) for point in _entry_points().values()]
     for module in _listed():
         for kind in vars(imported(module)).values():
@@ -108,10 +108,10 @@ def known(built_in: Steps) -> dict[str, type[Step]]:
             if own and issubclass(kind, _KINDS) and not kind.model_fields["step"].is_required():
                 kinds.append(checked(kind, built_in))
     for kind in kinds:
-        other = found.setdefault(_name(kind), kind)
+        other = by_name.setdefault(_name(kind), kind)
         if other is not kind:
             raise StepError(f"two steps are called {_name(kind)}: {address(other)} and {address(kind)}; rename one")
-    return found
+    return by_name
 
 
 def address(kind: type[Step]) -> str:
@@ -184,8 +184,8 @@ def _listed() -> tuple[str, ...]:
 
 
 def _entry_points(group: str = GROUP) -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
-        if found.setdefault(point.name, point).value != point.value:
+        if points.setdefault(point.name, point).value != point.value:
             raise StepError(f"two entry points of {group} are called {point.name}: uninstall one of their packages")
-    return found
+    return points

@@ -59,56 +59,56 @@ class ProxyConfig(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_one_length(cls, given: Any) -> Any:
+    def _of_one_length(cls, values: Any) -> Any:
         """Steps by tokens or tokens by steps; the warm-up by its ratio. What is of another type is left to the fields.
 
         So a training is judged with the steps that it has.
         """
-        if not isinstance(given, Mapping):
-            return given
-        if "nodes" in given:
+        if not isinstance(values, Mapping):
+            return values
+        if "nodes" in values:
             sentence = (
-                f"is {given['nodes']!r}, but a proxy's runs are on one machine each, since another would have to join "
+                f"is {values['nodes']!r}, but a proxy's runs are on one machine each, since another would have to join "
                 "every one of them; remove it, and give `processes`"
             )
             raise ContradictionError([(("nodes",), sentence)])
-        training = given.get("training") or {}
+        training = values.get("training") or {}
         if isinstance(training, TrainingConfig):
             training = training.model_dump(exclude_unset=True)
         unset = TrainingConfig.model_fields
         try:
-            seq_len = ModelConfig.model_validate(given["model"]).seq_len
+            seq_len = ModelConfig.model_validate(values["model"]).seq_len
             batch = int(training.get("batch", unset["batch"].default))
-            tokens, steps = given.get("tokens"), training.get("steps")
+            tokens, steps = values.get("tokens"), training.get("steps")
             if tokens is None:
                 tokens = TOKENS if steps is None else int(steps) * batch * seq_len
             if steps is None:
                 steps = max(1, int(tokens) // (batch * seq_len))
             warmup = training.get("warmup_steps", unset["warmup_steps"].default)
-            if (ratio := given.get("warmup_ratio")) is not None:
+            if (ratio := values.get("warmup_ratio")) is not None:
                 warmup = training.get("warmup_steps", _warmup(float(ratio), int(steps)))
             short = int(warmup) >= int(steps)
         except (AttributeError, KeyError, TypeError, ValueError):
-            return given
+            return values
         if short:
             sentence = (
                 f"is {tokens:,}, which are {steps:,} steps of {batch} x {seq_len} tokens, no more than the {warmup} of "
                 "training.warmup_steps; give more tokens, or lower training.batch or training.warmup_steps"
             )
             raise ContradictionError([(("tokens",), sentence)])
-        return {**given, "training": {**training, "steps": steps, "warmup_steps": warmup}, "tokens": tokens}
+        return {**values, "training": {**training, "steps": steps, "warmup_steps": warmup}, "tokens": tokens}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if found := [*self._of_runs(), *self._of_lists()]:
-            raise ContradictionError(found)
+        if problems := [*self._of_runs(), *self._of_lists()]:
+            raise ContradictionError(problems)
         return self
 
     def _of_runs(self) -> Iterator[tuple[tuple[str, ...], str]]:
         unset = TrainingConfig()
         for name, remedy in _SET_BY_RUNS.items():
-            if (given := getattr(self.training, name)) != getattr(unset, name):
-                yield ("training", name), f"is {given!r}, which a proxy has not; remove it: {remedy}"
+            if (value := getattr(self.training, name)) != getattr(unset, name):
+                yield ("training", name), f"is {value!r}, which a proxy has not; remove it: {remedy}"
         yield from lacking(self.model, self.training)
         if (steps := self.steps(self.tokens)) != self.training.steps:
             yield (

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from gristmill.flows.recipe import settings_file, syntax
-from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
-from gristmill.flows.recipe.errors import Path as KeyPath
+from gristmill.flows.recipe import settings_file
+from gristmill.flows.recipe.errors import ContradictionError, KeyPath, Origin, did_you_mean
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
@@ -51,7 +50,7 @@ def by_name(value: Any) -> Any:
         hint = f"{did_you_mean(value, names())} there are: {', '.join(names())}".strip()
         raise ValueError(f"no mixture file {value}, and none shipped by that name ({hint})")
     with path.open("rb") as f:
-        values, _ = syntax.parse(f.read(syntax.MOST_BYTES + 1), str(path))
+        values, _ = settings_file.parse_yaml(f.read(settings_file.MAX_BYTES + 1), str(path))
     return values
 
 
@@ -116,21 +115,21 @@ class Recipe(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_secrets(cls, given: Any) -> Any:
-        check_no_secrets(given)
-        return given
+    def _no_secrets(cls, values: Any) -> Any:
+        check_no_secrets(values)
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        found = [
+        problems = [
             *self._of_order(),
             *self._of_signals(),
             *self._of_sources(),
             *self._of_training(),
             *self._of_objective(),
         ]
-        if found:
-            raise ContradictionError(found)
+        if problems:
+            raise ContradictionError(problems)
         return self
 
     def _of_training(self) -> Iterator[tuple[KeyPath, str]]:
@@ -147,10 +146,10 @@ class Recipe(Settings):
 
     def _of_order(self) -> Iterator[tuple[KeyPath, str]]:
         for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
-            for at, name in enumerate(names):
-                if name in names[:at]:
+            for index, name in enumerate(names):
+                if name in names[:index]:
                     yield (
-                        (key, at),
+                        (key, index),
                         f"`{name}` is named more than once; "
                         + _REMEDY["where" if key == "steps" and is_where(name) else key],
                     )
@@ -164,46 +163,54 @@ class Recipe(Settings):
                 )
                 return
         else:
-            for at, step in enumerate(steps[: steps.index("extract")]):
+            for index, step in enumerate(steps[: steps.index("extract")]):
                 if step != "url":
-                    yield ("steps", at), f"only `url` may come before `extract`, here `{step}` does; put it behind"
+                    yield ("steps", index), f"only `url` may come before `extract`, here `{step}` does; put it behind"
         if "normalize" in steps and steps.index("normalize") != self._extracted:
-            at = steps.index("normalize")
+            index = steps.index("normalize")
             where = "right after `extract`" if "extract" in steps else "first, or behind `url`"
-            yield ("steps", at), f"`normalize` changes the text that all other steps see: put it {where}"
+            yield ("steps", index), f"`normalize` changes the text that all other steps see: put it {where}"
 
     def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
         steps = [step.step for step in self.steps]
-        known: list[str] = []
-        for at, step in enumerate(self.steps):
-            if "language" not in steps[: at + 1] and (getattr(step, "languages", None) or "language" in _reads(step)):
-                yield ("steps", at), f"`{step.step}` has settings by language: put the step `language` before it"
+        names: list[str] = []
+        for index, step in enumerate(self.steps):
+            if "language" not in steps[: index + 1] and (
+                getattr(step, "languages", None) or "language" in _reads(step)
+            ):
+                yield ("steps", index), f"`{step.step}` has settings by language: put the step `language` before it"
             if isinstance(step, CorpusStep):
                 for name in step.reads:
-                    if name not in (*known, "language"):  # which has its own sentence
-                        there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
-                        yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
+                    if name not in (*names, "language"):  # which has its own sentence
+                        there = did_you_mean(name, names) or f"give one of {', '.join(names) or 'none'}"
+                        yield ("steps", index), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             if isinstance(step, DocumentStep):
-                yield from self._of_reads(at, step, known)
-            if isinstance(step, Clustered) and "embedding" not in steps[:at]:
-                yield ("steps", at), f"`{step.step}` compares the vectors of the step `embedding`: put that before it"
+                yield from self._of_reads(index, step, names)
+            if isinstance(step, Clustered) and "embedding" not in steps[:index]:
+                yield (
+                    ("steps", index),
+                    f"`{step.step}` compares the vectors of the step `embedding`: put that before it",
+                )
             if isinstance(step, Where):
-                yield from self._of_expression(at, step, known)
+                yield from self._of_expression(index, step, names)
             best = getattr(step, "best", None)
-            if best is not None and best not in known:
-                there = did_you_mean(best, known) or f"give one of {', '.join(known) or 'none'}"
-                yield ("steps", at, "best"), f"is `best: {best}`, but the signals before it have no such name; {there}"
+            if best is not None and best not in names:
+                there = did_you_mean(best, names) or f"give one of {', '.join(names) or 'none'}"
+                yield (
+                    ("steps", index, "best"),
+                    f"is `best: {best}`, but the signals before it have no such name; {there}",
+                )
             for signal in step.signals:
-                if signal.name in (*known, *DOCUMENT_COLUMNS) and step.step not in steps[:at]:
+                if signal.name in (*names, *DOCUMENT_COLUMNS) and step.step not in steps[:index]:
                     yield (
-                        ("steps", at),
+                        ("steps", index),
                         f"`{step.step}` gives the signal {signal.name}, but there is a column of that name; "
                         "rename the signal",
                     )
-            known += [signal.name for signal in step.signals]
-        yield from self._of_own_columns(known)
+            names += [signal.name for signal in step.signals]
+        yield from self._of_own_columns(names)
         if self.mixture and not any(source.read_columns.every for source in self.sources):
-            yield from self._of_groups(self.mixture, known)
+            yield from self._of_groups(self.mixture, names)
 
     def _of_groups(self, mixture: Mixture, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         own = [name for source in self.sources for name, _ in source.read_columns.own]
@@ -223,38 +230,43 @@ class Recipe(Settings):
                 )
                 yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
 
-    def _of_reads(self, at: int, step: DocumentStep, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    def _of_reads(self, index: int, step: DocumentStep, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
         own = [name for source in self.sources for name, _ in source.read_columns.own]
         there = {*signals, *own, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
         if missing := [name for name in step.reads if name not in there]:
             yield (
-                ("steps", at),
+                ("steps", index),
                 f"`{step.step}` reads {missing[0]}, which no step before it measures; put {_measured_by(missing[0])} "
                 "before it",
             )
 
-    def _of_expression(self, at: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    def _of_expression(self, index: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:
-            yield ("steps", at), '`where` has neither `keep` nor `drop`; give one, as `keep: "characters > 200"`'
+            yield ("steps", index), '`where` has neither `keep` nor `drop`; give one, as `keep: "characters > 200"`'
         own = [name for source in self.sources for name, _ in source.read_columns.own]
         there = [*signals, *own, *DOCUMENT_COLUMNS, *DERIVED]
         if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
         for name in step.columns:
             if name not in there:
-                later = next((s.step for s in self.steps[at:] if name in [signal.name for signal in s.signals]), None)
+                later = next(
+                    (s.step for s in self.steps[index:] if name in [signal.name for signal in s.signals]), None
+                )
                 hint = did_you_mean(name, there) or f"there are {', '.join(dict.fromkeys(there))}"
                 hint = f"the step `{later}` behind it measures that; put it before" if later else hint
-                yield ("steps", at, "drop" if step.keep is None else "keep"), f"there is no column {name} here; {hint}"
+                yield (
+                    ("steps", index, "drop" if step.keep is None else "keep"),
+                    f"there is no column {name} here; {hint}",
+                )
 
     def _of_own_columns(self, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-        for at, source in enumerate(self.sources):
+        for index, source in enumerate(self.sources):
             for name, theirs in source.read_columns.own:
                 if name in signals:
                     yield (
-                        ("sources", at, "columns"),
+                        ("sources", index, "columns"),
                         f"names {name}, and a step gives a signal of that name; give it a name of its own, as "
                         f"`columns: {{their_{name}: {theirs}}}`",
                     )
@@ -266,13 +278,13 @@ class Recipe(Settings):
             wanted = [(("mixture", "weights", name), name.split("/")[0]) for name in self.mixture.weights]
             others = (name for name in self.mixture.named if name not in self.mixture.weights)
             wanted += [(("mixture",), name.split("/")[0]) for name in others]
-        for at, step in enumerate(self.steps):
+        for index, step in enumerate(self.steps):
             reference = getattr(step, "reference", ())
             for key in ("reference", "against"):
-                wanted += [(("steps", at, key), name) for name in getattr(step, key, ())]
+                wanted += [(("steps", index, key), name) for name in getattr(step, key, ())]
             if reference and set(names) <= set(reference):
                 yield (
-                    ("steps", at, "reference"),
+                    ("steps", index, "reference"),
                     f"is {', '.join(reference)}, which are all sources, so there is nothing to score: add a source",
                 )
         for path, name in wanted:
@@ -338,9 +350,9 @@ class Recipe(Settings):
     @property
     def _extracted(self) -> int:
         """The place of the first step behind the extraction: without one of those behind a `url` at the beginning."""
-        for at, step in enumerate(self.steps):
+        for index, step in enumerate(self.steps):
             if isinstance(step, Extract):
-                return at + 1
+                return index + 1
         return int(isinstance(self.steps[0], Url))
 
     @property

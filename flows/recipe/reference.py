@@ -45,14 +45,14 @@ def schema() -> dict[str, Any]:
 
     What no schema can say, such as settings that exclude each other, `gristmill check` says.
     """
-    made = Recipe.model_json_schema()
-    steps = made["properties"]["steps"]["items"]
+    document = Recipe.model_json_schema()
+    steps = document["properties"]["steps"]["items"]
     for name, kind in sorted(own_steps.known(BUILT_IN).items()):
         own = kind.model_json_schema()
-        made["$defs"] |= own.pop("$defs", {})
+        document["$defs"] |= own.pop("$defs", {})
         own["properties"]["step"] = {"const": name, "description": "the name of the step"}
         own["required"] = sorted({*own.get("required", ()), "step"})
-        made["$defs"][f"step {name}"] = own
+        document["$defs"][f"step {name}"] = own
         steps["oneOf"].append({"$ref": f"{_DEFS}step {name}"})
     steps["oneOf"].append(
         {
@@ -63,14 +63,14 @@ def schema() -> dict[str, Any]:
         }
     )
     for kind in BUILT_IN.values():
-        of = made["$defs"][kind.__name__]
+        of = document["$defs"][kind.__name__]
         of["required"] = sorted({*of.get("required", ()), "step"})
-    del made["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may write a name in place of the address
-    for name, given in examples().items():
-        properties = (made if name == Recipe.__name__ else made["$defs"][name])["properties"]
-        for key, value in given.items():
+    del document["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may write a name in place of the address
+    for name, values in examples().items():
+        properties = (document if name == Recipe.__name__ else document["$defs"][name])["properties"]
+        for key, value in values.items():
             properties[key]["examples"] = [value]
-    return {"$schema": DRAFT, **made}
+    return {"$schema": DRAFT, **document}
 
 
 def examples() -> dict[str, dict[str, Any]]:

@@ -1,7 +1,10 @@
-"""Settings in a YAML file: of one that ships, by its name, or of a user's, by its path. Recipes and proxies."""
+"""Settings in a YAML file, of a recipe or a proxy: one that ships, by its name, or a user's, by its path.
+
+`parse_yaml` gives the values and the line of every key. An error is one line with its place in the file.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,9 +12,99 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from gristmill.flows.recipe import syntax
-from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, findings_of
+from gristmill.flows.recipe.errors import Finding, KeyPath, Origin, RecipeError, did_you_mean, findings_of
 from gristmill.storage.address import FOLDER
+
+MAX_BYTES = 1 << 20
+# An alias stands for a whole tree: a few lines of aliases of aliases are billions of values.
+MAX_ALIASES = 16
+MAX_DEPTH = 32
+
+
+def parse_yaml(data: bytes, name: str) -> tuple[Any, Origin]:
+    """The values of a recipe's file and where each stands. Raises RecipeError with one finding."""
+    if len(data) > MAX_BYTES:
+        raise _yaml_error(
+            name, None, f"has {len(data):,} bytes, where a recipe has at most {MAX_BYTES:,}; name a recipe"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _yaml_error(name, None, f"is no text in UTF-8 (byte {error.start}); name a recipe in YAML") from error
+    try:
+        _check_aliases(text, name)
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            lines = dict(_lines(node, (), name)) if node is not None else {}
+            return (loader.construct_document(node) if node is not None else None), Origin(name, lines)
+        finally:
+            loader.dispose()
+    except RecipeError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        raise _yaml_error(
+            name, error.problem_mark or error.context_mark, f"is not YAML: {what}; {_remedy(what)}"
+        ) from error
+    except yaml.reader.ReaderError as error:
+        raise _yaml_error(
+            name, None, f"is not YAML: character {error.character!r} at {error.position}; remove it"
+        ) from error
+    except ValueError as error:  # of a value, as the date 2024-13-45
+        raise _yaml_error(name, None, f"has a value that cannot be read: {error}; put it in quotes") from error
+
+
+def _remedy(problem: str) -> str:
+    if "\\t" in problem:
+        return "indent with spaces"
+    if "mapping values are not allowed" in problem:
+        return "indent the keys of a mapping alike, and put a value with a colon in quotes"
+    if "expected" in problem:
+        return "close every bracket and quote before this place, and indent alike"
+    return "correct this line or the one before it"
+
+
+def _yaml_error(name: str, mark: Any, message: str) -> RecipeError:
+    where = name if mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
+    return RecipeError([Finding(where, "", message)])
+
+
+def _check_aliases(text: str, name: str) -> None:
+    aliases = depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise _yaml_error(name, event.start_mark, f"is nested more than {MAX_DEPTH} deep; write it flatter")
+        aliases += isinstance(event, yaml.AliasEvent)
+        if aliases > MAX_ALIASES:
+            raise _yaml_error(
+                name, event.start_mark, f"has more than {MAX_ALIASES} aliases (*name); write the values out"
+            )
+
+
+def _lines(
+    node: yaml.Node, path: KeyPath, name: str, above: tuple[yaml.Node, ...] = ()
+) -> Iterator[tuple[KeyPath, int]]:
+    """Every path with its line, from 1."""
+    if any(node is one for one in above):
+        raise _yaml_error(name, node.start_mark, "holds itself through an alias (*name); write the values out")
+    yield path, node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen and isinstance(key, yaml.ScalarNode):
+                raise _yaml_error(name, key.start_mark, f"has the key `{key.value}` twice; remove one")
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+                yield (*path, key.value), key.start_mark.line + 1
+                for below, line in _lines(value, (*path, key.value), name, (*above, node)):
+                    if below != (*path, key.value):
+                        yield below, line
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _lines(value, (*path, index), name, (*above, node))
+
 
 Value = str | int | float | bool | None | Mapping[str, int]
 
@@ -26,15 +119,15 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise ValueError("the recipe is no mapping of keys in lines of their own; write its `training` by hand")
-    found = next((value for key, value in root.value if key.value == section), None)
-    if found is None or (isinstance(found, yaml.ScalarNode) and not found.value):
-        if found is not None:
+    section_node = next((value for key, value in root.value if key.value == section), None)
+    if section_node is None or (isinstance(section_node, yaml.ScalarNode) and not section_node.value):
+        if section_node is not None:
             raise ValueError(f"`{section}` is empty; take the line out, and it is written anew")
         lines = "".join(f"  {key}: {_written(value)}\n" for key, value in values.items())
         return f"{text.rstrip()}\n\n{section}:\n{lines}"
-    if not isinstance(found, yaml.MappingNode) or not found.value:
+    if not isinstance(section_node, yaml.MappingNode) or not section_node.value:
         raise ValueError(f"`{section}` is no mapping with keys; write it by hand")
-    there = {key.value: value for key, value in found.value}
+    there = {key.value: value for key, value in section_node.value}
     changes = []
     for key, value in values.items():
         if key in there:
@@ -44,12 +137,12 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
             changes.append((node.start_mark.index, node.end_mark.index, _written(value)))
     new = {key: value for key, value in values.items() if key not in there}
     if new:
-        last = found.value[-1][1].end_mark.index
-        if found.flow_style:
+        last = section_node.value[-1][1].end_mark.index
+        if section_node.flow_style:
             added = "".join(f", {key}: {_written(value)}" for key, value in new.items())
             changes.append((last, last, added))
         else:
-            column = found.value[0][0].start_mark.column
+            column = section_node.value[0][0].start_mark.column
             # behind the comment that the last value's line may end with
             end = text.find("\n", last) if "\n" not in text[last - 1 : last] else last - 1
             end = len(text) if end < 0 else end
@@ -72,32 +165,32 @@ def _written(value: Value) -> str:
 M = TypeVar("M", bound=BaseModel)
 
 
-def named_file(given: str | Path, shipped: Path, what: str) -> Path:
+def named_file(name: str | Path, shipped: Path, what: str) -> Path:
     """The file at a path, or that of the folder `shipped` by its name, with its suffix or without.
 
     `what`: a word for it. Raises FileNotFoundError, which lists what ships, and IsADirectoryError.
     """
-    path = Path(given)
+    path = Path(name)
     ships = shipped / f"{path.name.removesuffix('.yaml')}.yaml"
     if not path.is_file() and str(path) == path.name and ships.is_file():
         return ships
     if path.is_dir():
-        raise IsADirectoryError(f"{given} is a folder: name a {what} in it")
+        raise IsADirectoryError(f"{name} is a folder: name a {what} in it")
     if not path.is_file():
-        known = sorted(one.stem for one in shipped.glob("*.yaml"))
-        hint = f"{did_you_mean(given, known)} there are: {', '.join(known)}".strip()
-        raise FileNotFoundError(f"no {what} file {given}, and none shipped by that name ({hint})")
+        names = sorted(one.stem for one in shipped.glob("*.yaml"))
+        hint = f"{did_you_mean(name, names)} there are: {', '.join(names)}".strip()
+        raise FileNotFoundError(f"no {what} file {name}, and none shipped by that name ({hint})")
     return path
 
 
-def read(given: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
+def read(source: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
     """The values that are given as a file's name or path, or as they are; not checked yet. Raises as `named_file`, and
     RecipeError for a file that is not YAML."""
-    if not isinstance(given, str | Path):
-        return given, Origin(what)
-    path = named_file(given, shipped, what)
+    if not isinstance(source, str | Path):
+        return source, Origin(what)
+    path = named_file(source, shipped, what)
     with path.open("rb") as file:
-        values, origin = syntax.parse(file.read(syntax.MOST_BYTES + 1), str(given))
+        values, origin = parse_yaml(file.read(MAX_BYTES + 1), str(source))
     # ../a/recipe.yaml is the recipe of a run as /b/a/recipe.yaml: its sources have one name
     folder = path.parent.resolve() if ".." in path.parts else path.parent.absolute()
     return values, replace(origin, folder=None if path.parent == shipped else str(folder))
@@ -107,8 +200,8 @@ def validated(model: type[M], data: Any, origin: Origin, what: str, keys: str) -
     """The settings with these values; `keys`: those that each has. Raises RecipeError with a line for all that is
     wrong."""
     if not isinstance(data, Mapping):
-        found = "is empty" if data is None else f"is a {type(data).__name__}"
-        raise RecipeError([Finding(origin.name, "", f"{found}; a {what} has the keys {keys}")])
+        description = "is empty" if data is None else f"is a {type(data).__name__}"
+        raise RecipeError([Finding(origin.name, "", f"{description}; a {what} has the keys {keys}")])
     try:
         return model.model_validate(data, context={FOLDER: origin.folder})
     except ValidationError as error:

@@ -3,7 +3,7 @@
 Settings alone are imported here; what makes a step, and its work, when it is needed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -30,6 +30,7 @@ from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepE
 from gristmill.tasks.documents.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding import Embedding
+from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.harm import AdultContent, Toxicity
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.models.mixed_languages import MixedLanguages
@@ -98,7 +99,7 @@ TABLE = (
     TableRow(Quality, _LEARNED),
     TableRow(Toxicity, _LEARNED),
     TableRow(AdultContent, _LEARNED),
-    TableRow(Embedding, "gristmill.flows.stages.embedding:embedding"),
+    TableRow(Embedding, "gristmill.flows.stages.learned_filters:embedding"),
     TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
@@ -108,53 +109,53 @@ _WHERE = Where.model_fields["step"].default
 _STAGES = {row.settings: row.stages for row in TABLE}
 
 
-def _read(given: Any, built_in: Callable[[Any], Step]) -> Step:
+def _read(entry: Any, built_in: Callable[[Any], Step]) -> Step:
     """A step of a recipe: built in, or a user's own, by its name or as `module:Class`."""
-    if isinstance(given, Step):
-        own_steps.checked(type(given), BUILT_IN)
-        return given
-    name = given.get("step") if isinstance(given, dict) else None
+    if isinstance(entry, Step):
+        own_steps.checked(type(entry), BUILT_IN)
+        return entry
+    name = entry.get("step") if isinstance(entry, dict) else None
     if name == "extract":
-        return built_in(_with_engines(given))
-    if not isinstance(name, str) or _built_in_name(given) in BUILT_IN:
-        return built_in(given)
+        return built_in(_with_engines(entry))
+    if not isinstance(name, str) or _built_in_name(entry) in BUILT_IN:
+        return built_in(entry)
     kind = own_steps.find(name, BUILT_IN)
     if kind is None:
-        return built_in(given)  # whose error names all steps that there are
-    return kind.model_validate({key: value for key, value in given.items() if key != "step"})
+        return built_in(entry)  # whose error names all steps that there are
+    return kind.model_validate({key: value for key, value in entry.items() if key != "step"})
 
 
-def _built_in_name(given: Any) -> Any:
+def _built_in_name(value: Any) -> Any:
     """By which of its names the table knows a step; None for what has none."""
-    name = given.get("step") if isinstance(given, Mapping) else getattr(given, "step", None)
+    name = value.get("step") if isinstance(value, Mapping) else getattr(value, "step", None)
     return _WHERE if is_where(name) else name
 
 
-def _with_engines(given: dict[str, Any]) -> dict[str, Any]:
+def _with_engines(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of `extract`, engines of a user's by their addresses."""
-    placed = dict(given)
-    if "engine" in given:
-        placed["engine"] = _engine(given["engine"], (*ENGINE_NAMES, UNION))
-    if isinstance(engines := given.get("engines"), list | tuple):
-        placed["engines"] = [_engine(engine, ENGINE_NAMES) for engine in engines]
-    return placed
+    settings = dict(values)
+    if "engine" in values:
+        settings["engine"] = _engine(values["engine"], (*ENGINE_NAMES, UNION))
+    if isinstance(engines := values.get("engines"), list | tuple):
+        settings["engines"] = [_engine(engine, ENGINE_NAMES) for engine in engines]
+    return settings
 
 
-def _engine(engine: Any, known: tuple[str, ...]) -> Any:
-    if not isinstance(engine, str) or engine in known:
+def _engine(engine: Any, names: tuple[str, ...]) -> Any:
+    if not isinstance(engine, str) or engine in names:
         return engine
     address = own_steps.address_of(engine, own_steps.ENGINES)
     if address is None:
-        there = [*known, *own_steps.names_of(own_steps.ENGINES)]
+        there = [*names, *own_steps.names_of(own_steps.ENGINES)]
         hint = did_you_mean(engine, there) or f"give one of {', '.join(there)}, or one of your own as module:function"
         raise StepError(f"there is no engine {engine!r}; {hint}")
     return address
 
 
-def read_source(given: Any) -> Any:
+def read_source(value: Any) -> Any:
     """A source of a recipe, a reader of a user's by its address."""
-    if not isinstance(given, Mapping) or not isinstance(reader := given.get("reader"), str):
-        return given
+    if not isinstance(value, Mapping) or not isinstance(reader := value.get("reader"), str):
+        return value
     address = own_steps.address_of(reader, own_steps.READERS)
     if address is None:
         there = own_steps.names_of(own_steps.READERS)
@@ -162,7 +163,7 @@ def read_source(given: Any) -> Any:
             f"installed packages have {', '.join(there) or 'none'}; name one of your own as module:function"
         )
         raise StepError(f"there is no reader {reader!r}; {hint}")
-    return {**given, "reader": address}
+    return {**value, "reader": address}
 
 
 def _write(step: Step, built_in: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
@@ -187,6 +188,16 @@ def builder_of(step: CorpusStep) -> Callable[..., Any]:
     """The function that makes the stages of a step that looks at all documents; a user's own is a learned filter."""
     module, function = _STAGES.get(type(step), _LEARNED).split(":")
     return getattr(import_module(module), function)
+
+
+def filter_stages(steps: Iterable[Step]) -> tuple[str, ...]:
+    """Names of the stages of learned filters: of all that ship, and of the user's own among `steps`.
+
+    A filter has `<step>_model`, `<step>` and `<step>_cut` (`gristmill.flows.stages.learned_filters`).
+    """
+    kinds = {**BUILT_IN, **{step.step: type(step) for step in steps}}
+    names = [name for name, kind in kinds.items() if issubclass(kind, LearnedFilter)]
+    return tuple(stage for name in names for stage in (f"{name}_model", name, f"{name}_cut"))
 
 
 def thresholds_of(step: Step) -> tuple[str, ...]:

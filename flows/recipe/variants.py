@@ -118,8 +118,8 @@ def _hunk(name: str, before: Any, now: Any) -> list[str]:
 
 def _diff(name: str, before: list[str], now: list[str], context: int) -> list[str]:
     """The lines of the hunks, under one head that names what they are about."""
-    _, _, *found = [*unified_diff(before, now, n=context, lineterm="")] or ["", ""]
-    return [f"@@ {name} @@", *(line for line in found if not line.startswith("@@"))] if found else []
+    _, _, *lines = [*unified_diff(before, now, n=context, lineterm="")] or ["", ""]
+    return [f"@@ {name} @@", *(line for line in lines if not line.startswith("@@"))] if lines else []
 
 
 def _lines(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -181,7 +181,7 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
     if not equals or not all(keys):
         raise RecipeError([Finding(setting, "", "is no setting; write step.setting=value, as minhash.threshold=0.9")])
     try:
-        given = given_value(name, value)
+        parsed = given_value(name, value)
     except yaml.YAMLError as error:
         what = " ".join(str(error).split())
         raise RecipeError([Finding(setting, "", f"has a value that is no YAML: {what}; put it in quotes")]) from error
@@ -189,17 +189,17 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
     if keys[0] in steps:
         keys = ["steps", *keys]
     if keys[0] not in Recipe.model_fields:
-        known = [*steps, *Recipe.model_fields]
-        hint = did_you_mean(keys[0], known) or f"there are {', '.join(known)}"
+        names = [*steps, *Recipe.model_fields]
+        hint = did_you_mean(keys[0], names) or f"there are {', '.join(names)}"
         raise RecipeError([Finding(setting, keys[0], f"is no step and no key of the recipe; {hint}")])
-    given_at, at = data, whole
+    given_at, node = data, whole
     for depth, key in enumerate(keys[:-1]):
-        given_at, at = _below(given_at, at, key, ".".join(keys[:depth]), setting)
-    if not isinstance(at, dict):
-        raise _no_keys(at, ".".join(keys[:-1]), setting)
-    for other in replaced(name, given):
-        given_at[other] = at[other] = None
-    given_at[keys[-1]] = at[keys[-1]] = given
+        given_at, node = _below(given_at, node, key, ".".join(keys[:depth]), setting)
+    if not isinstance(node, dict):
+        raise _no_keys(node, ".".join(keys[:-1]), setting)
+    for other in replaced(name, parsed):
+        given_at[other] = node[other] = None
+    given_at[keys[-1]] = node[keys[-1]] = parsed
 
 
 def given_value(name: str, value: str) -> Any:
@@ -227,20 +227,20 @@ def _is_expression(name: str) -> bool:
     return is_where(step) and setting in EXPRESSIONS
 
 
-def _below(given_at: Any, at: Any, key: str, path: str, setting: str) -> tuple[Any, Any]:
+def _below(given_at: Any, node: Any, key: str, path: str, setting: str) -> tuple[Any, Any]:
     """What a key, or the name of an entry, stands for in the values that are given and in those with all defaults."""
-    if isinstance(at, list):
-        names = [entry.get("step") or entry.get("name") for entry in at]
+    if isinstance(node, list):
+        names = [entry.get("step") or entry.get("name") for entry in node]
         if key not in names:
             hint = did_you_mean(key, names) or f"there are {', '.join(names)}"
             raise RecipeError([Finding(setting, path, f"has no entry {key}; {hint}")])
-        return given_at[names.index(key)], at[names.index(key)]
-    if not isinstance(at, dict):
-        raise _no_keys(at, path, setting)
-    if at.get(key) is None:
-        at[key] = {}
+        return given_at[names.index(key)], node[names.index(key)]
+    if not isinstance(node, dict):
+        raise _no_keys(node, path, setting)
+    if node.get(key) is None:
+        node[key] = {}
     # a mapping that the recipe leaves at its default keeps what else is in it
-    return given_at.setdefault(key, deepcopy(at[key])), at[key]
+    return given_at.setdefault(key, deepcopy(node[key])), node[key]
 
 
 def _no_keys(value: Any, path: str, setting: str) -> RecipeError:

@@ -9,7 +9,7 @@ from typing import Any
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run

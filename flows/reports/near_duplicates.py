@@ -26,8 +26,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import marking, templates
 from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls
-from gristmill.flows.stages.dedup.lost_text import lost_text
+from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls, lost_text
 from gristmill.storage import files, parquet, token_shards
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.tasks.dedup.exact import Exact

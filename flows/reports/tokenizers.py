@@ -13,7 +13,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.corpus import CorpusPlaces
-from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokenizer_files import TextTokenizer

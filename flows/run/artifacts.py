@@ -1,4 +1,4 @@
-"""What a run leaves for Prefect's user interface: counts of each stage, funnel and figures, as tables."""
+"""What Prefect's user interface shows of a run: names of runs, and counts, funnel and figures as tables."""
 
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
@@ -14,17 +14,55 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.reports.run import Report
 from gristmill.flows.run import server as prefect_server
 from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import StageSpec
 
 if TYPE_CHECKING:
     from gristmill.flows.reports import run_page
 else:
     run_page = wrapt.lazy_import("gristmill.flows.reports.run_page")
+
+
+def flow_run_name() -> str:
+    """`<flow>-<recipe>`; a run that was asked for through the API keeps its name, which may be a user's.
+
+    A schedule names runs at random, as the API does where it is given no name; only of a schedule it is known.
+    """
+    context = _context()
+    assert context.flow is not None and context.flow_run is not None, "Prefect asks for the name of a run that begins"
+    run = context.flow_run
+    if run.deployment_id is not None and not run.auto_scheduled:
+        return run.name
+    return f"{context.flow.name}-{_recipe(context)}"
+
+
+def stage_name(spec: StageSpec) -> str:
+    """`<recipe>-<stage>`, with the first of its steps where a recipe may have several stages of the kind."""
+    parts = [_recipe(_context()), spec.name]
+    record = spec.record
+    if decisions := getattr(record, "decisions", ()):
+        parts.append(decisions[0][0])
+    elif steps := getattr(record, "steps", ()):
+        parts.append(steps[0].step)
+    return "-".join(parts)
+
+
+def _context() -> FlowRunContext:
+    context = FlowRunContext.get()
+    assert context is not None, "stages are made, and runs are named, within a flow"
+    return context
+
+
+def _recipe(context: FlowRunContext) -> str:
+    assert context.parameters is not None, "a flow's parameter is the recipe"
+    return context.parameters["recipe"].name
+
 
 _PAGE_SHARDS = 1_000
 
@@ -75,15 +113,15 @@ def progress_artifact(name: str) -> Callable[[float], None]:
 
     `name`: of the recipe and the stage.
     """
-    made: list[UUID] = []
+    ids: list[UUID] = []
 
     def record(percent: float) -> None:
-        if made:
-            update_progress_artifact(made[0], progress=percent)
+        if ids:
+            update_progress_artifact(ids[0], progress=percent)
             return
         key = artifact_key("progress", name)
         artifact = create_progress_artifact(key=key, progress=percent, description=f"progress of {name}")
-        made.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
+        ids.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
 
     return record
 

@@ -68,7 +68,7 @@ def _rules() -> None:
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as folder:
         words = Path(folder) / "words.txt"
         words.write_text("flour\nrye bread\n", encoding="utf-8")
-        given = {"bad_words": {"lists": {"any": str(words)}}}
+        settings = {"bad_words": {"lists": {"any": str(words)}}}
         columns = {
             "id": [f"{i:032x}" for i in range(len(TEXTS))],
             "url": ["https://mill.example.org/"] * len(TEXTS),
@@ -79,7 +79,7 @@ def _rules() -> None:
         table = pa.table(columns)
         # neither URLs nor models nor code are read by kernels
         steps = [
-            kind.model_validate(given.get(name, {}))
+            kind.model_validate(settings.get(name, {}))
             for name, kind in BUILT_IN.items()
             if issubclass(kind, DocumentStep)
             and name != "url"

@@ -62,14 +62,14 @@ def compile_kernels(say: Callable[[str], None]) -> int:
         return 0
     wanted, compiled = kernels(), set[str]()
     say(f"kernels: compiling {len(wanted)}, once on this machine (a minute of two cores)")
-    said = time.monotonic()
+    last_line = time.monotonic()
     with progress_bar() as bar:
         task = bar.add_task("kernels", total=len(wanted))
         for names in _until(complete):
             compiled |= (names or set()) & wanted
             bar.update(task, completed=len(compiled))
-            if time.monotonic() - said > _LINE_SECONDS:
-                said = time.monotonic()
+            if time.monotonic() - last_line > _LINE_SECONDS:
+                last_line = time.monotonic()
                 waits = "waiting for the process that compiles them"
                 say(f"kernels: {waits if names is None else f'{len(compiled)} of {len(wanted)} compiled'}")
     return len(compiled)

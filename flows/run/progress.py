@@ -1,4 +1,4 @@
-"""How far a stage is: bars in a terminal, a line a minute where there is none, lines when it starts and ends."""
+"""Progress of a stage: rates and remaining time of its jobs, bars in a terminal, a line a minute elsewhere."""
 
 import contextlib
 import contextvars
@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 
 from rich.console import Console
@@ -15,14 +16,114 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.theme import Theme
 
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
-from gristmill.flows.run.phase_rates import PhaseRates, duration
 from gristmill.storage.printable import printable
 from gristmill.tasks.engine import log_fields
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.jobs import JobResult
+from gristmill.tasks.engine.log_fields import JobProgress
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Silent
 from gristmill.tasks.engine.spec import StageSpec
+
+
+@dataclass
+class PhaseRates:
+    """What the jobs of a phase have done. Jobs that were found done count, but not for the rates.
+
+    `clock` gives seconds; `size`: bytes that a job reads, by its number, if they are known, and `bytes` those of all
+    jobs. `documents`: those that arrived, where the records have them; `written`: bytes. Running jobs have reported
+    what they have read so far.
+    """
+
+    phase: str
+    total: int
+    clock: Callable[[], float] = time.monotonic
+    size: Callable[[int], int] | None = None
+    bytes: int = 0
+    done: int = 0
+    found: int = 0
+    documents: int = 0
+    written: int = 0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+        self._read_done = self._read_found = 0
+        self._running: dict[int, JobProgress] = {}
+
+    def take(self, number: int, progress: JobProgress) -> None:
+        """A job that runs is so far."""
+        self._running[number] = progress
+
+    def add(self, result: JobResult, number: int = 0) -> None:
+        """A job has ended."""
+        self._running.pop(number, None)
+        self.done += 1
+        read = self.size(number) if self.size else 0
+        self._read_done += read
+        if result.found:
+            self.found += 1
+            self._read_found += read
+            return
+        record = result.record
+        self.documents += record.get("rows_in", record.get("documents", 0))
+        self.written += sum(facts["bytes"] for facts in result.files.values())
+
+    @property
+    def jobs(self) -> float:
+        """How many are done; of one that runs, the part of its bytes that it has read."""
+        return self.done + sum(self._part(number, reported) for number, reported in [*self._running.items()])
+
+    def _part(self, number: int, reported: JobProgress) -> float:
+        size = self.size(number) if self.size else 0
+        return min(reported.read / size, 0.999) if size else 0.0
+
+    @property
+    def documents_so_far(self) -> int:
+        return self.documents + sum(reported.documents for reported in [*self._running.values()])
+
+    @property
+    def read_so_far(self) -> int:
+        """Bytes, of which those count that the jobs have by their size."""
+        running = sum(
+            min(reported.read, self.size(number)) for number, reported in [*self._running.items()] if self.size
+        )
+        return self._read_done + running
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the bytes so far where they are known, else by the time of the jobs; None before the first of either."""
+        seconds = self.clock() - self.started
+        if self.bytes:
+            read = self.read_so_far
+            new_bytes = read - self._read_found
+            return (self.bytes - read) * seconds / new_bytes if new_bytes > 0 else None
+        new_bytes = self.done - self.found
+        return (self.total - self.done) * seconds / new_bytes if new_bytes else None
+
+    def __str__(self) -> str:
+        """`310 of 1,024 MB read, 5,120 documents, 120 documents/s, 3.4 MB/s written, 0:12 left`, as far as it is known;
+        nobody knows the last ten seconds."""
+        seconds = max(self.clock() - self.started, 1e-9)
+        documents = self.documents_so_far
+        parts = []
+        if self.bytes:
+            parts.append(f"{self.read_so_far / 1e6:,.0f} of {self.bytes / 1e6:,.0f} MB read")
+        if documents:
+            parts += [f"{documents:,} documents", f"{documents / seconds:,.0f} documents/s"]
+        if self.written:
+            parts.append(f"{self.written / seconds / 1e6:,.1f} MB/s written")
+        if self.seconds_left is not None and self.done < self.total:
+            parts.append(f"{duration(self.seconds_left) if self.seconds_left >= 10 else 'seconds'} left")
+        return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`2.4 s`, `1:05` or `3:20:00`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes}:{whole:02d}"
 
 
 class _LogBar(Progress):
@@ -30,8 +131,8 @@ class _LogBar(Progress):
 
     def start(self) -> None:
         super().start()
-        known = () if self.disable else logging.getLogger().handlers
-        self._consoles = {handler: handler.console for handler in known if hasattr(handler, "console")}
+        handlers = () if self.disable else logging.getLogger().handlers
+        self._consoles = {handler: handler.console for handler in handlers if hasattr(handler, "console")}
         for handler, console in self._consoles.items():
             self.console.highlighter = console.highlighter
             handler.console = self.console
@@ -176,9 +277,9 @@ class ProgressReporter:
         if self._rates is None:
             return f"{self.name}: {since} so far"
         rates = self._rates
-        known = str(rates)
+        text = str(rates)
         return f"{self.name} {rates.phase}: {rates.done:,}/{rates.total:,} jobs, {since} so far" + (
-            f", {known}" if known else ""
+            f", {text}" if text else ""
         )
 
 
@@ -226,10 +327,10 @@ def ended(stage: StageResult, seconds: float) -> str:
 
 def _kept(rows: list[FunnelRow]) -> str:
     """`186 documents in, 150 kept (80.6%), most dropped by gopher_quality.min_words (20)`."""
-    arrived, left = rows[0].documents_in, rows[-1].documents_out
-    line = f"{arrived:,} documents in, {left:,} kept"
+    arrived, remaining = rows[0].documents_in, rows[-1].documents_out
+    line = f"{arrived:,} documents in, {remaining:,} kept"
     if arrived:
-        line += f" ({left / arrived:.1%})"
+        line += f" ({remaining / arrived:.1%})"
     drops = {f"{row.step}.{rule}": count for row in rows for rule, count in row.drops.items() if count}
     if drops:
         rule, count = max(drops.items(), key=lambda item: item[1])

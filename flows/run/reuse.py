@@ -4,15 +4,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from gristmill.flows.curation import Outputs
-from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.remaking import Remaking
 from gristmill.flows.machine.run_log import HeldLines
 from gristmill.flows.machine.runs import RunRecorder, Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
 from gristmill.flows.reports.run import Report
+from gristmill.flows.run.model_training import noted_run
 from gristmill.flows.run.progress import ended
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.group_losses import check_losses
@@ -49,7 +50,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
         log.warning("files that the recipe names are gone: they count as its last run saw them")
     options.configure(job_options(settings))
     recorder = RunRecorder(settings.home, recipe.name, seen, flow, recipe.model_dump(mode="json"))
-    remaking = Remaking(settings.home, [step.step for step in recipe.steps])
+    remaking = Remaking(settings.home, [step.step for step in recipe.steps], filter_stages(recipe.steps))
     remakes.forget(settings.home)
     labels: list[str] = []
 
@@ -69,7 +70,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
         from gristmill.flows.stages.model import Trained  # here, since a corpus needs no libraries of training
 
         model = build(outputs.model_spec)
-        if not (run := mlflow_notes.run_of(settings, recipe.name, model.key)):
+        if not (run := noted_run(settings, recipe.name, model.key)):
             raise NotFinishedError(f"{model.label} in MLflow")
         return Trained(model, model.result["result"], run)
 

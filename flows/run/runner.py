@@ -1,47 +1,43 @@
 """Each stage as one Prefect task, with its progress and counts as artifacts; several at a time in threads."""
 
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextvars import copy_context
-from prefect.exceptions import TerminationSignal
-from gristmill.flows.machine.context import SlotSpec
-from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.spec import StageSpec
-import contextlib
 import time
-from collections.abc import Iterator
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
+
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.logging import get_run_logger
 from prefect.client.schemas.objects import StateDetails
+from prefect.exceptions import TerminationSignal
+from prefect.logging import get_run_logger
 from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, State
-from gristmill.flows.machine.context import RunContext, job_options
+
+from gristmill.flows.machine.context import RunContext, SlotSpec, job_options
 from gristmill.flows.machine.context import workers as executor_of
-from gristmill.flows.run.kernel_compilation import compile_kernels
-from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.run.artifacts import progress_artifact, publish_stage
-from gristmill.flows.run.flow import cancellable, unless_cancelled
-from gristmill.flows.run.prefect_names import stage_name
-from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
-from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.machine.remaking import Remaking
 from gristmill.flows.machine.runs import RunRecorder, Seen
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
+from gristmill.flows.run.artifacts import progress_artifact, publish_stage, stage_name
+from gristmill.flows.run.flow import cancellable, unless_cancelled
+from gristmill.flows.run.kernel_compilation import compile_kernels
+from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
 from gristmill.tasks.engine import log_fields, options, remakes
 from gristmill.tasks.engine.executors import Deferred, Executor, Threads
-from gristmill.tasks.engine.make import find, find_or_make, restore
-
-
-# isort: split
-
+from gristmill.tasks.engine.make import StageResult, find, find_or_make, restore
+from gristmill.tasks.engine.spec import StageSpec
 
 # Makes one stage; `check` is called meanwhile, and raises what is to end it.
 Make = Callable[[StageSpec, Callable[[], None]], StageResult]
@@ -135,7 +131,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
             get_run_logger().warning("files that the recipe names are gone: they count as its last run saw them")
         flow, whole = flow_run.get_flow_name() or "", recipe.model_dump(mode="json")
         last_run = RunRecorder(settings.home, recipe.name, seen, flow, whole)
-        remaking = Remaking(settings.home, [step.step for step in recipe.steps])
+        remaking = Remaking(settings.home, [step.step for step in recipe.steps], filter_stages(recipe.steps))
         remakes.forget(settings.home)
         noted = Noted(last_run, remaking)
         task_runs: dict[str, UUID] = {}
@@ -222,11 +218,11 @@ def _build_all(
         noted.remaking.begin(spec)
     labels = [spec.label(home) for spec in first]
     noted.last_run.add(*labels)
-    found = [find(home, spec) for spec in first]
-    found = [None if stage is not None and stage.is_collected else stage for stage in found]  # their files are read
-    missing = [spec for spec, stage in zip(specs, found, strict=True) if stage is None]
+    stages = [find(home, spec) for spec in first]
+    stages = [None if stage is not None and stage.is_collected else stage for stage in stages]  # their files are read
+    missing = [spec for spec, stage in zip(specs, stages, strict=True) if stage is None]
     if not missing:
-        return [stage for stage in found if stage is not None]
+        return [stage for stage in stages if stage is not None]
     executor.release()
     log, threads = get_run_logger(), min(most(), len(missing))
     log.info("%s: %d to make, %d at once; %d reused", first[0].name, len(missing), threads, len(first) - len(missing))
@@ -238,9 +234,10 @@ def _build_all(
             reporter.advance()
             return stage
 
-        made = iter(build_at_once(make, missing, threads))
+        results = iter(build_at_once(make, missing, threads))
     return [
-        _taken(noted, label, next(made) if stage is None else stage) for label, stage in zip(labels, found, strict=True)
+        _taken(noted, label, next(results) if stage is None else stage)
+        for label, stage in zip(labels, stages, strict=True)
     ]
 
 
@@ -278,6 +275,6 @@ def _as_task(
     # the graph of the run shows what a stage reads: states alone, since Prefect would search manifests for futures
     read = [task_runs[label] for label in spec.read.values() if label in task_runs]
     states: list[State] = [
-        Completed(data="made", state_details=StateDetails(task_run_id=made)) for made in dict.fromkeys(read)
+        Completed(data="made", state_details=StateDetails(task_run_id=run_id)) for run_id in dict.fromkeys(read)
     ]
     return unless_cancelled(run(wait_for=states))

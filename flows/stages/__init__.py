@@ -1,1 +1,1 @@
-"""The stages of a run, one file each: what it is made of, and which jobs its phases map."""
+"""The stages of a run: what each reads, and which jobs its phases map."""

@@ -138,11 +138,11 @@ def pinned(context: RunContext, steps: tuple[S, ...]) -> tuple[S, ...]:
     """The steps, those that name files tied to the content that these have now."""
 
     def pin(step: S) -> S:
-        placed = context.placed(step) if isinstance(step, DocumentStep) or step.pins_files else step
+        local = context.placed(step) if isinstance(step, DocumentStep) or step.pins_files else step
         if not step.pins_files:
-            return placed
-        named = {"step": placed.model_dump(mode="json")}
-        return type(step).model_validate(context.outside(named, lambda: placed.pinned().model_dump(mode="json")))
+            return local
+        named = {"step": local.model_dump(mode="json")}
+        return type(step).model_validate(context.outside(named, lambda: local.pinned().model_dump(mode="json")))
 
     return tuple(pin(step) for step in steps)
 

@@ -1,16 +1,19 @@
 """`documents`: every shard of the sources read, extracted and measured in one pass.
 
-A shard is a file, a range of a large one, or small ones together; with a limit it is all that is read of a source. The
-files of a shard are read one after the other. Ranges that were not read as their whole file would be are read again.
-The files of a shard are found by `gristmill.flows.stages.source_shards`.
+`find_shards` lists the shards of the sources and what identifies their content: a function of names, sizes and digests
+of the files. A shard is a file, a range of a large file, or several small files; with a limit it is all that is read of
+a source. The files of a shard are read in order. Ranges that were not read as their whole file would be are read again.
+
+`selection` is the stage that puts records into shards which a source selects by Common Crawl's columnar index.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import SerializeAsAny, TypeAdapter
@@ -18,23 +21,178 @@ from pydantic import SerializeAsAny, TypeAdapter
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
-from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards, selection
 from gristmill.storage import files, layout
+from gristmill.storage.fingerprint import fingerprint, of_files, stated, states_of
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings, Step, function_at
+from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import extract_shard
-from gristmill.tasks.reading.listing import Shard, listed
+from gristmill.tasks.reading import index
+from gristmill.tasks.reading.formats.crawls import IndexFilters
+from gristmill.tasks.reading.formats.source import Files
+from gristmill.tasks.reading.listing import Shard, listed, together
 from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
-from gristmill.tasks.reading.range_plan import Range, RangeRead, corrected
+from gristmill.tasks.reading.range_plan import Range, RangeRead, corrected, ranges_of
 from gristmill.tasks.reading.ranges import LineCount, count_lines, divide
-from gristmill.tasks.reading.record import Columns
+from gristmill.tasks.reading.record import Columns, Repositories
 from gristmill.tasks.reading.shard import FILES, find_types, look
-from gristmill.tasks.reading.sources import Selection, format_of
+from gristmill.tasks.reading.sources import Selection, Source, format_of
+
+# Files of a snapshot that are asked for their sizes: of more, each is a shard.
+_FEW = 256
+
+
+def selection(context: RunContext, source: Selection) -> StageResult:
+    """Filter the index's files, one a job, and put the records that fit into shards."""
+    notes = f"{context.settings.local_folder}/fingerprints"
+
+    def look() -> str:
+        with ThreadPoolExecutor(8) as pool:
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
+
+    tables = context.outside({"index": source.model_dump(mode="json")}, look)
+    spec = StageSpec(
+        name="selection",
+        version=1,
+        body=_select,
+        record=source.part(IndexFilters),
+        inputs={"files": tables},
+        places=lambda: tuple(source.tables()),
+    )
+    return context.build(spec)
+
+
+def _select(phases: PhaseRunner, record: IndexFilters, places: tuple[str, ...]) -> dict:
+    """Select records by the index and put them into shards."""
+    jobs = {i: {"path": path, "filters": record} for i, path in enumerate(places)}
+    phases.map("match", index.match, jobs)
+    return phases.once("gather", index.gather, {"matched": len(places), "filters": record}, grows="documents")
+
+
+class SourceFormat(Settings):
+    format: str
+    columns: Columns
+    repositories: Repositories | None = None
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
+    stage, too. `part`: the range of its one file; `bytes`: that it has, None if that is not known; `state`: that of its
+    local files when their content was looked at."""
+
+    source: str
+    files: tuple[tuple[str, str], ...]
+    base: str
+    part: Range | None = None
+    bytes: int | None = None
+    state: str = ""
+
+    def shards(self, source_format: "SourceFormat") -> list[Shard]:
+        """Its files as they are read."""
+        return [
+            Shard(
+                source_format.format,
+                path,
+                name,
+                source_format.columns,
+                self.base,
+                self.part,
+                source_format.repositories,
+            )
+            for path, name in self.files
+        ]
+
+
+class FoundShard(NamedTuple):
+    """A shard, how its files are read, and what their content is known by."""
+
+    files: ShardFiles
+    format: SourceFormat
+    seen: str
+
+    def stated(self) -> str:
+        """All of it that documents depend on."""
+        part = [] if self.files.part is None else [f"{self.files.part.begin} {self.files.part.end}"]
+        return "\n".join([self.files.source, *(name for _, name in self.files.files), *part, self.seen])
+
+
+def find_shards(
+    context: RunContext, source: Source, selection: StageResult | None, limit: int | None
+) -> list[FoundShard]:
+    """The shards of a source in order. `selection`: the stage that selected its records, if it is such a source; with a
+    `limit` there is one shard, of which so many documents are read."""
+    if isinstance(source, Selection):
+        assert selection is not None, "its records were selected"
+        read = source.selected_shards([selection.part(i) for i in range(selection.result["parts"])])[:limit]
+        runs = _runs(len(read), limit)
+        prints = [" ".join(f"{selection.contents} {i}" for i in run) for run in runs]
+        sizes: list[int | None] = [None] * len(read)
+    else:
+        read = source.shards()[:limit]
+        runs, prints, sizes = _fingerprints(context, source, read, limit)
+    shards = []
+    for run, seen in zip(runs, prints, strict=True):
+        shard = [read[position] for position in run]
+        named = tuple((file.path, file.name) for file in shard)
+        size = _sum(sizes[position] for position in run)
+        most = source.max_range_bytes if len(run) == 1 else None
+        for part in [None] if most is None else ranges_of(size, most):
+            state = "" if source.is_immutable else states_of([path for path, _ in named])
+            of = ShardFiles(source.name, named, shard[0].base, part, _range_bytes(part, size), state)
+            shards.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))
+    return shards
+
+
+def _known(shard: Shard) -> dict:
+    return {name: getattr(shard, name) for name in SourceFormat.model_fields}
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    values = [*sizes]
+    return None if None in values else sum(size or 0 for size in values)
+
+
+def _range_bytes(part: Range | None, size: int | None) -> int | None:
+    """How many bytes a shard has: those of its range, or of its files."""
+    return size if part is None or size is None else (size if part.end is None else part.end) - part.begin
+
+
+def _runs(count: int, limit: int | None) -> list[range]:
+    """A shard for each file; with a limit one for all, of which the first documents are read."""
+    return (
+        [range(count)] if limit is not None and count else [range(position, position + 1) for position in range(count)]
+    )
+
+
+def _fingerprints(
+    context: RunContext, source: Source, read: list[Shard], limit: int | None
+) -> tuple[list[range], list[str], list[int | None]]:
+    """Which files are read together, the fingerprint of each such run, and the sizes of the files."""
+    if source.is_immutable:
+        # Common Crawl's files never change under an address, and a crawl has 90,000 of them: work enough without ranges
+        runs = _runs(len(read), limit)
+        sizes: list[int | None] = [None] * len(read)
+        if limit is None and len(read) <= _FEW:
+            with ThreadPoolExecutor(8) as pool:
+                sizes = list(pool.map(lambda file: stated(file.path).size, read))
+        return runs, [" ".join(read[position].name for position in run) for run in runs], sizes
+    notes = f"{context.settings.local_folder}/fingerprints"
+    with ThreadPoolExecutor(8) as pool:
+        states = list(pool.map(lambda file: stated(file.path), read))
+        if limit is not None:
+            # most of the files are never read: they are not, for their digest, either
+            return _runs(len(read), limit), [digest([file.state for file in states])], [None] * len(read)
+        assert isinstance(source, Files), "selections and snapshots have no files of their own"
+        sizes = [file.size for file in states]
+        runs = together(read, sizes, source.shard_bytes)
+        return runs, list(pool.map(lambda run: of_files([states[position] for position in run], notes), runs)), sizes
+
 
 _RANGE_READ = TypeAdapter(RangeRead)
 
@@ -64,24 +222,24 @@ def documents(
     selections = {each.name: selection(context, each) for each in sources if isinstance(each, Selection)}
 
     @cache
-    def found(at: int) -> list[FoundShard]:
-        return find_shards(context, sources[at], selections.get(sources[at].name), recipe.limit)
+    def source_shards(position: int) -> list[FoundShard]:
+        return find_shards(context, sources[position], selections.get(sources[position].name), recipe.limit)
 
-    def look(at: int) -> dict[str, Any]:
-        stated = [shard.stated() for shard in found(at)]
-        format = found(at)[-1].format.model_dump(mode="json") if stated else None
+    def look(position: int) -> dict[str, Any]:
+        stated = [shard.stated() for shard in source_shards(position)]
+        format = source_shards(position)[-1].format.model_dump(mode="json") if stated else None
         return {"files": digest(stated), "format": format, "shards": len(stated)}
 
     # source by source: where the files of one are gone, those of another may still have changed
     seen: dict[str, dict[str, Any]] = {}
-    for at, source in enumerate(sources):
-        given = {"source": source.model_dump(mode="json"), "limit": recipe.limit}
+    for position, source in enumerate(sources):
+        reading = {"source": source.model_dump(mode="json"), "limit": recipe.limit}
         selected = selections.get(source.name)
-        given |= {"selection": None if selected is None else selected.contents}
-        seen[source.name] = context.outside(given, partial(look, at))
+        reading |= {"selection": None if selected is None else selected.contents}
+        seen[source.name] = context.outside(reading, partial(look, position))
     formats = {name: SourceFormat.model_validate(of["format"]) for name, of in seen.items() if of["shards"]}
     before = pinned(context, recipe.before)
-    own_functions = [known.format for known in formats.values() if ":" in known.format]
+    own_functions = [source_format.format for source_format in formats.values() if ":" in source_format.format]
     for address in [*own_functions, *(engine for engine in recipe.extract.asked if ":" in engine)]:
         function_at(address)  # whose error comes before any work
     choosing = pinned(context, recipe.choosing)
@@ -102,13 +260,13 @@ def documents(
         body=_extract,
         record=record,
         inputs={"files": digest([of["files"] for of in seen.values()])},
-        places=lambda: tuple(shard.files for at in range(len(sources)) for shard in found(at)),
+        places=lambda: tuple(shard.files for position in range(len(sources)) for shard in source_shards(position)),
         work=_work(all_steps, formats, own_functions),
     )
-    made = context.build(spec)
-    _check_signals(made.result["own"], recipe.steps)
+    stage = context.build(spec)
+    _check_signals(stage.result["own"], recipe.steps)
     by_shard = Names(tuple((name, of["shards"]) for name, of in seen.items() if of["shards"]))
-    return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
+    return Corpus(by_shard, stage, stage, (stage,), (*selections.values(), stage))
 
 
 def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, ...]) -> dict:
@@ -130,8 +288,8 @@ def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, 
             read = shard.shards(record.formats[shard.source])[:missing]
             first[shard.source] += [replace(file, part=None) for file in read]
     looks = {number: {"source": source, "shards": read} for number, (source, read) in enumerate(first.items())}
-    given = {"max_bytes": record.extract.max_bytes}
-    phases.map("look", look, looks, temporary=True, common=given, grows="constant")
+    shared = {"max_bytes": record.extract.max_bytes}
+    phases.map("look", look, looks, temporary=True, common=shared, grows="constant")
     divided = _divided(phases, record, places)
     columns, own = _own_columns(phases, record, places, sources, divided)
     reading = _reading(phases.folder, record, places, columns, divided)
@@ -140,14 +298,14 @@ def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, 
         return reading(number) | {"state": places[number].state}
 
     sized = all(shard.bytes is not None for shard in places)
-    made = phases.map(
+    records = phases.map(
         "extract",
         extract_shard,
         Each(range(len(places)), jobs),
         common=common | {"own": own},
         size=partial(_bytes, places) if sized else None,
     )
-    parts = _misread(record, places, made)
+    parts = _misread(record, places, records)
     again: Mapping[int, dict] = {}
     if parts:
         phases.message(f"documents: {len(parts)} ranges of files are read again: their first records lay in others")
@@ -156,7 +314,7 @@ def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, 
         again = phases.map("extract_again", extract_shard, read_again, common=common | {"own": own})
     files.remove(_lists(phases.folder))
     counts = {
-        source: _counted(again[i] if i in parts else made[i] for i in sources.shards((source,))) for source in first
+        source: _counted(again[i] if i in parts else records[i] for i in sources.shards((source,))) for source in first
     }
     return {"sources": counts, "own": own.names}
 
@@ -164,7 +322,7 @@ def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, 
 def _work(steps: Iterable[Step], formats: Mapping[str, SourceFormat], readers: Iterable[str]) -> Work:
     """The work of the steps, of users' readers, and of formats whose libraries decide what is read."""
     work = work_of_steps(steps, readers)
-    kinds = dict.fromkeys(format_of(known.format) for known in formats.values())
+    kinds = dict.fromkeys(format_of(source_format.format) for source_format in formats.values())
     return replace(work, libraries=(*work.libraries, *(name for kind in kinds for name in kind.libraries)))
 
 
@@ -174,14 +332,14 @@ def _divided(phases: PhaseRunner, record: Extraction, places: Sequence[ShardFile
     files_there = [*_ranged(record, places, "line")]
     if not files_there:
         return {}
-    columns = {name: known.columns for name, known in record.formats.items()}
+    columns = {name: source_format.columns for name, source_format in record.formats.items()}
     counting = Each([*chain(*files_there)], _reading(phases.folder, record, places, columns, {}))
     counted = phases.map("count", count_lines, counting, temporary=True, size=partial(_bytes, places))
-    found: dict[int, Range] = {}
+    ranges: dict[int, Range] = {}
     for numbers in files_there:
-        given = [(part, LineCount(**counted[i])) for i in numbers if (part := places[i].part)]
-        found |= zip(numbers, divide(given), strict=True)
-    return found
+        parts = [(part, LineCount(**counted[i])) for i in numbers if (part := places[i].part)]
+        ranges |= zip(numbers, divide(parts), strict=True)
+    return ranges
 
 
 def _bytes(places: Sequence[ShardFiles], number: int) -> int:
@@ -196,14 +354,14 @@ def _ranged(record: Extraction, places: Sequence[ShardFiles], starts: str) -> It
             yield [*of]
 
 
-def _misread(record: Extraction, places: Sequence[ShardFiles], made: Mapping[int, dict]) -> dict[int, Range]:
+def _misread(record: Extraction, places: Sequence[ShardFiles], records: Mapping[int, dict]) -> dict[int, Range]:
     """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
     archive would be. Holds the records of one file's ranges."""
-    found: dict[int, Range] = {}
+    ranges: dict[int, Range] = {}
     for numbers in _ranged(record, places, "record"):
-        read = [(part, _RANGE_READ.validate_python(made[i]["range"])) for i in numbers if (part := places[i].part)]
-        found |= {number: part for number, part in zip(numbers, corrected(read), strict=True) if part is not None}
-    return found
+        read = [(part, _RANGE_READ.validate_python(records[i]["range"])) for i in numbers if (part := places[i].part)]
+        ranges |= {number: part for number, part in zip(numbers, corrected(read), strict=True) if part is not None}
+    return ranges
 
 
 def _of_range(arguments: dict[str, Any], part: Range) -> dict[str, Any]:
@@ -245,17 +403,17 @@ def _own_columns(
     divided: Mapping[int, Range],
 ) -> tuple[dict[str, Columns], pa.Schema]:
     """The columns of each source, those of its own by name; and those of all sources together."""
-    columns = {name: known.columns for name, known in record.formats.items()}
-    carrying = [name for name, known in columns.items() if known.own or known.every]
-    asked = sources.shards(carrying)
-    if not asked:
+    columns = {name: source_format.columns for name, source_format in record.formats.items()}
+    carrying = [name for name, source_format in columns.items() if source_format.own or source_format.every]
+    numbers = sources.shards(carrying)
+    if not numbers:
         return columns, pa.schema([])
-    given = Each(asked, _reading(phases.folder, record, places, columns, divided))
+    jobs = Each(numbers, _reading(phases.folder, record, places, columns, divided))
     limits = {"max_bytes": record.extract.max_bytes}
-    found = phases.map("columns", find_types, given, temporary=True, common=limits)
+    results = phases.map("columns", find_types, jobs, temporary=True, common=limits)
     schemas: dict[str, pa.Schema] = {}
     for source in carrying:
-        records = (found[number] for number in sources.shards((source,)))
+        records = (results[number] for number in sources.shards((source,)))
         columns[source], schemas[source] = carried_schema(source, columns[source], records)
     own = joined_sources(schemas)
     _check_signals(own.names, (*record.before, *record.steps))
@@ -283,5 +441,5 @@ def _counted(records: Iterable[dict]) -> dict:
         engines.update(record["engines"])
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
-    found = {"drops": dict(sorted(drops.items())), "types": dict(types), "engines": dict(engines)}
-    return {"records": read, "documents": written, **found}
+    result = {"drops": dict(sorted(drops.items())), "types": dict(types), "engines": dict(engines)}
+    return {"records": read, "documents": written, **result}

@@ -110,21 +110,21 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
     )
     _refuse_another(target, spec.key)
     _forget_damaged(target, spec.key)
-    made = context.build(spec)
+    stage = context.build(spec)
     _refuse_another(target, spec.key)  # one that was made here while this one waited
     for name in _UNFINISHED:
         if name != "lease":
             files.remove(files.join(target, name))
-    return made
+    return stage
 
 
 def _export(phases: PhaseRunner, record: ExportFormat, places: ExportPlaces) -> dict:
     """Write the kept documents for others to read."""
     phases.once("begin", exporting.begin, {"key": places.key}, temporary=True)
     corpus = places.corpus
-    given = {"columns": record.columns, "format": record.format, "where": record.where}
+    common = {"columns": record.columns, "format": record.format, "where": record.where}
     jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
-    written = exporting.summed(phases.map("write", exporting.export_shard, jobs, common=given).values())
+    written = exporting.summed(phases.map("write", exporting.export_shard, jobs, common=common).values())
     return phases.once("card", write_card, {"card": record.card, "written": written})
 
 
@@ -205,20 +205,20 @@ def _mark(target: str, part: layout.Part) -> None:
 
 def columns_of(recipe: Recipe) -> tuple[Column, ...]:
     """What the recipe's steps measure, in their order, ahead of them the columns that every export has."""
-    found = {column.name: column for column in _ALWAYS}
+    columns = {column.name: column for column in _ALWAYS}
     for step in recipe.steps:
         rules = step.rules if isinstance(step, RuleStep) else ()
-        described = {name: column.description for name, column in found.items()}
+        described = {name: column.description for name, column in columns.items()}
         described |= {f"{step.step}_{rule.name}": rule.description for rule in rules}
         for signal in step.signals:
-            found[signal.name] = Column(
+            columns[signal.name] = Column(
                 name=signal.name,
                 kind=signal.kind,
                 unit=signal.unit,
                 source=signal.source,
                 description=" ".join(described.get(signal.name, signal.description).split()),
             )
-    return tuple(found.values())
+    return tuple(columns.values())
 
 
 def _funnel(corpus: Corpus) -> list[FunnelStep]:

@@ -94,7 +94,7 @@ def group_losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
 
 def _judge(phases: PhaseRunner, record: LossSearch, places: GroupLossesPlaces) -> dict:
     """Look for groups that lost far more than their like."""
-    given = {
+    common = {
         "by": record.limits.by,
         "extracted": places.extracted,
         "ledgers": places.ledgers,
@@ -102,16 +102,16 @@ def _judge(phases: PhaseRunner, record: LossSearch, places: GroupLossesPlaces) -
         "by_design": record.by_design,
     }
     jobs = Each(range(len(places.sources)), lambda i: {"source": places.sources[i]})
-    phases.map("count", count_shard, jobs, temporary=True, common=given)
+    phases.map("count", count_shard, jobs, temporary=True, common=common)
     level, parts = 0, len(places.sources)
     while level == 0 or parts > 1:
         adding = Each(range(ceil(parts / AT_ONCE)), lambda i: {})
         phases.map(f"sum-{level}", sum_counts, adding, temporary=True, common={"level": level, "parts": parts})
         level, parts = level + 1, ceil(parts / AT_ONCE)
-    found = {"level": level, "limits": record.limits, "like": record.like, "apart": record.apart}
-    made = phases.once("judge", judge, found)
+    arguments = {"level": level, "limits": record.limits, "like": record.like, "apart": record.apart}
+    result = phases.once("judge", judge, arguments)
     files.remove(counts_folder(phases.folder))
-    return made
+    return result
 
 
 def deciding(recipe: Recipe, grouping: str) -> tuple[str, ...]:
@@ -129,16 +129,16 @@ def _decides(step: Step, grouping: str) -> bool:
     return False
 
 
-def sentences(found: Mapping[str, Any]) -> list[str]:
+def sentences(result: Mapping[str, Any]) -> list[str]:
     """What is said of each group that lost too much."""
     lines = []
-    for one in found["groups"]:
+    for one in result["groups"]:
         lines.append(
             f"the {one['by']} {one_line(one['group'])} lost {one['lost'] / one['documents']:.1%} of its "
             f"{one['documents']:,} documents, and its like {one['like_lost']:.1%} ({one['like']:,} other "
             f"{one['by']}s); `{one['step']}` dropped most of them, {one['step_lost']:,}: see `gristmill show dropped "
             f"--rule {one['step']}`"
         )
-    if (more := found["found"] - len(lines)) > 0:
+    if (more := result["found"] - len(lines)) > 0:
         lines.append(f"{more:,} more groups lost as much more than their like")
     return lines

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.removal import TakedownLists, takedown_lists
-from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.engine.make import StageResult

@@ -3,8 +3,13 @@
 The three stages of a filter are `<step>_model`, `<step>` and `<step>_cut`; a step that names its models has not the
 first. What differs between filters is in the module that the step names as its work: `train_model`, `score_shard`,
 `bounds`. `perplexity` is one whose scores are also put into buckets, a stage of their own.
+
+`embedding` embeds documents once, scores the vectors with heads, and cuts by these scores. Its stages are
+`embedding_vectors`, `embedding` with the scores, and `embedding_cut`; without heads only the first. The first does not
+depend on heads, so a change of heads does not embed the documents again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -25,6 +30,9 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
+from gristmill.tasks.models import heads as head_files
+from gristmill.tasks.models.embedders import Embedder, EmbedderFiles, embed_shard, embedder_files
+from gristmill.tasks.models.embedding import Embedding, HeadScoring, column_of, score_shard
 from gristmill.tasks.models.filter import LearnedFilter, bounds_of, find_bounds, null_scores_shard
 from gristmill.tasks.models.perplexity import Cuts, Perplexity, bucket_shard, find_ends
 
@@ -97,13 +105,13 @@ def filter_model(
 
 def _train(phases: PhaseRunner, record: FilterTraining, places: FilterPlaces) -> dict:
     """Train models on reference documents."""
-    given = {
+    arguments = {
         "reference": places.corpus.parts(record.reference),
         "raw": places.corpus.parts(record.raw),
         "settings": record.settings,
         "heldout": record.heldout,
     }
-    return {"model": phases.once("train", import_module(places.work).train_model, given)}
+    return {"model": phases.once("train", import_module(places.work).train_model, arguments)}
 
 
 def filter_scores(
@@ -144,14 +152,14 @@ def filter_scores(
 def _score(phases: PhaseRunner, record: FilterScoring, places: FilterPlaces) -> dict:
     """Score all other documents."""
     corpus = places.corpus
-    given = {"models": places.models, "settings": record.settings}
+    common = {"models": places.models, "settings": record.settings}
 
     def arguments(i: int) -> dict[str, Any]:
         return {**corpus.shard(i), **({"signals": corpus.signals[i]} if record.reads else {})}
 
     scored = Each(corpus.shards(without=record.reference), arguments)
     unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
-    phases.map("score", import_module(places.work).score_shard, scored, common=given)
+    phases.map("score", import_module(places.work).score_shard, scored, common=common)
     columns = {"signals": record.scores, "groups": record.groups}
     phases.map("null-scores", null_scores_shard, unscored, common=columns)
     return {}
@@ -178,14 +186,14 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
     corpus = places.corpus
     scored = corpus.shards(without=record.reference)
     scores = Parts(places.scores, scored)
-    found = phases.once(
+    bounds = phases.once(
         "bounds", find_bounds, {"work": places.work, "settings": record.settings, "scores": scores}, grows="documents"
     )
     judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
     kept = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
-    phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(found)),)})
+    phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(bounds)),)})
     phases.map("keep", keep_shard, kept, common={"step": record.step})
-    return {"decisions": [[record.step, found["bounds"]]]}
+    return {"decisions": [[record.step, bounds["bounds"]]]}
 
 
 def work_without_libraries(step: LearnedFilter) -> Work:
@@ -206,8 +214,8 @@ def perplexity(
     context: RunContext, recipe: Recipe, corpus: Corpus, step: Perplexity, learns_from: Corpus | None = None
 ) -> Corpus:
     """The corpus of the documents that the filter keeps, with the column `perplexity_bucket`."""
-    left = learned_filter(context, recipe, corpus, step, learns_from)
-    *measured, scores = left.measured
+    remaining = learned_filter(context, recipe, corpus, step, learns_from)
+    *measured, scores = remaining.measured
     places = corpus.places
     spec = StageSpec(
         name="perplexity_bucket",
@@ -219,8 +227,8 @@ def perplexity(
         work=work_without_libraries(step),
     )
     bucketed = context.build(spec)
-    stages = (*left.stages[:-1], bucketed, left.kept)
-    return replace(left, measured=(*measured, bucketed, scores), stages=stages)
+    stages = (*remaining.stages[:-1], bucketed, remaining.kept)
+    return replace(remaining, measured=(*measured, bucketed, scores), stages=stages)
 
 
 # The buckets are the same whichever are kept, and whatever else is cut.
@@ -231,9 +239,107 @@ _WITHOUT_POLICY = {
 
 def _bucket(phases: PhaseRunner, record: Cuts, places: PerplexityBucketPlaces) -> dict:
     """Put documents into buckets by their perplexity."""
-    found = phases.once(
+    ends = phases.once(
         "ends", find_ends, {"settings": record, "scores": Parts(places.scores, places.scored)}, grows="documents"
     )
     jobs = Each(places.shards, lambda i: {"scores": layout.part(places.scores, i)})
-    phases.map("bucket", bucket_shard, jobs, common={"by_language": record.by_language, "ends": found["ends"]})
-    return {"ends": found["ends"]}
+    phases.map("bucket", bucket_shard, jobs, common={"by_language": record.by_language, "ends": ends["ends"]})
+    return {"ends": ends["ends"]}
+
+
+def embedding(
+    context: RunContext, recipe: Recipe, corpus: Corpus, step: Embedding, learns_from: Corpus | None = None
+) -> Corpus:
+    """The corpus of the documents that the heads keep, with a column for each head. `learns_from`: not read, since
+    heads are trained elsewhere."""
+    embedder = embedder_files(context.placed(step).model, step.kind)
+    vectors = embedding_vectors(context, corpus, step, embedder)
+    if not step.heads:
+        return corpus.through(vectors)
+    scores = head_scores(context, corpus, step, embedder, vectors)
+    return corpus.then(filter_cut(context, corpus, step, scores), vectors, scores).measuring(scores)
+
+
+class DocumentEmbedding(Settings):
+    reference: tuple[str, ...]
+    settings: Embedder
+
+
+@dataclass(frozen=True)
+class EmbeddingVectorsPlaces:
+    corpus: CorpusPlaces
+    embedder: EmbedderFiles
+
+
+def embedding_vectors(context: RunContext, corpus: Corpus, step: Embedding, embedder: EmbedderFiles) -> StageResult:
+    """The vectors of a corpus."""
+    spec = StageSpec(
+        name="embedding_vectors",
+        version=1,
+        body=_embed,
+        record=DocumentEmbedding(reference=tuple(sorted(step.reference)), settings=step.part(Embedder)),
+        inputs=corpus.inputs() | {"model": embedder.model.digest, "tokenizer": embedder.tokenizer.digest},
+        places=EmbeddingVectorsPlaces(corpus.places, embedder),
+        work=Work(libraries=step.libraries, steps=(step.step,)),
+    )
+    return context.build(spec)
+
+
+def _embed(phases: PhaseRunner, record: DocumentEmbedding, places: EmbeddingVectorsPlaces) -> dict:
+    """Embed documents."""
+    corpus = places.corpus
+    common = {"embedder": places.embedder, "settings": record.settings}
+    jobs = Each(corpus.shards(without=record.reference), corpus.shard)
+    phases.map("embed", embed_shard, jobs, common=common)
+    return {}
+
+
+class HeadScores(Settings):
+    reference: tuple[str, ...]
+    settings: HeadScoring
+
+
+@dataclass(frozen=True)
+class EmbeddingPlaces:
+    """`vectors`: the folder of the parts with vectors."""
+
+    corpus: CorpusPlaces
+    vectors: str
+    heads: Mapping[str, RecordedFile]
+
+
+def head_scores(
+    context: RunContext, corpus: Corpus, step: Embedding, embedder: EmbedderFiles, vectors: StageResult
+) -> StageResult:
+    """The scores that the step's heads give the vectors of a corpus, as the stage `embedding`."""
+    paths = {name: files.absolute(path) for name, path in sorted(context.placed(step).heads.items())}
+    heads = {name: RecordedFile(path, files.checksum(path)) for name, path in paths.items()}
+    settings = HeadScoring(
+        heads=tuple(heads),
+        embedder=step.part(Embedder),
+        model=embedder.model.digest,
+        tokenizer=embedder.tokenizer.digest,
+    )
+    spec = StageSpec(
+        name="embedding",
+        version=1,
+        body=_score_heads,
+        record=HeadScores(reference=tuple(sorted(step.reference)), settings=settings),
+        inputs=corpus.inputs(vectors) | {f"head {name}": file.digest for name, file in heads.items()},
+        places=EmbeddingPlaces(corpus.places, vectors.folder, heads),
+        work=work_without_libraries(step),
+    )
+    return context.build(spec)
+
+
+def _score_heads(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlaces) -> dict:
+    """Score documents by heads."""
+    corpus = places.corpus
+    common = {"heads": dict(places.heads), "settings": record.settings}
+    scored = Each(corpus.shards(without=record.reference), lambda i: {"vectors": layout.part(places.vectors, i)})
+    columns = tuple(column_of(name) for name in record.settings.heads)
+    unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
+    phases.map("score", score_shard, scored, common=common)
+    phases.map("null-scores", null_scores_shard, unscored, common={"signals": columns})
+    heads = {name: head_files.load(file) for name, file in places.heads.items()}
+    return {"heads": {name: {"kind": head.kind, **head.found} for name, head in heads.items()}}

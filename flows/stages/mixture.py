@@ -8,15 +8,14 @@ from typing import Any
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import (
+from gristmill.flows.stages.heldout import (
     Data,
     before_takedowns,
     heldout,
     heldout_documents,
     named_texts,
 )
-from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
-from gristmill.flows.stages.tokens import evaluation_tokens, grouped_tokens, tokens
+from gristmill.flows.stages.tokens import evaluation_tokens, grouped_tokens, tokenizer, tokenizer_of, tokens
 from gristmill.storage import files, layout, token_shards
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.step import Settings
@@ -119,7 +118,7 @@ def _plan(phases: PhaseRunner, record: MixturePlan, places: MixturePlaces) -> di
     """Plan the shares of the sources."""
     tokens = {name: _entries(places.train, name) for name in _groups(record.mixture, places)}
     shards = {"tokens": tokens, "heldout": {name: _entries(places.heldout, name) for name in record.heldout}}
-    given = {
+    arguments = {
         "digests": record.heldout,
         "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
@@ -128,13 +127,13 @@ def _plan(phases: PhaseRunner, record: MixturePlan, places: MixturePlaces) -> di
         "settings": record.mixture,
     }
     if record.seq_len is None:
-        return _written(phases, shards, given)
+        return _written(phases, shards, arguments)
     packed = _pack(phases, tokens, record.seq_len)
-    rows = {name: [made["entry"] for made in found] for name, found in packed.items()}
-    plan = _written(phases, shards | {"rows": rows}, given | {"row_length": record.seq_len})
+    rows = {name: [result["entry"] for result in packs] for name, packs in packed.items()}
+    plan = _written(phases, shards | {"rows": rows}, arguments | {"row_length": record.seq_len})
     for name, source in plan["sources"].items():
         filled = source["tokens"] / (record.seq_len * sum(entry["rows"] for entry in rows[name]))
-        cut, documents = (sum(made[key] for made in packed[name]) for key in ("cut", "documents"))
+        cut, documents = (sum(result[key] for result in packed[name]) for key in ("cut", "documents"))
         source |= {"padding": 1 - filled, "cut": cut / documents}
     return plan
 
@@ -142,27 +141,27 @@ def _plan(phases: PhaseRunner, record: MixturePlan, places: MixturePlaces) -> di
 def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
     """The shards of a split, each with its name."""
     encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
-    found = []
+    entries = []
     for name, part in zip(names, encoded, strict=True):
         path = token_shards.bin_path(_beside(tokens), split, part.number)
-        found.append((name, (path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"])))
-    return tuple(found)
+        entries.append((name, (path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"])))
+    return tuple(entries)
 
 
 def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
     """The shards by group, each with its name."""
-    found = []
+    groups = []
     for part in layout.parts(stage.folder, stage.manifest):
         for name, file, count, _ in part.record["groups"]:
-            found.append((name, (f"{_beside(stage)}/{file}", count, part.files[file]["content"])))
-    return tuple(found)
+            groups.append((name, (f"{_beside(stage)}/{file}", count, part.files[file]["content"])))
+    return tuple(groups)
 
 
-def _written(phases: PhaseRunner, shards: Mapping[str, Any], given: Mapping[str, Any]) -> dict:
+def _written(phases: PhaseRunner, shards: Mapping[str, Any], values: Mapping[str, Any]) -> dict:
     """The job that writes the plan. It finds the shards in a file: there may be very many."""
     listed = files.join(phases.folder, "listed.json")
     files.write_json(listed, shards)
-    plan = phases.once("plan", plan_mixture, {"listed": listed, **given}, grows="documents")
+    plan = phases.once("plan", plan_mixture, {"listed": listed, **values}, grows="documents")
     files.remove(listed)
     return plan
 
@@ -176,8 +175,8 @@ def _pack(phases: PhaseRunner, tokens: dict[str, list[dict]], seq_len: int) -> d
             jobs[len(names)] = {"shards": run, "begin": begin}
             names.append(name)
     packed: dict[str, list[dict]] = {}
-    for number, made in sorted(phases.map("pack", pack_shards, jobs, common={"seq_len": seq_len}).items()):
-        packed.setdefault(names[number], []).append(made)
+    for number, result in sorted(phases.map("pack", pack_shards, jobs, common={"seq_len": seq_len}).items()):
+        packed.setdefault(names[number], []).append(result)
     return packed
 
 
@@ -189,8 +188,8 @@ def _groups(settings: Mixture, places: MixturePlaces) -> list[str]:
 
 
 def _entries(shards: tuple[tuple[str, Listed], ...], wanted: str) -> list[dict]:
-    found = [listed for name, listed in shards if name == wanted]
-    return [{"path": path, "tokens": tokens, "digest": digest} for path, tokens, digest in found if tokens]
+    entries = [listed for name, listed in shards if name == wanted]
+    return [{"path": path, "tokens": tokens, "digest": digest} for path, tokens, digest in entries if tokens]
 
 
 def _beside(stage: StageResult) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.storage import checked_json, files, ledger
 from gristmill.storage.training_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
@@ -144,9 +144,9 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
     joined = store is not None and places.nodes.count > 1
     if store and joined:
         upload_newer(out / CHECKPOINTS, store, out)  # of a training on this machine alone
-    elif store and (found := restore(store, out, out / CHECKPOINTS)):
-        phases.message(f"{found.name} is from {store}")
-    placed = {
+    elif store and (checkpoint := restore(store, out, out / CHECKPOINTS)):
+        phases.message(f"{checkpoint.name} is from {store}")
+    run_settings = {
         "init_from": places.init_from or None,
         "eval_tasks": places.eval_tasks or None,
         "guard": record.training.guard.model_copy(update={"max_rollbacks": places.max_rollbacks}),
@@ -155,7 +155,7 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
     }
     run = RunConfig(
         model=record.model,
-        training=record.training.model_copy(update=placed),
+        training=record.training.model_copy(update=run_settings),
         init_digests=places.init_digests,
         data=Path(places.mixture),
         out=out,
@@ -199,13 +199,13 @@ def check_ended_well(code: int, out: Path, log: Path, machines: int = 1) -> None
     if code and report.exists():
         raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
     if code and (failure := out / launch.FAILURE).exists():
-        said = f"training ended: {failure.read_text().strip()}; more is in {log}"
+        message = f"training ended: {failure.read_text().strip()}; more is in {log}"
         if machines > 1:
-            said += (
+            message += (
                 f". If another of the {machines} machines ended first, its log says why. The same commands go on from "
                 "the newest checkpoint"
             )
-        raise RuntimeError(said)
+        raise RuntimeError(message)
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")

@@ -1,4 +1,9 @@
-"""`proxy`: one short training of a small model, and its loss on every evaluation document."""
+"""The stages that train small models.
+
+`proxy`: one short training, and its loss on every evaluation document.
+
+`doremi`: a proxy that reweights its sources during training, compared with a finished reference.
+"""
 
 import hashlib
 import os
@@ -114,8 +119,8 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
     )
     with preloaded(ENVIRONMENT) if forks else nullcontext("") as address:
         wanted = [partial(spec, address=address) for spec in distinct.values()]
-        made = context.build_all(wanted, partial(at_once, settings, most))
-    stages = dict(zip(distinct, made, strict=True))
+        finished = context.build_all(wanted, partial(at_once, settings, most))
+    stages = dict(zip(distinct, finished, strict=True))
     return [_result(stages[key], run) for key, run in zip(keys, runs, strict=True)]
 
 
@@ -210,20 +215,20 @@ def at_once(settings: MachineSettings, processes: int) -> int:
     return settings.proxy_runs or max(1, (len(gpus()) or os.cpu_count() or 1) // processes)
 
 
-def devices_of(slot: int, processes: int, known: Sequence[str]) -> str:
+def devices_of(slot: int, processes: int, devices: Sequence[str]) -> str:
     """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
 
     Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
     processes than the machine has GPUs.
     """
-    if not known:
+    if not devices:
         return ""
-    if processes > len(known):
+    if processes > len(devices):
         raise ValueError(
-            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(known)}: lower "
-            "the proxy's `processes`"
+            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(devices)}: "
+            "lower the proxy's `processes`"
         )
-    return ",".join(known[(slot * processes + i) % len(known)] for i in range(processes))
+    return ",".join(devices[(slot * processes + i) % len(devices)] for i in range(processes))
 
 
 @cache
@@ -257,3 +262,107 @@ def _result(stage: StageResult, run: ProxyRun) -> ProxyResult:
         seconds=float(files.read_bytes(files.join(stage.folder, SECONDS))),
         reused=stage.reused,
     )
+
+
+# those of gristmill.training.doremi and gristmill.training.hub.weight_files, which load torch
+DOMAIN_WEIGHTS = "domain_weights.parquet"
+REFERENCE_FILES = ("config.json", "model.safetensors")
+
+
+@dataclass(frozen=True)
+class DoReMi:
+    """A run that is asked for. `mixture`: the stage whose `mixture.json` names the sources; `reference`: a finished
+    proxy on it; `pair`: seeds weights and order; see `gristmill.training.doremi.DoReMiRun` for the others."""
+
+    proxy: ProxyConfig
+    mixture: StageResult
+    reference: ProxyResult
+    pair: int
+    learning_rate: float
+    tokens: int
+    eta: float
+    smoothing: float
+
+
+class DoReMiTraining(Settings):
+    model: ModelConfig
+    training: TrainingConfig
+    eta: float
+    smoothing: float
+
+
+@dataclass(frozen=True)
+class DoReMiPlaces:
+    """`mixture`: its file on a local path; `reference`: the folder of the reference; `out`: a local folder for what
+    grows; `folder`: the stage's; `device`: the GPU, as CUDA_VISIBLE_DEVICES names it, or empty."""
+
+    mixture: str
+    reference: str
+    out: str
+    folder: str
+    device: str
+
+
+def doremi(context: RunContext, runs: Sequence[DoReMi]) -> list[StageResult]:
+    """The stages of runs, in their order; several are trained at once. The `weights` of a result are the mean weights
+    by source."""
+    settings = context.settings
+    specs = [partial(doremi_spec, settings, run) for run in runs]
+    return context.build_all(specs, partial(at_once, settings, 1))
+
+
+def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
+    """The stage of a run. `slot`: its number among those that are trained at once."""
+    training = run.proxy.run_training(run.tokens, run.learning_rate, run.pair, run.pair)
+
+    def places() -> DoReMiPlaces:
+        folder = spec.folder(settings.home)
+        return DoReMiPlaces(
+            mixture=str(local_mixture(settings, run.mixture.folder)),
+            reference=run.reference.folder,
+            out=local_folder(settings, folder),
+            folder=folder,
+            device=devices_of(slot, 1, gpus()),
+        )
+
+    spec = StageSpec(
+        name="doremi",
+        version=TRAINING_VERSION,
+        body=_train_doremi,
+        record=DoReMiTraining(model=run.proxy.model, training=training, eta=run.eta, smoothing=run.smoothing),
+        inputs={"mixture": run.mixture, "reference": run.reference},
+        places=places,
+        work=Work(
+            modules=("gristmill.training.run.launch", "gristmill.training.doremi"),
+            libraries=("torch",),  # as for the proxies
+            unicode=False,
+        ),
+    )
+    return spec
+
+
+def _train_doremi(phases: PhaseRunner, record: DoReMiTraining, places: DoReMiPlaces) -> dict:
+    """Train a proxy that reweights its sources."""
+    out = Path(places.out)
+    run_json, log = out / "run.json", out / "training.log"
+    reference = Path(places.reference)
+    if not files.is_local(places.reference):
+        reference = out / "reference"
+        for name in REFERENCE_FILES:
+            files.copy(files.join(places.reference, name), str(reference / name))
+    run = record.model_dump(mode="json") | {"data": places.mixture, "reference": str(reference), "out": str(out)}
+    out.mkdir(parents=True, exist_ok=True)
+    checked_json.write(str(run_json), run)
+    # one thread on every machine, as other proxies have
+    environment = {"OMP_NUM_THREADS": "1"} | ({"CUDA_VISIBLE_DEVICES": places.device} if places.device else {})
+    began = time.monotonic()
+    code = launch.launch(run_json, 1, log, env=environment, poll=phases.check, module="gristmill.training.doremi")
+    if code:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"the DoReMi run {places.folder} ended with code {code}; the end of {log}:\n{last}")
+    phases.message(f"trained in {time.monotonic() - began:.0f} seconds")
+    if places.out != places.folder:
+        for name in (DOMAIN_WEIGHTS, RESULT):
+            files.upload_file(str(out / name), files.join(places.folder, name))
+    phases.once("record", ledger.record_files, {"names": [DOMAIN_WEIGHTS, RESULT]})
+    return files.read_json(files.join(places.folder, RESULT))

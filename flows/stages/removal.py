@@ -43,7 +43,7 @@ from gristmill.tasks.url.step import Url
 INDEX, HITS = "decontamination_index", "decontamination_hits"
 # Fewest shingles of five words of a document that counts as contained: most shorter ones, of a sentence or two, are in
 # many texts, and a set judges little by them.
-LEAST = 25
+MIN_SHINGLES = 25
 
 
 class BenchmarkIndex(Settings):
@@ -78,9 +78,9 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
         inputs=corpus.inputs(hits),
         places=CorpusAndStage(corpus.places, hits.folder),
     )
-    made = context.build(spec)
-    left = corpus.rewritten(made, index, hits) if step.policy == "cut" else corpus.then(made, index, hits)
-    return left.measuring(hits)
+    stage = context.build(spec)
+    remaining = corpus.rewritten(stage, index, hits) if step.policy == "cut" else corpus.then(stage, index, hits)
+    return remaining.measuring(hits)
 
 
 def _remove_hits(phases: PhaseRunner, record: BenchmarkRemoval, places: CorpusAndStage) -> dict:
@@ -145,9 +145,9 @@ def decontamination_hits(context: RunContext, corpus: Corpus, step: Decontaminat
 
 def _find(phases: PhaseRunner, record: BenchmarkSearch, places: CorpusAndStage) -> dict:
     """Find items of benchmarks in documents."""
-    given = {"index": places.stage, "settings": record.settings}
+    common = {"index": places.stage, "settings": record.settings}
     shards = places.corpus.shards()
-    phases.map("find", find_shard, Each(shards, places.corpus.shard), common=given)
+    phases.map("find", find_shard, Each(shards, places.corpus.shard), common=common)
     return phases.once(
         "split",
         split_benchmarks,
@@ -189,9 +189,9 @@ def takedowns(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
         places=corpus.places,
         work=work_of_steps((lists,)),
     )
-    made = context.build(spec)
-    stages = (*corpus.stages, made)
-    return AllowedCorpus(corpus.sources, corpus.documents, made, corpus.measured, stages, before=corpus)
+    stage = context.build(spec)
+    stages = (*corpus.stages, stage)
+    return AllowedCorpus(corpus.sources, corpus.documents, stage, corpus.measured, stages, before=corpus)
 
 
 def _drop(phases: PhaseRunner, record: TakedownLists, places: CorpusPlaces) -> dict:
@@ -224,7 +224,7 @@ class EvaluationRemovalPlaces:
 
 def evaluation_removal(context: RunContext, extracted: Corpus, corpus: Corpus, evaluation: StageResult) -> Corpus:
     """The corpus without the evaluation documents, by their records, without all whose Jaccard similarity to one of
-    them is at least THRESHOLD, and without all that contain such a share of the shingles of one that has LEAST.
+    them is at least THRESHOLD, and without all that contain such a share of the shingles of one that has MIN_SHINGLES.
     `extracted`: the documents that the corpus began with.
 
     Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
@@ -233,7 +233,7 @@ def evaluation_removal(context: RunContext, extracted: Corpus, corpus: Corpus, e
         name="evaluation_removal",
         version=1,
         body=_remove_evaluation,
-        record=EvaluationRemoval(shingling=Shingling(), threshold=THRESHOLD, least=LEAST),
+        record=EvaluationRemoval(shingling=Shingling(), threshold=THRESHOLD, least=MIN_SHINGLES),
         inputs=corpus.inputs(evaluation) | {"extracted": extracted.documents},
         places=EvaluationRemovalPlaces(corpus.places, extracted.places.documents, evaluation_file(evaluation.folder)),
     )

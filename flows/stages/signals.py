@@ -54,10 +54,10 @@ def signals(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]
         places=corpus.places,
         work=work_of_steps(steps),
     )
-    made = context.build(spec)
+    stage = context.build(spec)
     if edits:
-        return Corpus(corpus.sources, made, made, (*corpus.measured, made), (*corpus.stages, made))
-    return Corpus(corpus.sources, corpus.documents, corpus.kept, (*corpus.measured, made), (*corpus.stages, made))
+        return Corpus(corpus.sources, stage, stage, (*corpus.measured, stage), (*corpus.stages, stage))
+    return Corpus(corpus.sources, corpus.documents, corpus.kept, (*corpus.measured, stage), (*corpus.stages, stage))
 
 
 def _measure(phases: PhaseRunner, record: SignalSteps, places: CorpusPlaces) -> dict:
@@ -127,7 +127,7 @@ def _number(phases: PhaseRunner, record: Scorers, places: CorpusPlaces) -> dict:
     jobs = Each(places.shards(), lambda i: {"signals": places.signals[i], "kept": places.kept[i]})
     phases.map("gather", gather_shard, jobs, temporary=True, common=settings)
     folder = gathered_folder(phases.folder)
-    found = phases.once("edges", find_edges, {"parts": Parts(folder, places.shards())} | settings, grows="documents")
-    phases.map("number", bucket_shard, Each(places.shards(), lambda i: {}), common=found | settings)
+    edges = phases.once("edges", find_edges, {"parts": Parts(folder, places.shards())} | settings, grows="documents")
+    phases.map("number", bucket_shard, Each(places.shards(), lambda i: {}), common=edges | settings)
     files.remove(folder)
-    return found
+    return edges

@@ -11,8 +11,18 @@ take Huber's loss of log L(N, D) - log loss, which is the same to first order, b
 threshold, 0.001, is far below the noise of a small run: every error would count by its absolute value, and a fit of few
 runs loses a third of its efficiency. Here it is 1.345 times the standard deviation of the errors, estimated by their
 median: 95% efficient for normal noise (Holland and Welsch 1977), while a run that went wrong has little weight.
+
+`optimum` is the best split of a compute budget between parameters and tokens. Training on one token costs k N^p
+floating-point operations; k and p are fitted to the models of the grid. With k = 6 and p = 1 this is Hoffmann's
+C = 6 N D, and the optimum is equation 4 of arXiv 2203.15556. Attention and the embedding lookup make p differ from 1 in
+small models.
+
+`forecast` predicts a run before it is trained. `leave_future_out` compares laws that are fitted to the smaller runs of
+a grid with its larger runs: the only test of the form of a law that a grid itself offers, since errors within the fit
+say nothing of an extrapolation.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +30,8 @@ from scipy.optimize import minimize, nnls
 from scipy.stats import t as student
 
 PARAMETERS = 5
-LEAST_RUNS = PARAMETERS + 2  # fewer leave an interval that says nothing: the 95% point of t with one degree is 6.3
-LEAST_VALUES = 3  # of sizes, and of token budgets: a power and a constant go through two of them exactly
+MIN_RUNS = PARAMETERS + 2  # fewer leave an interval that says nothing: the 95% point of t with one degree is 6.3
+MIN_VALUES = 3  # of sizes, and of token budgets: a power and a constant go through two of them exactly
 _EXPONENTS = (0.01, 3.0)  # searched between
 _STARTS = (0.1, 0.25, 0.5, 0.9)
 _HUBER = 1.345
@@ -47,11 +57,11 @@ class ScalingRuns:
     @property
     def problem(self) -> str:
         """Why no law can be fitted to these runs; empty if one can."""
-        if len(self) < LEAST_RUNS:
-            return f"{len(self)} runs are too few for a law of {PARAMETERS} parameters; train {LEAST_RUNS} or more"
+        if len(self) < MIN_RUNS:
+            return f"{len(self)} runs are too few for a law of {PARAMETERS} parameters; train {MIN_RUNS} or more"
         for name, values in (("sizes", self.parameters), ("token budgets", self.tokens)):
-            if (count := len(np.unique(values))) < LEAST_VALUES:
-                return f"the runs have {count} different {name}; train {LEAST_VALUES} or more"
+            if (count := len(np.unique(values))) < MIN_VALUES:
+                return f"the runs have {count} different {name}; train {MIN_VALUES} or more"
         if not (np.isfinite(self.loss).all() and (self.loss > 0).all()):
             return "the runs have losses that are not positive numbers; leave those runs out"
         return ""
@@ -148,16 +158,16 @@ def bootstrap(fitted: Fit, draws: int, seed: int) -> list[ScalingLaw]:
     A sample with too few different sizes or budgets is drawn again. Threshold and start are those of the fit.
     """
     generator = np.random.default_rng(seed)
-    found: list[ScalingLaw] = []
-    while len(found) < draws:
+    laws: list[ScalingLaw] = []
+    while len(laws) < draws:
         sample = fitted.runs.take(generator.integers(len(fitted.runs), size=len(fitted.runs)))
         if sample.problem:
             continue
         terms = _Terms(sample)
         start = (fitted.law.alpha, fitted.law.beta)
         exponents, weights = _reweighted(terms, start, fitted.threshold)
-        found.append(terms.law(exponents, weights))
-    return found
+        laws.append(terms.law(exponents, weights))
+    return laws
 
 
 class _Terms:
@@ -180,7 +190,7 @@ class _Terms:
         """The exponents with the smallest sum, from a start on; `weights`: square roots of those of the runs."""
         low, high = _EXPONENTS
         first = np.clip(start, low, high / 1.2)
-        found = minimize(
+        result = minimize(
             lambda x: self.best((x[0], x[1]), weights)[1],
             first,
             method="Nelder-Mead",
@@ -191,7 +201,7 @@ class _Terms:
                 "fatol": 1e-12,
             },
         )
-        return float(found.x[0]), float(found.x[1])
+        return float(result.x[0]), float(result.x[1])
 
     def errors(self, exponents: tuple[float, float], weights: np.ndarray) -> np.ndarray:
         """Relative errors of the runs under the best law with these exponents."""
@@ -250,3 +260,156 @@ def _slopes(law: ScalingLaw, runs: ScalingRuns, parameters: np.ndarray, tokens: 
     size, data = np.exp(-law.alpha * log_n), np.exp(-law.beta * log_d)
     a, b = law.A * middle_n**-law.alpha, law.B * middle_d**-law.beta
     return np.stack([np.ones_like(size), size, -a * size * log_n, data, -b * data * log_d], axis=1)
+
+
+@dataclass(frozen=True)
+class TokenCost:
+    """Floating-point operations of training on one token: scale * parameters^power."""
+
+    scale: float
+    power: float
+
+    def flops(self, parameters: np.ndarray | float, tokens: np.ndarray | float) -> np.ndarray:
+        """Operations of a whole run; arrays broadcast."""
+        return self.scale * np.asarray(parameters, float) ** self.power * np.asarray(tokens, float)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The parameters and tokens with the smallest loss for a compute budget, in floating-point operations."""
+
+    compute: float
+    parameters: float
+    tokens: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class OptimumIntervals:
+    """Percentile intervals of an optimum over bootstrapped laws. The loss is that of the law, without a run's noise."""
+
+    compute: float
+    parameters: Interval
+    tokens: Interval
+    loss: Interval
+
+
+def token_cost(parameters: np.ndarray, flops_per_token: np.ndarray) -> TokenCost:
+    """Least squares of the logarithms; both arrays float64 (models,). Raises ValueError for models of one size."""
+    if len(np.unique(parameters)) < 2:
+        raise ValueError("the models have one size, from which the cost of another is unknown; give two sizes or more")
+    power, constant = np.polyfit(np.log(parameters), np.log(flops_per_token), 1)
+    return TokenCost(float(np.exp(constant)), float(power))
+
+
+def optimum(law: ScalingLaw, cost: TokenCost, compute: float) -> Optimum:
+    """Where the derivative of the loss along runs of equal compute is zero.
+
+    A law without a term for size (A = 0) asks for a model of no parameters on endless tokens, one without a term for
+    data (B = 0) for the reverse: 0 and infinity are returned, with the loss E.
+    """
+    scaled = compute / cost.scale
+    if not law.A or not law.B:
+        ends = (0.0, np.inf) if not law.A else (np.inf, 0.0)
+        return Optimum(compute, *ends, law.E)
+    exponent = law.alpha + law.beta * cost.power
+    parameters = (law.alpha * law.A / (law.beta * cost.power * law.B) * scaled**law.beta) ** (1 / exponent)
+    tokens = scaled / parameters**cost.power
+    return Optimum(compute, parameters, tokens, float(law.loss(parameters, tokens)))
+
+
+def optimum_intervals(
+    law: ScalingLaw, laws: Sequence[ScalingLaw], cost: TokenCost, compute: float, level: float = 0.9
+) -> OptimumIntervals:
+    """The optimum of a law, with intervals from its bootstrapped `laws`."""
+    centre, draws = optimum(law, cost, compute), [optimum(one, cost, compute) for one in laws]
+
+    def interval(name: str) -> Interval:
+        values = [getattr(one, name) for one in draws]
+        # a method without interpolation, as some may be infinite
+        low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="nearest")
+        return Interval(getattr(centre, name), float(low), float(high), level)
+
+    return OptimumIntervals(compute, interval("parameters"), interval("tokens"), interval("loss"))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The loss of a run of `tokens` tokens of a model of so many `parameters`.
+
+    `runs`: the keys of the runs that the law was fitted to, sorted; `reach`: the run's compute over the largest of
+    theirs.
+    """
+
+    parameters: int
+    tokens: int
+    reach: float
+    loss: Interval
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ForecastCheck:
+    """The loss that came. `error`: the forecast over it, less one. `outside`: how far the loss is beyond the nearer
+    bound of the interval, relative to that bound; 0 inside."""
+
+    loss: float
+    inside: bool
+    error: float
+    outside: float
+
+
+def forecast(fitted: Fit, keys: tuple[str, ...], parameters: int, tokens: int, reach: float, level: float) -> Forecast:
+    """Forecast a run from a fit whose runs have these keys."""
+    return Forecast(parameters, tokens, reach, fitted.prediction(parameters, tokens, level), tuple(sorted(keys)))
+
+
+def check(claimed: Interval, loss: float) -> ForecastCheck:
+    """Compare the loss of a finished run with what was claimed of it."""
+    inside = claimed.low <= loss <= claimed.high
+    bound = claimed.low if loss < claimed.low else claimed.high
+    return ForecastCheck(loss, inside, claimed.value / loss - 1, 0.0 if inside else abs(loss / bound - 1))
+
+
+@dataclass(frozen=True)
+class FutureErrors:
+    """A law of the runs with at most `compute` operations, and the runs with more.
+
+    `reach`: the largest compute that is predicted over the largest in the fit. `error`: mean of the relative errors'
+    absolute values; `bias`: their mean, above 0 where the loss is predicted too high. `inside`: how many of the
+    `predicted` runs lie within their own interval; the runs of one fit share its error, so these are not independent.
+    """
+
+    compute: float
+    fitted: int
+    predicted: int
+    reach: float
+    error: float
+    bias: float
+    inside: int
+
+
+def leave_future_out(runs: ScalingRuns, compute: np.ndarray, level: float = 0.9) -> list[FutureErrors]:
+    """A row for every compute from which on a law can be fitted and a run is left; `compute`: float64 (runs,)."""
+    return list(_rows(runs, compute, level))
+
+
+def _rows(runs: ScalingRuns, compute: np.ndarray, level: float) -> Iterator[FutureErrors]:
+    for most in np.unique(compute)[:-1]:
+        past = runs.take(compute <= most)
+        if past.problem:
+            continue
+        future = runs.take(compute > most)
+        fitted = fit(past)
+        intervals = [fitted.prediction(n, d, level) for n, d in zip(future.parameters, future.tokens, strict=True)]
+        errors = np.array([one.value for one in intervals]) / future.loss - 1
+        inside = sum(one.low <= loss <= one.high for one, loss in zip(intervals, future.loss, strict=True))
+        yield FutureErrors(
+            compute=float(most),
+            fitted=len(past),
+            predicted=len(future),
+            reach=float(compute.max() / most),
+            error=float(np.abs(errors).mean()),
+            bias=float(errors.mean()),
+            inside=int(inside),
+        )

@@ -20,7 +20,7 @@
    decision ends at its last look: more pairs afterwards, because the result was not clear, are a new decision on new
    pair numbers (`first_pair`).
 5. *After stopping* a plain interval covers too little. Interval, effect and p value follow from the stage-wise ordering
-   of outcomes (`interval`); the effect is median-unbiased.
+   of outcomes (`sequential`); the effect is median-unbiased.
 6. *Many candidates.* They are screened by one run of each at each learning rate, with a pair number and with evaluation
    documents that the test does not use (hosts with about a fourth of each set's documents), so the test is not biased
    by the selection. A set of too few hosts to spare one is split by documents. The best go on, and alpha is
@@ -39,6 +39,8 @@
    least 0, and the variance of a pair as the larger of the two; both with the degrees of the own pairs. To subtract
    all of the bank's is unbiased, but a difference of two variances that few pairs know is too often near 0
    (`SEED_SHARE` has the figures). Without a bank V_half is the whole own variance. Bank and own pairs are not pooled.
+
+The A/A bank (`Bank`) holds pairs of runs of one arm that differ in the sample of its text: how much runs differ.
 """
 
 from collections.abc import Sequence
@@ -50,12 +52,85 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import stdtrit
 
-from gristmill.flows.stats.bank import Bank, judged_units
-from gristmill.flows.stats.crossed import Estimate, estimate
-from gristmill.flows.stats.interval import Look, declared, p_value, stagewise
-from gristmill.flows.stats.power import Noise, chance_to_tell, pairs_needed
+from gristmill.flows.stats.crossed import Estimate, estimate, interaction
 from gristmill.flows.stats.runs import EvaluationSet, Run, RunRequest, asked
+from gristmill.flows.stats.sequential import Look, Noise, chance_to_tell, declared, p_value, pairs_needed, stagewise
 from gristmill.flows.stats.verdict import AtLearningRate, Conditions, Outcome, Verdict, worth
+
+
+class Bank(BaseModel):
+    """Differences of A/A pairs, for one proxy, number of tokens and list of learning rates.
+
+    differences: bits per byte of salt 0 minus salt 1, a row a pair, a column a learning rate. interaction: what
+    evaluation documents that react to single pairs add to the variance of a pair's difference. units: how many hosts
+    these documents are of, or documents where each counts alone.
+    `model_dump(mode="json")` and `Bank.model_validate` are its JSON.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    arm: str
+    tokens: int
+    learning_rates: tuple[float, ...]
+    pairs: tuple[int, ...]
+    differences: tuple[tuple[float, ...], ...]
+    interaction: float
+    units: int
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if len(self.pairs) < 2 or len(self.differences) != len(self.pairs):
+            raise ValueError(
+                f"bank: {len(self.differences)} differences for {len(self.pairs)} pairs; it needs 2 or more."
+            )
+        if any(len(row) != len(self.learning_rates) for row in self.differences):
+            raise ValueError(f"bank: each row needs {len(self.learning_rates)} differences, one a learning rate.")
+        return self
+
+    @property
+    def degrees(self) -> int:
+        return len(self.pairs) - 1
+
+    def variance(self, units: int) -> float:
+        """Of a pair's difference, averaged over learning rates, on evaluation documents of so many units."""
+        means = np.array(self.differences).mean(axis=1)
+        return float(max(means.var(ddof=1) + self.interaction * (self.units / units - 1), 0.0))
+
+    def variance_at(self, learning_rate: float) -> float:
+        """Of a pair's difference at one learning rate."""
+        column = self.learning_rates.index(learning_rate)
+        return float(np.var([row[column] for row in self.differences], ddof=1))
+
+
+def requests(arm: str, pairs: Sequence[int], learning_rates: Sequence[float], tokens: int) -> list[RunRequest]:
+    """The runs of a bank. Those of salt 0 are also the runs of a decision whose base is this arm."""
+    return [RunRequest(arm, pair, rate, tokens, salt) for pair in pairs for rate in learning_rates for salt in (0, 1)]
+
+
+def calibrate(
+    run: Run, evaluation: EvaluationSet, arm: str, pairs: Sequence[int], learning_rates: Sequence[float], tokens: int
+) -> Bank:
+    """Train A/A pairs of one arm. ValueError if there are under two pairs."""
+    if len(pairs) < 2:
+        raise ValueError(f"calibrate: {len(pairs)} pairs have no variance; ask for 2 or more, 12 do well.")
+    wanted = requests(arm, pairs, learning_rates, tokens)
+    losses = asked(run, wanted, len(evaluation.size))
+    bits = np.array([losses[request] for request in wanted]).reshape(len(pairs), len(learning_rates), 2, -1)
+    differences = bits[:, :, 0] - bits[:, :, 1]
+    return Bank(
+        arm=arm,
+        tokens=tokens,
+        learning_rates=tuple(learning_rates),
+        pairs=tuple(pairs),
+        differences=tuple(tuple(float(x) for x in row) for row in evaluation.measure(differences)),
+        interaction=interaction(differences.mean(axis=1), evaluation)[0],
+        units=judged_units(evaluation),
+    )
+
+
+def judged_units(evaluation: EvaluationSet) -> int:
+    return len(np.unique(evaluation.units[evaluation.weights > 0]))
+
 
 # Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
 VERSION = 3
@@ -181,12 +256,12 @@ def decide(
                     arm, base, "identical", protocol.level, end, protocol.learning_rates, 0.0, 0.0, 0.0
                 )
                 continue
-            known = _pooled(bank, base, pairs, judged)
-            found = estimate(differences.mean(axis=1), judged, known, protocol.resample)
-            looks[arm].append(_look(found, limits[k]))
+            bank_variance = _pooled(bank, base, pairs, judged)
+            result = estimate(differences.mean(axis=1), judged, bank_variance, protocol.resample)
+            looks[arm].append(_look(result, limits[k]))
             if looks[arm][-1].crossed or end == protocol.looks[-1]:
                 alpha = protocol.alpha / len(tested)
-                verdicts[arm] = _verdict(protocol, base, arm, differences, looks[arm], found, judged, bank, alpha)
+                verdicts[arm] = _verdict(protocol, base, arm, differences, looks[arm], result, judged, bank, alpha)
     if protocol.worth_pairs and any(verdict.outcome in ("better", "worse") for verdict in verdicts.values()):
         pairs = protocol.pairs(0, protocol.worth_pairs)
         train([base], pairs, tokens // 2)
@@ -205,11 +280,11 @@ def decide(
             rank=rank,
             candidates=len(candidates),
         )
-    said = tuple(
+    sentences = tuple(
         replace(verdicts[arm], conditions=conditions, hosts=judged.effective_units, one_host=judged.alone)
         for arm in candidates
     )
-    return Decision(base, tokens, protocol, said, tuple(losses), tuple(screening), conditions)
+    return Decision(base, tokens, protocol, sentences, tuple(losses), tuple(screening), conditions)
 
 
 def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict:
@@ -236,10 +311,12 @@ def _pooled(bank: Bank | None, base: str, pairs: Sequence[int], judged: Evaluati
     return bank.variance(judged_units(judged)), bank.degrees, shared
 
 
-def _look(found: Estimate, limit: float) -> Look:
-    if found.variance == 0:
+def _look(result: Estimate, limit: float) -> Look:
+    if result.variance == 0:
         raise ValueError("decision: all pairs gave the same difference; let the pair number seed the runs.")
-    return Look(found.pairs, found.effect, float(np.sqrt(found.variance)), found.degrees, 1 / found.variance, limit)
+    return Look(
+        result.pairs, result.effect, float(np.sqrt(result.variance)), result.degrees, 1 / result.variance, limit
+    )
 
 
 def _verdict(
@@ -248,14 +325,14 @@ def _verdict(
     arm: str,
     differences: np.ndarray,
     looks: Sequence[Look],
-    found: Estimate,
+    result: Estimate,
     judged: EvaluationSet,
     bank: Bank | None,
     alpha: float,
 ) -> Verdict:
     """differences: bits (pairs, learning rates, documents)."""
     # Shares of information follow from the variances as they are known in the end.
-    looks = [replace(look, information=1 / found.variance_at(look.pairs)) for look in looks]
+    looks = [replace(look, information=1 / result.variance_at(look.pairs)) for look in looks]
     low, effect, high = stagewise(looks, protocol.level)
     by_rate = tuple(
         _at_learning_rate(protocol, rate, differences[:, column], judged, bank)
@@ -267,16 +344,16 @@ def _verdict(
         agree = all(np.sign(one.effect) == np.sign(last.effect) for one in by_rate)
         outcome = ("better" if last.effect > 0 else "worse") if agree else "withheld"
     else:
-        noise = _noise(protocol, found, bank)
+        noise = _noise(protocol, result, bank)
         needed = pairs_needed(effect, alpha, noise, WANTED_POWER)
         limited = needed is None and pairs_needed(effect, alpha, replace(noise, shared_variance=0.0)) is not None
-        unlikely = needed is not None and chance_to_tell(effect, found.variance, alpha, noise, needed) < ADVISED
+        unlikely = needed is not None and chance_to_tell(effect, result.variance, alpha, noise, needed) < ADVISED
     return Verdict(
         candidate=arm,
         base=base,
         outcome=cast(Outcome, outcome),
         level=protocol.level,
-        pairs=found.pairs,
+        pairs=result.pairs,
         learning_rates=protocol.learning_rates,
         effect=effect,
         low=low,
@@ -291,20 +368,20 @@ def _verdict(
     )
 
 
-def _noise(protocol: Protocol, found: Estimate, bank: Bank | None) -> Noise:
+def _noise(protocol: Protocol, result: Estimate, bank: Bank | None) -> Noise:
     """By which new pairs are advised."""
-    known, degrees = (0 if bank is None or protocol.resample else bank.degrees), found.document_degrees
-    if found.half_variance:
-        of_both = found.half_variance**2 / (found.pairs - 1) + found.document_variance**2 / found.document_degrees
-        degrees = found.shared_variance**2 / of_both
-    return Noise(found.pair_variance, known, found.shared_variance, degrees)
+    bank_variance, degrees = (0 if bank is None or protocol.resample else bank.degrees), result.document_degrees
+    if result.half_variance:
+        of_both = result.half_variance**2 / (result.pairs - 1) + result.document_variance**2 / result.document_degrees
+        degrees = result.shared_variance**2 / of_both
+    return Noise(result.pair_variance, bank_variance, result.shared_variance, degrees)
 
 
 def _at_learning_rate(
     protocol: Protocol, rate: float, differences: np.ndarray, judged: EvaluationSet, bank: Bank | None
 ) -> AtLearningRate:
     """differences: bits (pairs, documents)."""
-    known = None if bank is None else (bank.variance_at(rate), bank.degrees, 0)
-    found = estimate(differences, judged, known, protocol.resample)
-    reach = float(stdtrit(found.degrees, (1 + protocol.level) / 2) * np.sqrt(found.variance))
-    return AtLearningRate(rate, found.effect, found.effect - reach, found.effect + reach)
+    bank_variance = None if bank is None else (bank.variance_at(rate), bank.degrees, 0)
+    result = estimate(differences, judged, bank_variance, protocol.resample)
+    reach = float(stdtrit(result.degrees, (1 + protocol.level) / 2) * np.sqrt(result.variance))
+    return AtLearningRate(rate, result.effect, result.effect - reach, result.effect + reach)

@@ -86,7 +86,11 @@ class EvaluationSet:
     def by_set(self, bits: np.ndarray) -> dict[str, float]:
         """Bits per byte of each set that has a document; bits (documents,)."""
         places = {name: self.members(name) for name in self.names}
-        return {name: float(bits[at].sum() / self.size[at].sum()) for name, at in places.items() if len(at)}
+        return {
+            name: float(bits[indexes].sum() / self.size[indexes].sum())
+            for name, indexes in places.items()
+            if len(indexes)
+        }
 
     @cached_property
     def alone(self) -> tuple[str, ...]:
@@ -125,8 +129,8 @@ class EvaluationSet:
             documents = self.members(name)
             units, first, counts = np.unique(self.units[documents], return_index=True, return_counts=True)
             sides, taken, seen = dict[int, bool](), 0, 0
-            for at in np.lexsort((first, counts)):
-                unit, count = int(units[at]), int(counts[at])
+            for index in np.lexsort((first, counts)):
+                unit, count = int(units[index]), int(counts[index])
                 sides[unit] = side.get(unit, (taken + count) * stride < seen + count + stride)
                 taken, seen = taken + count * sides[unit], seen + count
             if taken >= 2 and sum(not each for each in sides.values()) >= 2:

@@ -157,10 +157,10 @@ class Verdict:
 
     def sentence(self) -> str:
         """What is said, by what judge and at what size, and what it holds for."""
-        said, more = self._said()
+        text, more = self._said()
         if self.conditions is not None:
-            said = f"{said}, {self.conditions}"
-        return "; ".join([said, *more, *self._caveats()])
+            text = f"{text}, {self.conditions}"
+        return "; ".join([text, *more, *self._caveats()])
 
     def _said(self) -> tuple[str, list[str]]:
         """The verdict, and what is added to it."""
@@ -180,8 +180,8 @@ class Verdict:
             low, high = sorted((sign * self.low, sign * self.high))
             value, low_, high_ = _rounded(sign * self.effect, low, high)
             difference = f"{value} bits per byte ({self._interval(low_, high_)})"
-            said = f"{self.candidate} is {self.outcome} than {self.base} by {difference}"
-            return (said if self.worth is None else f"{said}, {self.worth.sentence(self.level)}"), []
+            text = f"{self.candidate} is {self.outcome} than {self.base} by {difference}"
+            return (text if self.worth is None else f"{text}, {self.worth.sentence(self.level)}"), []
         value, low_, high_ = _rounded(self.effect, self.low, self.high)
         if self.outcome == "withheld":
             each = ", ".join(
@@ -199,15 +199,15 @@ class Verdict:
 
     def _caveats(self) -> list[str]:
         """Where the interval rests on few hosts, and where it says nothing of other training documents."""
-        said, tested = [], self.outcome not in ("identical", "screened out")
+        sentences, tested = [], self.outcome not in ("identical", "screened out")
         if tested and self.hosts is not None and self.hosts < FEW_HOSTS:
-            said.append(f"the hosts it is judged by are few: they count as {self.hosts:.0f} of equal weight")
+            sentences.append(f"the hosts it is judged by are few: they count as {self.hosts:.0f} of equal weight")
         if tested and self.one_host:
             sets = " and ".join(f"`{name}`" for name in self.one_host)
-            said.append(f"all documents of {sets} are of one host, so it is judged on this host")
+            sentences.append(f"all documents of {sets} are of one host, so it is judged on this host")
         if self.conditions is not None and not self.conditions.resampled:
-            said.append("trained on these documents")
-        return said
+            sentences.append("trained on these documents")
+        return sentences
 
     def _interval(self, low: str, high: str) -> str:
         counts = f"{_counted(self.pairs, 'pair')}, {_counted(len(self.learning_rates), 'learning rate')}"

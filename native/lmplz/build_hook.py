@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BIN = ROOT / "tasks" / "models" / "lmplz_bin"
 STAMP = BIN / ".stamp"
-SERVICE_FILES = ROOT / "flows" / "run" / "service" / "service_files.py"
+SERVICE_FILES = ROOT / "flows" / "run" / "service_files.py"
 
 KENLM = "kenlm==0.3.0"
 KENLM_SHA256 = "c4628bb9fb63c8a6f9240035b8b037385cfc404cb72e933cf48878291edac1e8"
@@ -80,7 +80,7 @@ class KenlmTools(BuildHookInterface):
             build_data["force_include"][str(path)] = f"gristmill/{path.relative_to(ROOT).as_posix()}"
         # what `gristmill service init` writes, which a checkout has at its top
         for name in runpy.run_path(str(SERVICE_FILES))["NAMES"]:
-            build_data["force_include"][str(ROOT / name)] = f"gristmill/flows/run/service/files/{name}"
+            build_data["force_include"][str(ROOT / name)] = f"gristmill/flows/run/files/{name}"
 
 
 def ensure_tools() -> list[Path]:

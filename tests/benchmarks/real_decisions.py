@@ -29,12 +29,11 @@ from gristmill.flows.experiments.decisions.runs import ProxyRuns, evaluation_set
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
-from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stats.bank import calibrate
-from gristmill.flows.stats.components import fitted
-from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.crossed import fitted
+from gristmill.flows.stats.protocol import Protocol, calibrate, decide
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.flows.stats.verdict import Conditions
 

@@ -16,9 +16,8 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.token_lineage import TokenSource, token_source
-from gristmill.flows.stages.evaluation.heldout import heldout
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import tokens
+from gristmill.flows.stages.heldout import heldout
+from gristmill.flows.stages.tokens import tokenizer, tokens
 from gristmill.storage.remote.config import RemoteIOConfig
 from tests.corpora import context
 from tests.planted import Plan, plant

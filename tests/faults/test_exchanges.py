@@ -14,7 +14,7 @@ import pytest
 
 from gristmill.flows.curation import Outputs, curate
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.run.tracking.train import train
+from gristmill.flows.run.model_training import train
 from gristmill.flows.stages.export import export
 from gristmill.storage import layout
 from gristmill.storage.home import Home, verify

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill.flows.experiments.decisions.arm_data import ComparisonData, arm_data
-from gristmill.flows.experiments.decisions.differing import only_in
+from gristmill.flows.experiments.decisions.arm_data import ComparisonData, arm_data, only_in
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, variant, without
-from gristmill.flows.stages.evaluation import documents as chosen
-from gristmill.flows.stages.removal import LEAST, THRESHOLD
+from gristmill.flows.stages import evaluation_documents as chosen
+from gristmill.flows.stages.removal import MIN_SHINGLES, THRESHOLD
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import Home
 from gristmill.storage.tokenizer_files import load_tokenizer
@@ -103,7 +102,7 @@ def jaccard(one: str, other: str) -> float:
 def contained(text: str, one: str) -> float:
     """The share of `one` in a text; 0 if it is too short to count."""
     a, b = shingles(text), shingles(one)
-    return len(a & b) / len(b) if len(b) >= LEAST else 0.0
+    return len(a & b) / len(b) if len(b) >= MIN_SHINGLES else 0.0
 
 
 def trained_on(data: ComparisonData, name: str) -> list[str]:

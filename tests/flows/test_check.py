@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.estimate import largest_job
-from gristmill.flows.recipe.check.run import before_run, check
+from gristmill.flows.recipe.check import before_run, check, largest_job
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.tasks.models.language import CODES

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe import check
 from gristmill.flows.recipe.steps import AnyStep
 from gristmill.storage import parquet
 from gristmill.tasks.reading.sources import FORMATS, Source
@@ -146,13 +146,13 @@ def sentences(problems, machine) -> dict[str, str]:
 @pytest.mark.parametrize(("given", "expected"), STEPS, ids=lambda given: given.get("step"))
 def test_problems_of_a_step(given, expected, machine):
     step = TypeAdapter(AnyStep).validate_python(given)
-    assert list(sentences(inputs.steps({3: step}, machine, False), machine).items()) == list(expected.items())
+    assert list(sentences(check.step_problems({3: step}, machine, False), machine).items()) == list(expected.items())
 
 
 @pytest.mark.parametrize(("given", "expected"), SOURCES, ids=lambda given: next(iter(given), None))
 def test_problems_of_a_source(given, expected, machine):
     source = TypeAdapter(Source).validate_python({"name": "web", **given})
-    _, problems = inputs.sources({1: source}, machine, False)
+    _, problems = check.source_problems({1: source}, machine, False)
     assert list(sentences(problems, machine).items()) == list(expected.items())
 
 

@@ -12,8 +12,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
 from gristmill.flows.reports.token_lineage import token_source
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.tokenizer import file_tokenizer
-from gristmill.flows.stages.tokens import tokens
+from gristmill.flows.stages.tokens import file_tokenizer, tokens
 from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import DEFAULT

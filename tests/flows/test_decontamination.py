@@ -6,7 +6,7 @@ import pytest
 from gristmill.flows.cli.render.documents import benchmarks_table, remarks
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.contamination import contamination
 from gristmill.flows.stages.corpus import Corpus
@@ -175,7 +175,7 @@ def test_a_benchmark_that_cannot_be_used_ends_the_run_before_the_first_shard(tmp
     }
     for sentence, each in wrong.items():
         step = Decontamination.model_validate({"benchmarks": [given, {**each, "name": "other"}]})
-        [(path, said)] = list(inputs.steps({3: step}, MachineSettings(home=str(tmp_path / "home")), False))
+        [(path, said)] = list(check.step_problems({3: step}, MachineSettings(home=str(tmp_path / "home")), False))
         assert path == ("steps", 3, "benchmarks", 1)
         assert sentence in said
         if "does not exist" not in sentence:

@@ -19,9 +19,8 @@ import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from gristmill.flows.demo import HarvestSettings, harvest
-from gristmill.flows.demo.archive import Page
 from gristmill.flows.demo.modules import standard_library, submodules
-from gristmill.flows.demo.packages import is_reference, main_text, manual_pages, prose_words
+from gristmill.flows.demo.packages import Page, is_reference, main_text, manual_pages, prose_words
 
 SECRET = "s3cr3t-5f1d0c"
 

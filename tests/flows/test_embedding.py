@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from gristmill.flows.curation import Passed
-from gristmill.flows.experiments.models import head as heads
+from gristmill.flows.experiments.models import classifier as heads
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe.check import step_problems
 from gristmill.flows.reports.audit import draw
-from gristmill.flows.stages.embedding import embedding
+from gristmill.flows.stages.learned_filters import embedding
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.tasks.engine.executors import Threads
-from gristmill.tasks.models import heads as head_files
 from gristmill.tasks.models.embedders import Embedder
 from gristmill.tasks.models.embedding import Embedding
+from gristmill.tasks.models.embedding import heads as head_files
 from gristmill.tasks.models.heads import Head
 from gristmill.tasks.models.quality import QualityBucket
 from tests import embedders
@@ -57,8 +57,8 @@ def made(tmp_path_factory) -> SimpleNamespace:
     labels.write_text("".join(json.dumps(row) + "\n" for row in rows))
     kind, grade = str(folder / "kind.safetensors"), str(folder / "grade.safetensors")
     given = ("jsonl", [str(labels)])
-    found = heads.from_texts(kind, model, given, ("text", "kind"), ["fine"], Embedder())
-    graded = heads.from_texts(grade, model, given, ("text", "grade"), (), Embedder(), 1e-3)
+    found = heads.head_from_texts(kind, model, given, ("text", "kind"), ["fine"], Embedder())
+    graded = heads.head_from_texts(grade, model, given, ("text", "grade"), (), Embedder(), 1e-3)
     return SimpleNamespace(model=model, labels=labels, kind=kind, grade=grade, found=found, graded=graded, given=given)
 
 
@@ -168,22 +168,22 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
     monkeypatch.setattr(heads, "arriving", lambda *_: arriving)
     machine = MachineSettings(home=str(tmp_path))
     out = str(tmp_path / "by_id.safetensors")
-    found = heads.from_recipe(out, "small", made.given, ("id", "kind"), ["fine"], 1.0, machine)
+    found = heads.head_from_recipe(out, "small", made.given, ("id", "kind"), ["fine"], 1.0, machine)
     assert found["tested"] == len(WEB) and found["without_vector"] == 20
     few = tmp_path / "few.jsonl"
     few.write_text("".join(line + "\n" for line in made.labels.read_text().splitlines()[20:]))
     again = str(tmp_path / "by_text.safetensors")
-    heads.from_texts(again, made.model, ("jsonl", [str(few)]), ("text", "kind"), ["fine"], Embedder(), 1.0)
+    heads.head_from_texts(again, made.model, ("jsonl", [str(few)]), ("text", "kind"), ["fine"], Embedder(), 1.0)
     one, other = (head_files.load(recorded(path)) for path in (out, again))
     assert np.allclose(one.weight, other.weight, rtol=1e-6) and one.embedder == other.embedder
     with pytest.raises(FileExistsError, match="is there already"):
-        heads.from_texts(again, made.model, made.given, ("text", "kind"), ["fine"], Embedder())
+        heads.head_from_texts(again, made.model, made.given, ("text", "kind"), ["fine"], Embedder())
     few.write_text('{"id": "nobody", "kind": "fine"}\n')
     with pytest.raises(ValueError, match="no label is of a document that the step `embedding` has embedded"):
-        heads.from_recipe(f"{out}2", "small", ("jsonl", [str(few)]), ("id", "kind"), ["fine"], 1.0, machine)
+        heads.head_from_recipe(f"{out}2", "small", ("jsonl", [str(few)]), ("id", "kind"), ["fine"], 1.0, machine)
     recipe.steps = ()
     with pytest.raises(ValueError, match="has no step `embedding`; add one, or give --model"):
-        heads.from_recipe(f"{out}2", "small", made.given, ("id", "kind"), ["fine"], 1.0, machine)
+        heads.head_from_recipe(f"{out}2", "small", made.given, ("id", "kind"), ["fine"], 1.0, machine)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
 def test_labels_that_nothing_can_be_learned_from_are_refused(tmp_path, made, line, columns, why):
     (tmp_path / "l.jsonl").write_text(line + "\n")
     with pytest.raises(ValueError, match=why):
-        heads.from_texts(
+        heads.head_from_texts(
             str(tmp_path / "h"), made.model, ("jsonl", [str(tmp_path / "l.jsonl")]), columns, (), Embedder()
         )
     assert not (tmp_path / "h").exists()
@@ -213,7 +213,7 @@ def test_what_is_wrong_is_said_before_a_run(tmp_path, made):
 
     def wrong(**settings) -> list[str]:
         step = Embedding(**{"model": model, "heads": {"kind": made.kind}, **settings})
-        return [f"{'.'.join(map(str, where))} {what}" for where, what in inputs.steps({0: step}, machine, False)]
+        return [f"{'.'.join(map(str, where))} {what}" for where, what in step_problems({0: step}, machine, False)]
 
     assert wrong() == []
     [line] = wrong(pooling="cls")
@@ -244,7 +244,7 @@ def test_a_head_of_other_vectors_stops_the_stage_too(tmp_path, made):
 
 def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
     monkeypatch.setattr("gristmill.tasks.models.embedders.find_spec", lambda name: None)
-    [(path, what)] = inputs.steps({2: Embedding(model=made.model)}, MachineSettings(), False)
+    [(path, what)] = step_problems({2: Embedding(model=made.model)}, MachineSettings(), False)
     assert path == ("steps", 2, "step") and what.endswith("pip install 'gristmill[embedding]'")
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.run.tracking.compared import comparable, tracked_names
-from gristmill.flows.stages.evaluation.documents import read
-from gristmill.flows.stages.evaluation.heldout import Data, heldout
+from gristmill.flows.run.compared import comparable, tracked_names
+from gristmill.flows.stages.evaluation_documents import read
+from gristmill.flows.stages.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import parquet
 from gristmill.storage.training_manifest import load_training_manifest

@@ -14,18 +14,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages import documents as documents_stage
-from gristmill.flows.stages import (
-    embedding,
-    export,
-    group_losses,
-    indexes,
-    learned_filters,
-    mixture,
-    removal,
-    signals,
-    tokenizer,
-    tokens,
-)  # fmt: skip
+from gristmill.flows.stages import export, group_losses, indexes, learned_filters, mixture, removal, signals, tokens
 from gristmill.flows.stages.corpus import Corpus, CorpusAndStage
 from gristmill.storage import layout
 from gristmill.storage.damage import RecordedFile
@@ -200,9 +189,13 @@ def test_learned_filters(context, stages, corpus, monkeypatch, name):
 
 def test_heads_over_vectors(stages, corpus):
     settings = HeadScoring(heads=(), embedder=Embedder(), model="0" * 32, tokenizer="0" * 32)
-    record = embedding.HeadScores(reference=("books",), settings=settings)
-    places = embedding.EmbeddingPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
-    stages(StageSpec(name="embedding", version=1, body=embedding._score, record=record, inputs={}, places=places))
+    record = learned_filters.HeadScores(reference=("books",), settings=settings)
+    places = learned_filters.EmbeddingPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
+    stages(
+        StageSpec(
+            name="embedding", version=1, body=learned_filters._score_heads, record=record, inputs={}, places=places
+        )
+    )
     check(stages, "embedding")
 
 
@@ -245,7 +238,7 @@ def test_export(context, stages, corpus, tmp_path):
 @pytest.mark.parametrize("by", [("source",), ("source", "language")])
 def test_tokenizer(context, stages, corpus, by):
     settings = Mixture(by=tuple(Column(column=name) for name in by), strategy="proportional")
-    tokenizer.corpus_tokenizer(context, corpus, Tokenizer(), settings, 0)
+    tokens.corpus_tokenizer(context, corpus, Tokenizer(), settings, 0)
     check(stages, "tokenizer")
 
 

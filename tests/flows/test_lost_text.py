@@ -9,8 +9,7 @@ from gristmill.flows.reports import near_duplicates
 from gristmill.flows.reports.near_duplicates import LostBy, interval, share_lost
 from gristmill.flows.reports.near_duplicates import documents as shown_documents
 from gristmill.flows.reports.plots.charts import interval as interval_text
-from gristmill.flows.stages.dedup.earlier_crawls import crawl_of
-from gristmill.flows.stages.dedup.lost_text import Drawing, lost_text
+from gristmill.flows.stages.dedup.earlier_crawls import Drawing, crawl_of, lost_text
 from gristmill.flows.stages.dedup.near_duplicates import minhash
 from gristmill.storage import parquet
 from gristmill.tasks.dedup.lost_text import shown_file

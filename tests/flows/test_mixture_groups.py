@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.tokens import grouped_tokens

@@ -12,15 +12,14 @@ import yaml
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
 from gristmill.flows.reports.status import show
-from gristmill.flows.stages.evaluation.heldout import heldout
 from gristmill.flows.stages.export import export
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import grouped_tokens, tokens
+from gristmill.flows.stages.heldout import heldout
+from gristmill.flows.stages.tokens import grouped_tokens, tokenizer, tokens
 from gristmill.storage import parquet
 from gristmill.storage.remote.config import DEFAULT
 from gristmill.storage.schema import own_of

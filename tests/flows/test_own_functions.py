@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import dump, load
 from gristmill.flows.reports.lineage import trace

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
-from gristmill.flows.experiments.models.language_model import texts_of_recipe
+from gristmill.flows.experiments.models.recipe_data import texts_of_recipe
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import whatif
 from gristmill.storage import parquet

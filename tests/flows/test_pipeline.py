@@ -22,8 +22,8 @@ from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.reports.finished import verify_stages
 from gristmill.flows.reports.mixture_plan import plan_mixture
 from gristmill.flows.reports.status import show, status
-from gristmill.flows.run.tracking.experiment import move_artifacts
-from gristmill.flows.run.tracking.model_run import KEY_TAG
+from gristmill.flows.run.model_run import KEY_TAG
+from gristmill.flows.run.tracking import move_artifacts
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.evaluate.sample import sample_text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.dedup.semantic_duplicates import semantic_duplicates
-from gristmill.flows.stages.embedding import embedding
+from gristmill.flows.stages.learned_filters import embedding
 from gristmill.storage import parquet
 from gristmill.tasks.dedup import semantic
 from gristmill.tasks.dedup.semantic import (

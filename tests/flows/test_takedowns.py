@@ -9,11 +9,11 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.stages.evaluation.documents import read
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.evaluation_documents import read
+from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import open_stage

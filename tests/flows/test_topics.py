@@ -18,13 +18,13 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.experiments.models import classifier
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
 from gristmill.flows.reports.whatif import whatif
-from gristmill.flows.run.tracking.model_run import copy_description
+from gristmill.flows.run.model_run import copy_description
 from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import gather
@@ -171,7 +171,7 @@ def test_a_step_that_reads_texts_otherwise_is_refused(trained, tmp_path):
     machine = MachineSettings(home=str(tmp_path))
 
     def wrong(step) -> str:
-        return " ".join(what for _, what in inputs.steps({0: step}, machine, False))
+        return " ".join(what for _, what in check.step_problems({0: step}, machine, False))
 
     topics, toxic = str(folder / "topics.bin"), str(folder / "toxic.bin")
     same = {"characters": 400, "lowercase": True}

@@ -4,11 +4,13 @@ import re
 from collections import defaultdict
 from copy import deepcopy
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from gristmill.flows.machine.remaking import STAGES
-from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.flows.machine.remaking import STAGES, Remaking, remake
+from gristmill.flows.recipe.steps import BUILT_IN, filter_stages
+from gristmill.tasks.models.filter import LearnedFilter
 from tests.golden import table as tables
 from tests.golden.__main__ import run
 from tests.golden.compare import differences
@@ -76,7 +78,26 @@ def test_every_step_and_stage_has_rows_with_different_settings(name):
 
 
 def test_every_stage_can_be_made_again_by_its_name():
-    assert _stages() - {*BUILT_IN, "export"} <= {*STAGES}, "an export is where the user wants it"
+    names = {*STAGES, *filter_stages(())}
+    assert _stages() - {*BUILT_IN, "export"} <= names, "an export is where the user wants it"
+
+
+def test_every_stage_of_the_table_can_be_named_to_be_made_again(tmp_path):
+    stages = {label.split(" ")[0] for row in tables.read().values() for label in row}
+    for name in stages - {"export"}:
+        with remake([name]):
+            Remaking(str(tmp_path), [*BUILT_IN], filter_stages(()))
+    with remake(["export"]), pytest.raises(ValueError, match="--remake export: the recipe has no such step"):
+        Remaking(str(tmp_path), [*BUILT_IN], filter_stages(()))
+
+
+def test_the_stages_of_a_learned_filter_follow_from_its_step():
+    class Own(LearnedFilter):
+        step: Literal["dull"] = "dull"
+
+    assert {f"{name}{part}" for name in _BY_STEPS for part in ("_model", "", "_cut")} <= {*filter_stages(())}
+    assert filter_stages([Own(reference=("books",))])[-3:] == ("dull_model", "dull", "dull_cut")
+    assert not {"dull", "c4", "minhash", "url"} & {*filter_stages(())}
 
 
 def test_rows_make_what_they_cover():

@@ -14,7 +14,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished, verify_stages
 from gristmill.flows.reports.recorded import would_make
-from gristmill.flows.run.service import garbage
+from gristmill.flows.run import garbage
 from gristmill.storage import checked_json, layout
 from gristmill.storage.home import Home
 from tests.corpora import context

@@ -1,4 +1,7 @@
-"""Documents for a reader: kept, dropped and cut ones, their lineage, near-duplicates beside each other, and columns."""
+"""Documents for a reader: kept, dropped and cut ones, their lineage, near-duplicates beside each other, columns.
+
+Also what a search found in them: phrases, spans, batches and memorized text.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,6 +14,10 @@ from gristmill.storage.printable import one_line, printable
 from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
+    from gristmill.flows.explore.search.batches import Batch
+    from gristmill.flows.explore.search.memorised import Memorised
+    from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase, Trace
+    from gristmill.flows.explore.search.words import FoundWords, RankedDocument
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.contamination import Contamination
@@ -23,14 +30,15 @@ if TYPE_CHECKING:
 else:
     marking = wrapt.lazy_import("gristmill.flows.reports.marking")
 
+
 CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"
 
 
 def shortened(text: str, characters: int) -> str:
     """The beginning of a text, and how much is left out."""
-    left = len(text) - characters
-    return text if left <= 0 else f"{text[:characters]} [... {left:,} more characters]"
+    rest = len(text) - characters
+    return text if rest <= 0 else f"{text[:characters]} [... {rest:,} more characters]"
 
 
 def _field(name: str, value: object) -> str:
@@ -38,94 +46,94 @@ def _field(name: str, value: object) -> str:
     return f"{name}: {one_line(str(value))}"
 
 
-def kept(found: "KeptDocuments", characters: int) -> Iterator[str]:
+def kept(documents: "KeptDocuments", characters: int) -> Iterator[str]:
     """The stage's folder, ahead of it the recipes whose curated documents these are; then each document with the first
     characters of its text."""
-    yield f"== {': '.join([*filter(None, [', '.join(found.recipes)]), found.folder])}"
-    for document in found.documents:
+    yield f"== {': '.join([*filter(None, [', '.join(documents.recipes)]), documents.folder])}"
+    for document in documents.documents:
         lines = [_field(name, value) for name, value in document.row.items() if value is not None]
         if document.text is not None:
             lines.append(shortened(document.text, characters))
         yield "\n".join(lines) + "\n"
 
 
-def dropped(found: "Dropped", characters: int) -> Text:
+def dropped(sample: "Dropped", characters: int) -> Text:
     """The row and the text, its offending parts in ⟦brackets⟧; of a long text what surrounds them."""
-    shown = Text(f"== {found.stage}\n")
-    shown.append("".join(_field(name, value) + "\n" for name, value in found.row.items() if value is not None))
-    if found.unmarked:
-        shown.append(f"not marked: {found.unmarked}\n")
-    if found.remark:
-        shown.append(f"{found.remark}\n")
-    if found.text is None:
+    shown = Text(f"== {sample.stage}\n")
+    shown.append("".join(_field(name, value) + "\n" for name, value in sample.row.items() if value is not None))
+    if sample.unmarked:
+        shown.append(f"not marked: {sample.unmarked}\n")
+    if sample.remark:
+        shown.append(f"{sample.remark}\n")
+    if sample.text is None:
         return shown
-    left = characters
-    at = 0
-    for start, stop in found.marks:
-        if left <= 0:
+    budget = characters
+    position = 0
+    for start, stop in sample.marks:
+        if budget <= 0:
             break
-        shown.append(_between(found.text[at:start]))
-        shown.append(f"⟦{found.text[start:stop]}⟧", style=_MARKED)
-        left -= stop - start + min(start - at, 2 * CONTEXT)
-        at = stop
-    shown.append(shortened(found.text[at:], max(left, CONTEXT)))
+        shown.append(_between(sample.text[position:start]))
+        shown.append(f"⟦{sample.text[start:stop]}⟧", style=_MARKED)
+        budget -= stop - start + min(start - position, 2 * CONTEXT)
+        position = stop
+    shown.append(shortened(sample.text[position:], max(budget, CONTEXT)))
     return shown.append("\n")
 
 
 def _between(text: str) -> str:
-    left = len(text) - 2 * CONTEXT
-    return text if left <= 0 else f"{text[:CONTEXT]} [... {left:,} characters] {text[-CONTEXT:]}"
+    omitted = len(text) - 2 * CONTEXT
+    return text if omitted <= 0 else f"{text[:CONTEXT]} [... {omitted:,} characters] {text[-CONTEXT:]}"
 
 
-def edit(found: "Edit") -> Text:
+def edit(sample: "Edit") -> Text:
     """Where a step cut something out of a text, and what."""
-    row = found.row
+    row = sample.row
     lines = f"line {row['first_line'] + 1}"
     if row["last_line"] > row["first_line"]:
         lines = f"lines {row['first_line'] + 1} to {row['last_line'] + 1}"
-    shown = Text(f"{found.stage}  {one_line(row['id'])}  {row['step']}.{row['rule']}, {lines}\n")
+    shown = Text(f"{sample.stage}  {one_line(row['id'])}  {row['step']}.{row['rule']}, {lines}\n")
     removed = "(not kept)" if row["removed"] is None else row["removed"].rstrip("\n")
     shown.append(f"⟦{removed}⟧", style=_MARKED)
     return shown.append(f" → {row['replacement']}\n" if row["replacement"] else "\n")
 
 
-def decision(made: "Decision") -> str:
+def decision(verdict: "Decision") -> str:
     """What one stage decided."""
-    if made.kept:
-        return f"{made.stage}: kept"
-    row = made.row
+    if verdict.kept:
+        return f"{verdict.stage}: kept"
+    row = verdict.row
     lines = [f"dropped by {row['step']}.{row['rule']}"]
     columns = ("value", "threshold", "detail", "representative")
     lines += [f"{name} {one_line(str(row[name]))}" for name in columns if row[name] is not None]
-    return f"{made.stage}: {', '.join(lines)}"
+    return f"{verdict.stage}: {', '.join(lines)}"
 
 
-def lineage(found: "Lineage", characters: int) -> Iterator[str]:
+def lineage(record: "Lineage", characters: int) -> Iterator[str]:
     """Sections: record, decision history, scores, raw page, text; of page and text the first `characters`."""
-    yield f"== {found.stage}  {one_line(found.row['id'])}"
-    yield from (_field(name, value) for name, value in found.columns.items())
+    yield f"== {record.stage}  {one_line(record.row['id'])}"
+    yield from (_field(name, value) for name, value in record.columns.items())
     yield "\n-- decision history"
-    yield from map(decision, found.decisions)
-    if not found.decisions:
+    yield from map(decision, record.decisions)
+    if not record.decisions:
         yield "kept by every stage so far"
     yield "\n-- scores"
-    for stage, scores in ({found.stage: found.signals} | found.scores).items():
+    for stage, scores in ({record.stage: record.signals} | record.scores).items():
         yield from (f"{stage}  {_field(name, value)}" for name, value in scores.items() if value is not None)
-    yield f"\n-- raw, {len(found.record.payload) if found.record else 0:,} bytes"
-    yield shortened(found.raw, characters)
-    if "text" in found.row:
-        yield f"\n-- text, {found.row['characters']:,} characters"
-        yield shortened(found.row["text"], characters)
+    yield f"\n-- raw, {len(record.record.payload) if record.record else 0:,} bytes"
+    yield shortened(record.raw, characters)
+    if "text" in record.row:
+        yield f"\n-- text, {record.row['characters']:,} characters"
+        yield shortened(record.row["text"], characters)
 
 
-def token_lineage(found: "TokenLineage", characters: int) -> Iterator[str]:
+def token_lineage(origin: "TokenLineage", characters: int) -> Iterator[str]:
     """The token and its place in its document, the document's lineage, and what derives from its record."""
-    place, derived = found.place, found.derived
+    place, derived = origin.place, origin.derived
     yield (
-        f"== {one_line(found.path)}, token {place.token:,}: {place.token_id} {found.piece!r}, "
+        f"== {one_line(origin.path)}, token {place.token:,}: {place.token_id} {origin.piece!r}, "
         f"{place.token - place.first + 1:,} of the {len(place.tokens):,} of the shard's document {place.document:,}"
     )
-    yield from lineage(found.document, characters)
+    yield from lineage(origin.document, characters)
     yield "\n-- derived again"
     if derived.tokens is None:
         yield f"not derived: {one_line(derived.trouble)}"
@@ -133,48 +141,48 @@ def token_lineage(found: "TokenLineage", characters: int) -> Iterator[str]:
         yield f"{len(derived.tokens):,} tokens from the record, each the same as in the shard"
     else:
         same = next((i for i, (a, b) in enumerate(zip(derived.tokens, place.tokens, strict=False)) if a != b), None)
-        at = min(len(derived.tokens), len(place.tokens)) if same is None else same
-        yield f"{len(derived.tokens):,} tokens from the record, other ones than in the shard from the {at + 1:,}th on"
+        number = (min(len(derived.tokens), len(place.tokens)) if same is None else same) + 1
+        yield f"{len(derived.tokens):,} tokens from the record, other ones than in the shard from the {number:,}th on"
 
 
-def look_up(found: "LookUp") -> Iterator[Text]:
+def look_up(result: "LookUp") -> Iterator[Text]:
     """What was looked up and how, then each near-duplicate with the first passage in which it differs."""
 
-    settings, least = found.settings, found.threshold
+    settings, least = result.settings, result.threshold
     caught = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (least, 0.8)]
     lines = [
-        f"== {found.stage}",
-        *(f"the document itself: {duplicate_decision(made)}" for made in found.decisions),
-        f"others that share one of {settings.bands} bands of {settings.rows} rows with it: {found.sharing:,} (of "
+        f"== {result.stage}",
+        *(f"the document itself: {duplicate_decision(outcome)}" for outcome in result.decisions),
+        f"others that share one of {settings.bands} bands of {settings.rows} rows with it: {result.sharing:,} (of "
         f"those at Jaccard {least:g} {caught[0]:.1%} do, of those at 0.8 {caught[1]:.1%})",
         f"with a Jaccard similarity of {least:g} or more, by shingles of {settings.shingle} {settings.unit}: "
-        f"{found.like:,}",
+        f"{result.like:,}",
     ]
     yield Text("\n".join(lines) + "\n")
-    for one in found.matches:
-        yield match(found.query.text, one)
+    for one in result.matches:
+        yield match(result.query.text, one)
 
 
-def match(text: str, found: "Match") -> Text:
+def match(text: str, result: "Match") -> Text:
     """A near-duplicate of a text, and where the two first differ."""
 
     lines = [
-        f"{found.jaccard:.4f}  {found.id}  {found.source}",
-        found.url or "",
-        *map(duplicate_decision, found.decisions),
+        f"{result.jaccard:.4f}  {result.id}  {result.source}",
+        result.url or "",
+        *map(duplicate_decision, result.decisions),
     ]
     shown = Text("\n".join(one_line(line) for line in lines if line) + "\n")
-    return shown.append(difference(marking.first_difference(text, found.text)))
+    return shown.append(difference(marking.first_difference(text, result.text)))
 
 
-def duplicate_decision(made: "Decision") -> str:
+def duplicate_decision(verdict: "Decision") -> str:
     """What a near-duplicate removal decided."""
-    row = made.row
-    if made.kept:
-        return f"{made.stage}: kept, cluster of {row['cluster_size']:,}"
+    row = verdict.row
+    if verdict.kept:
+        return f"{verdict.stage}: kept, cluster of {row['cluster_size']:,}"
     of = f" for {row['representative']}" if row["representative"] else ""
     by = ", connected with it by shared bands" if row["value"] is None else f", Jaccard {row['value']:.4f}"
-    return f"{made.stage}: dropped by {row['step']}.{row['rule']}{of}{by if of else ''}"
+    return f"{verdict.stage}: dropped by {row['step']}.{row['rule']}{of}{by if of else ''}"
 
 
 def difference(sides: "tuple[Passage, Passage] | None") -> Text:
@@ -194,13 +202,13 @@ def difference(sides: "tuple[Passage, Passage] | None") -> Text:
 _SHOWN = 300  # characters of an example
 
 
-def benchmarks_table(found: "Contamination") -> Table:
+def benchmarks_table(result: "Contamination") -> Table:
     """A row for each benchmark."""
     table = Table()
     table.add_column("benchmark")
     for name in ("items", "judged", "dirty", "of judged", "documents", "of all"):
         table.add_column(name, justify="right")
-    for row in found.benchmarks:
+    for row in result.benchmarks:
         table.add_row(
             row.benchmark,
             *(f"{count:,}" for count in (row.items, row.judged, row.dirty)),
@@ -211,33 +219,39 @@ def benchmarks_table(found: "Contamination") -> Table:
     return table
 
 
-def remarks(found: "Contamination") -> Iterator[Text]:
+def remarks(result: "Contamination") -> Iterator[Text]:
     """What the table does not say: the sum, examples, and where the rest is."""
-    yield Text(f"{found.holding:,} of {found.documents:,} documents hold an item of a benchmark.")
-    for one in found.examples:
+    yield Text(f"{result.holding:,} of {result.documents:,} documents hold an item of a benchmark.")
+    for one in result.examples:
         shown = " ".join(one.found.split())
         cut = "..." if len(shown) > _SHOWN else ""
         yield Text(f"{one.benchmark}:{one.item} in {one.document}, score {one.score:.2f}: {shown[:_SHOWN]}{cut}")
-    yield Text(f"items, clean and dirty ones apart: {found.split}")
-    yield Text(f"every item with its documents and score: {found.items}")
+    yield Text(f"items, clean and dirty ones apart: {result.split}")
+    yield Text(f"every item with its documents and score: {result.items}")
 
 
 _VALUE_CHARACTERS = 40  # of a text among the values of a column
 
 
-def column_lines(found: "Columns") -> Iterator[str]:
+def column_lines(description: "Columns") -> Iterator[str]:
     """What stands in the terminal: a head, then the columns in their order."""
-    where = f"in the place of `{found.at}`" if found.at else "behind all steps"
-    of = "no run of it is finished, so no values" if found.documents is None else f"{found.documents:,} documents"
-    yield f"{found.recipe}, {where}: {len(found.columns):,} columns; {of}"
-    widths = [max(len(cell) for cell in column) for column in zip(*map(_column_cells, found.columns), strict=True)]
-    for one in found.columns:
+    where = f"in the place of `{description.at}`" if description.at else "behind all steps"
+    of = (
+        "no run of it is finished, so no values"
+        if description.documents is None
+        else f"{description.documents:,} documents"
+    )
+    yield f"{description.recipe}, {where}: {len(description.columns):,} columns; {of}"
+    widths = [
+        max(len(cell) for cell in column) for column in zip(*map(_column_cells, description.columns), strict=True)
+    ]
+    for one in description.columns:
         head = "  ".join(cell.ljust(width) for cell, width in zip(_column_cells(one), widths, strict=True))
         yield f"{head}  {one.meaning}"
         if values := _column_values(one):
             yield f"    {values}"
-    if found.documents is None and found.remark:
-        yield printable(found.remark)
+    if description.documents is None and description.remark:
+        yield printable(description.remark)
 
 
 def _column_cells(one: "DescribedColumn") -> tuple[str, str, str]:
@@ -254,3 +268,103 @@ def _column_values(one: "DescribedColumn") -> str:
         shown = [f"{one_line(text[:_VALUE_CHARACTERS])!r} {share:.1%}" for text, share in one.common]
         parts.append(", ".join(shown) + (f" (each up to {one.error:.1%} more)" if one.error else ""))
     return "; ".join(parts)
+
+
+_TEXT = 2_000  # characters of a text that is traced
+_DOCUMENTS = 40  # of a batch
+
+
+def _count(count: "Count") -> str:
+    times, documents = ("" if each == 1 else "s" for each in (count.times, count.documents))
+    return f"{count.times:,} time{times} in {count.documents:,} document{documents}"
+
+
+def phrase(result: "FoundPhrase") -> Iterator[Text]:
+    """How often, what dropped the documents that are not kept, then some documents."""
+    yield Text(f"kept: {_count(result.kept)}; dropped: {_count(result.dropped)}")
+    if result.rules:
+        yield Text("dropped by " + ", ".join(f"{rule} {count:,}" for rule, count in result.rules.items()))
+    for document in result.documents:
+        yield Text()
+        yield from _document(document)
+
+
+def ranked(result: "FoundWords") -> Iterator[Text]:
+    """How many documents match, then the best."""
+    documents = "document matches" if result.matching == 1 else "documents match"
+    yield Text(f"{result.matching:,} {documents}")
+    for rank, one in enumerate(result.documents, 1):
+        yield Text()
+        fate = "kept" if one.kept else f"dropped by {one.step}.{one.rule}" if one.step else "dropped"
+        yield Text(f"{rank}. {one_line(one.id)}  {fate}, score {one.score:.2f}")
+        row = one.record
+        yield Text("  ".join(one_line(f"{part}") for part in (row["source"], row["title"], row["url"]) if part))
+        yield _excerpt(one)
+
+
+def _document(result: "FoundDocument") -> Iterator[Text]:
+    fate = "kept" if result.kept else f"dropped by {result.step}.{result.rule}" if result.step else "dropped"
+    times = "once" if result.times == 1 else f"{result.times:,} times"
+    yield Text(f"== {one_line(result.id)}  {fate}, {times}")
+    row = result.record
+    place = f"{row.get('file')}, offset {row.get('offset')}" if row.get("offset") is not None else row.get("file")
+    yield Text("  ".join(one_line(f"{part}") for part in (row.get("source"), row.get("url"), place) if part))
+    yield _excerpt(result)
+
+
+def _excerpt(result: "FoundDocument | RankedDocument") -> Text:
+    shown = Text("... ").append(_joined(result.before[-160:]))
+    if result.match:
+        shown.append(f"⟦{one_line(shortened(result.match, _SHOWN))}⟧", style=_MARKED)
+    return shown.append(_joined(result.after[:160])).append(" ...")
+
+
+def _joined(text: str) -> str:
+    """Text around a match in one line, white space as spaces."""
+    ends = " " if text[-1:].isspace() else "", " " if text[:1].isspace() else ""
+    return ends[1] + one_line(" ".join(text.split())) + ends[0]
+
+
+def trace(result: "Trace") -> Iterator[Text]:
+    """The text, then its spans, each with documents."""
+    yield Text(printable(shortened(result.text, _TEXT)) + "\n")
+    yield Text(
+        f"{result.words:,} words, {result.covered:.0%} of them in {result.all:,} span{'' if result.all == 1 else 's'} "
+        "that the training data has"
+        + (f"; the {len(result.spans):,} rarest:" if len(result.spans) < result.all else "")
+    )
+    for number, span in enumerate(result.spans, 1):
+        yield Text()
+        yield Text(f"{number}. {span.words:,} words, {_count(span.found.kept)}").append(
+            f"  ⟦{one_line(shortened(result.text[span.begin : span.end], _SHOWN))}⟧", style=_MARKED
+        )
+        for document in span.found.documents:
+            yield from _document(document)
+
+
+def batch(contents: "Batch") -> Iterator[str]:
+    """The documents of a batch, those with the most tokens first."""
+    yield (
+        f"step {contents.step:,} of {contents.recipe}: batch {contents.number:,}, samples {contents.samples.start:,} "
+        f"to {contents.samples.stop - 1:,}, {contents.tokens:,} tokens of {len(contents.documents):,} documents"
+    )
+    for document in contents.documents[:_DOCUMENTS]:
+        row = document.row
+        where = "  ".join(one_line(f"{row[name]}") for name in ("source", "url", "file") if row.get(name))
+        yield f"{document.tokens:>8,} tokens  {one_line(row['id'])}  {where}"
+    if (more := len(contents.documents) - _DOCUMENTS) > 0:
+        yield f"and {more:,} documents more: --json has all"
+
+
+def memorised_table(result: "Memorised") -> Table:
+    """Groups of prompts by their copies."""
+    table = Table(
+        title=f"{result.prompt} tokens given, the {result.continuation} that follow expected of {result.model}"
+    )
+    table.add_column("copies in the training data")
+    for name in ("prompts", "continued verbatim", "interval", "tokens before the first other"):
+        table.add_column(name, justify="right")
+    for group in result.groups:
+        interval = f"{group.low:.2%} to {group.high:.2%}"
+        table.add_row(group.name, f"{group.prompts:,}", f"{group.share:.2%}", interval, f"{group.tokens:.1%}")
+    return table

@@ -1,20 +1,21 @@
-"""Decisions, scaling laws and the capacity of a crawl for the terminal."""
+"""Results for the terminal: the report of a run, decisions, scaling laws, and the capacity of a crawl."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import wrapt
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from gristmill.flows.cli.render.run import mlflow_line, prefect_line
+from gristmill.flows.cli.render.tables import funnel_table
+from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport
     from gristmill.flows.experiments.planning import page
     from gristmill.flows.experiments.planning.capacity import Capacity
@@ -24,12 +25,105 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
     from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.reports.run import Report
     from gristmill.flows.run import prefect_env
     from gristmill.flows.stats.law import Interval
+    from gristmill.tasks.engine.make import StageResult
 else:
     page = wrapt.lazy_import("gristmill.flows.experiments.planning.page")
     prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
+
+
+def print_report(report: "Report", console: Console) -> None:
+    """Print the funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
+
+    title = f"Funnel of {report.recipe.name}"
+    console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens, console.width))
+    if report.types:
+        console.print(types_line(report.types), highlight=False)
+    if report.engines:
+        console.print(engines_line(report.engines), highlight=False)
+    if report.mixture:
+        console.print(mixture_line(report), highlight=False)
+    sections = {"Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages]}
+    looked_at = [prefect_line(*prefect_env.user_interface())]
+    if report.trained:
+        console.print(Group(*training_lines(report)), highlight=False)
+        if report.result["sample"] is not None:
+            sections = {"Sample": [report.result["sample"]], **sections}
+        looked_at.append(mlflow_line(report.settings))
+    if report.exported:
+        sections["Exported"] = [exported_line(report.exported)]
+    sections["Look at it"] = looked_at
+    for name, lines in sections.items():
+        console.print(f"\n[bold]{name}[/bold]")
+        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+_TYPES = 8  # that a line names
+
+
+def types_line(types: Mapping[str, int]) -> str:
+    """The types of records of which no text is read."""
+    shown = ", ".join(f"{name} {count:,}" for name, count in [*types.items()][:_TYPES])
+    more = f", and {len(types) - _TYPES:,} types more" if len(types) > _TYPES else ""
+    return f"no text is read of: {shown}{more}"
+
+
+def engines_line(engines: Mapping[str, int]) -> str:
+    """How many documents have the text of each engine that a union asked."""
+    return f"texts by engine: {', '.join(f'{name} {count:,}' for name, count in engines.items())}"
+
+
+def mixture_line(report: "Report") -> str:
+    """What a model is trained on."""
+    mixed = (f"{source.name} {source.share:.0%} ({source.epochs:.2f} epochs)" for source in report.mixture)
+    return f"mixture: {', '.join(mixed)}"
+
+
+def exported_line(stage: "StageResult") -> str:
+    """What lies in the folder of an export."""
+    counts = stage.result
+    return f"{counts['documents']:,} documents, {counts['characters']:,} characters in {stage.folder}"
+
+
+def training_lines(report: "Report") -> list[str]:
+    """The model, and how well it predicts."""
+    result, losses = report.result, report.training_losses
+    return [
+        f"model: {result['parameters']:,} parameters, {result['steps']} steps, {result['tokens']:,} tokens",
+        f"training loss: {losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last",
+        f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
+        f"trained model: {result['heldout/loss']:.4f} nats/token, {result['heldout/bits_per_byte']:.4f} bits/byte "
+        "(both on held-out documents, as they were extracted)",
+        *(f"trained model: {value:.4f} bits/byte on {what}" for what, value in _other_sets(result).items()),
+    ]
+
+
+def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
+    """Bits per byte of what else a model was evaluated on, by what it is."""
+    sets = {"those of them that the recipe keeps": result.get("survivors/bits_per_byte")}
+    for name, value in result.items():
+        if name.startswith("evaluation/") and name.endswith("/bits_per_byte") and name.count("/") == 2:
+            sets[name.split("/")[1]] = value
+    return {what: value for what, value in sets.items() if value is not None}
+
+
+def prefect_line(address: str, home: str) -> str:
+    """The address of the Prefect server, or the command that starts one on what has been recorded."""
+    return f"Prefect: {redact_url(address)}" if address else f"PREFECT_HOME={home} {_programs()}/prefect server start"
+
+
+def mlflow_line(settings: "MachineSettings") -> str:
+    """The address of the MLflow server, or the command that starts one; without a password."""
+    uri = redact_url(settings.tracking_uri)
+    return f"MLflow: {uri}" if uri.startswith("http") else f"{_programs()}/mlflow ui --backend-store-uri {uri}"
+
+
+def _programs() -> Path:
+    return Path(sys.executable).parent
+
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 
@@ -203,26 +297,26 @@ def print_agreement(report: "AgreementReport", out: "Console") -> None:
     out.print(table)
 
 
-def sweep_lines(found: "Sweep") -> Iterator[str]:
+def sweep_lines(sweep: "Sweep") -> Iterator[str]:
     """The loss of each size at each rate, the best marked by *."""
-    yield f"{found.rule}: loss by size and learning rate, mean over seeds: {found.check.seeds}"
-    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in found.check.rates)
-    for size, row, best in zip(found.check.sizes, found.losses, found.best, strict=True):
+    yield f"{sweep.rule}: loss by size and learning rate, mean over seeds: {sweep.check.seeds}"
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in sweep.check.rates)
+    for size, row, best in zip(sweep.check.sizes, sweep.losses, sweep.best, strict=True):
         cells = "".join(f"{loss:>9.4f}{'*' if j == best else ' '}" for j, loss in enumerate(row))
         yield f"{size.dim:>6} {size.layers:>6}{cells}"
-    edge = any(best in (0, len(found.check.rates) - 1) for best in found.best)
+    edge = any(best in (0, len(sweep.check.rates) - 1) for best in sweep.best)
     hint = "; a best rate is at the edge: widen the rates" if edge else ""
-    yield f"best rates differ from the base's by at most {found.moved} steps of the sweep{hint}"
+    yield f"best rates differ from the base's by at most {sweep.moved} steps of the sweep{hint}"
 
 
-def coordinate_lines(found: "Coordinates") -> Iterator[str]:
+def coordinate_lines(coordinates: "Coordinates") -> Iterator[str]:
     """How far things move at each size, and the slopes."""
 
-    yield f"{found.rule}: change by a few updates (root mean square), mean over seeds: {found.check.seeds}"
+    yield f"{coordinates.rule}: change by a few updates (root mean square), mean over seeds: {coordinates.check.seeds}"
     yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in transfer.PLACES)
-    for size, row in zip(found.check.sizes, found.changes, strict=True):
+    for size, row in zip(coordinates.check.sizes, coordinates.changes, strict=True):
         yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
-    yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in found.slopes)[2:]
+    yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in coordinates.slopes)[2:]
     yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"
 
 

@@ -94,12 +94,12 @@ def status_remarks(rows: Iterable[StageStatus]) -> list[str]:
     return [row.trouble for row in rows if row.trouble]
 
 
-def verified_line(found: "Verified") -> str:
+def verified_line(result: "Verified") -> str:
     """What was read of a stage, and what is wrong with it."""
-    name = found.folder.rpartition("/")[2]
-    if not found.damages:
-        return f"{name}: {found.files:,} files, {found.bytes:,} bytes, as they were written"
-    wrong = [f"  {damage.path} {damage.trouble}" for damage in found.damages]
+    name = result.folder.rpartition("/")[2]
+    if not result.damages:
+        return f"{name}: {result.files:,} files, {result.bytes:,} bytes, as they were written"
+    wrong = [f"  {damage.path} {damage.trouble}" for damage in result.damages]
     return "\n".join([f"{name}: damaged; remove the stage's folder and run the recipe again", *wrong])
 
 
@@ -180,10 +180,10 @@ def whatif_remarks(replay: "Replay") -> list[str]:
     ]
 
 
-def thresholds_table(found: "Proposals") -> Table:
+def thresholds_table(proposals: "Proposals") -> Table:
     """A row for each proposal."""
     table = Table("setting", "language", "threshold", "drops of the reference", "drops here", "proposed", "drops then")
-    for row in found.rows:
+    for row in proposals.rows:
         table.add_row(
             f"{row.step}.{row.setting}",
             row.language,
@@ -196,22 +196,24 @@ def thresholds_table(found: "Proposals") -> Table:
     return table
 
 
-def thresholds_remarks(found: "Proposals", least: int) -> list[str]:
+def thresholds_remarks(proposals: "Proposals", least: int) -> list[str]:
     """What the proposals do not cover."""
     remarks = []
-    if found.few:
-        few = ", ".join(f"{language} {count:,}" for language, count in found.few.items())
+    if proposals.few:
+        few = ", ".join(f"{language} {count:,}" for language, count in proposals.few.items())
         remarks.append(f"Left out, with fewer than {least:,} documents: {few}.")
-    if found.idle:
-        remarks.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
-    if found.without:
-        remarks.append(f"Without a proposal, since they have no thresholds for languages: {', '.join(found.without)}.")
-    return remarks + [f"Without a proposal: {reason}." for reason in found.unmatched]
+    if proposals.idle:
+        remarks.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(proposals.idle)}.")
+    if proposals.without:
+        remarks.append(
+            f"Without a proposal, since they have no thresholds for languages: {', '.join(proposals.without)}."
+        )
+    return remarks + [f"Without a proposal: {reason}." for reason in proposals.unmatched]
 
 
-def recipe_part(found: "Proposals") -> str:
+def recipe_part(proposals: "Proposals") -> str:
     """The proposals as YAML, to be pasted into a recipe."""
-    return yaml.safe_dump(found.recipe_part(), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(proposals.recipe_part(), sort_keys=False, allow_unicode=True)
 
 
 def plan_table(rows: Iterable["PlannedSource"]) -> Table:
@@ -230,8 +232,8 @@ def packing_table(rows: Iterable["PlannedSource"]) -> Table:
     table = Table("source", *(Column(name, justify="right") for name in names), box=SIMPLE_HEAD)
     for row in rows:
         if row.packing:
-            given = row.packing
-            cells = [given.concatenated_cut, given.best_fit_cut, 0, given.best_fit_padding]
+            packing = row.packing
+            cells = [packing.concatenated_cut, packing.best_fit_cut, 0, packing.best_fit_padding]
             table.add_row(Text(row.name), *(f"{cell:.2%}" for cell in cells))
     return table
 
@@ -288,9 +290,9 @@ def _head(name: str, settings: list[str]) -> str:
     return f"  {name}: {', '.join(settings)}" if settings else f"  {name}"
 
 
-def _threshold(found: "Threshold") -> str:
+def _threshold(threshold: "Threshold") -> str:
     """An end of a rule as a recipe sets it, or what the step asks for whatever the recipe says."""
-    return f"{found.setting or _FIXED[found.end]} {_value(found.value)}"
+    return f"{threshold.setting or _FIXED[threshold.end]} {_value(threshold.value)}"
 
 
 def _value(value: Any) -> str:
@@ -305,10 +307,10 @@ def _wrapped(line: str, width: int) -> str:
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
 
 
-def heldout_table(found: "Evaluation") -> Table:
-    table = Table("held-out text", title=found.model)
+def heldout_table(evaluation: "Evaluation") -> Table:
+    table = Table("held-out text", title=evaluation.model)
     table.add_column("bits per byte", justify="right")
-    for name, value in found.heldout.items():
+    for name, value in evaluation.heldout.items():
         if name.endswith("bits_per_byte"):
             kind, _, source = name.removesuffix("/bits_per_byte").partition("/")
             shown = source or "all"
@@ -318,12 +320,12 @@ def heldout_table(found: "Evaluation") -> Table:
     return table
 
 
-def tasks_table(found: "Evaluation") -> Table:
+def tasks_table(evaluation: "Evaluation") -> Table:
     """Accuracies in percent, with their standard errors."""
-    table = Table("task", title=found.model)
+    table = Table("task", title=evaluation.model)
     for head in ("examples", "acc %", "acc_norm %", "acc_bytes %", "chance %", "perplexity", "bits per byte"):
         table.add_column(head, justify="right")
-    for name, figures in found.tasks.items():
+    for name, figures in evaluation.tasks.items():
         table.add_row(
             name,
             f"{figures['examples']:,}",
@@ -337,14 +339,14 @@ def tasks_table(found: "Evaluation") -> Table:
     return table
 
 
-def remarks(found: "Evaluation") -> Iterator[str]:
-    for name, figures in found.tasks.items():
+def remarks(evaluation: "Evaluation") -> Iterator[str]:
+    for name, figures in evaluation.tasks.items():
         if figures["cut"]:
             yield f"{name}: the context of {figures['cut']:,} pairs was cut at its left to fit the model"
-    yield from (f"not scored: {sentence}" for sentence in found.unknown)
-    yield f"report: {found.path}"
-    if found.mlflow_run:
-        yield f"logged to the MLflow run {found.mlflow_run}"
+    yield from (f"not scored: {sentence}" for sentence in evaluation.unknown)
+    yield f"report: {evaluation.path}"
+    if evaluation.mlflow_run:
+        yield f"logged to the MLflow run {evaluation.mlflow_run}"
 
 
 def _share(figures: dict[str, Any], name: str) -> str:

@@ -4,39 +4,38 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 
 # isort: split
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wrapt
+from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions import device
-from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, proxy_data
-from gristmill.flows.experiments.decisions.differing import diffs, only_in
-from gristmill.flows.experiments.decisions.plan import Plan, arms, planned
+from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, diffs, only_in, proxy_data
+from gristmill.flows.experiments.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_results, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.variants import difference
 from gristmill.flows.reports.funnel import funnel
+from gristmill.flows.run.artifacts import artifact_key, flow_run_name
 from gristmill.flows.run.flow import recorded_flow
-from gristmill.flows.run.phase_rates import duration
-from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.progress import duration
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
-from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
+from gristmill.flows.stages.judge import check_judges, renamed_sets
 from gristmill.flows.stages.proxy import ProxyResult
-from gristmill.flows.stats.bank import calibrate, requests
-from gristmill.flows.stats.protocol import decide
+from gristmill.flows.stats.protocol import calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
@@ -46,14 +45,7 @@ if TYPE_CHECKING:
 else:
     plots = wrapt.lazy_import("gristmill.flows.experiments.decisions.plots")
     tracking = wrapt.lazy_import("gristmill.flows.experiments.decisions.tracking")
-# isort: split
-from collections.abc import Iterator
-from dataclasses import asdict
 
-from prefect.artifacts import create_table_artifact
-
-from gristmill.flows.experiments.decisions.plan import Arms
-from gristmill.flows.run.artifacts import artifact_key
 
 STEP = "minhash"
 FEW = 0.1  # of the pairs: where a run meets fewer, what it says of duplicates is about a tenth of what there is
@@ -216,14 +208,14 @@ def _data(
     compared, proxy = plan.arms, plan.proxy
 
     def apart(name: str, make: Callable[[], Any]) -> Any:
-        made = []
+        results = []
 
         @recorded_flow(name="corpus", flow_run_name=lambda: f"corpus-{name}", persist_result=False)
         def corpus(recipe: RecipeLike) -> None:
-            made.append(make())
+            results.append(make())
 
         corpus(compared.recipes[name])
-        return made[0]
+        return results[0]
 
     return proxy_data(
         context,
@@ -251,19 +243,19 @@ def _decided(
         """A batch of runs as a subflow."""
         nonlocal batches
         batches += 1
-        made = []
+        results = []
 
         @recorded_flow(name="proxies", flow_run_name=lambda: f"proxies-{batches}", persist_result=False)
         def proxies(recipe: RecipeLike, runs: int) -> None:
-            made.append(train())
+            results.append(train())
 
         clock.others(lambda: proxies(base, count))
-        return made[0]
+        return results[0]
 
-    def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
+    def trained(results: list[tuple[RunRequest, ProxyResult]]) -> None:
         held.confirm()
-        figures = [runs.figures(request) for request, _ in made]
-        tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in made}, datasets)
+        figures = [runs.figures(request) for request, _ in results]
+        tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in results}, datasets)
         log.info("runs: %d done", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
@@ -325,11 +317,11 @@ def _differing(corpora: Mapping[str, Corpus], base: str) -> dict[str, OnlyIn]:
 def _figures(arm: Arm) -> ArmFigures:
     rows = funnel(arm.corpus.stages)
     times = [stage.cpu_seconds for stage in arm.corpus.stages]
-    known = [seconds for seconds in times if seconds is not None]
+    durations = [seconds for seconds in times if seconds is not None]
     return ArmFigures(
         documents=rows[-1].documents_out,
         tokens=sum(arm.source_tokens.values()),
         epochs=arm.epochs,
         funnel=tuple(rows),
-        cpu_seconds=sum(known) if len(known) == len(times) else None,
+        cpu_seconds=sum(durations) if len(durations) == len(times) else None,
     )

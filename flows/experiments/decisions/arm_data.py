@@ -1,32 +1,40 @@
-"""What recipes are compared with: one tokenizer, one token budget, one set of evaluation documents for all of them.
+"""The data of the arms of a comparison: one tokenizer, one token budget, one set of evaluation documents for all arms.
 
 Neither the tokenizer nor the evaluation documents come from what a recipe keeps: both are made of the documents of the
-sources of all recipes as they are extracted. So no recipe is at home in them, and they are the same in every comparison
-of recipes with the same sources. From the curated documents of each recipe go the evaluation documents, what is like
-them and what contains them; all that is left becomes token shards, and nothing else is held out. The models of learned
-filters are not trained on such documents either.
+sources of all recipes as they are extracted. So no recipe has an advantage, and both are the same in every comparison
+of recipes with the same sources. Evaluation documents, their near-duplicates and documents that contain them are
+removed from the curated documents of each recipe. All other documents become token shards, and nothing else is held
+out. The models of learned filters are not trained on such documents either.
+
+`only_in` and `diffs` show documents that one recipe keeps and another drops.
 """
 
+import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
-from gristmill.flows.stages.evaluation.documents import evaluation_documents, sets_of, unfiltered_documents
-from gristmill.flows.stages.evaluation.judge import of_other_sources
+from gristmill.flows.stages.evaluation_documents import evaluation_documents, sets_of, unfiltered_documents
+from gristmill.flows.stages.judge import of_other_sources
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.removal import evaluation_removal
-from gristmill.flows.stages.tokenizer import file_tokenizer, sources_tokenizer
-from gristmill.flows.stages.tokens import evaluation_tokens, half_counts, half_tokens
+from gristmill.flows.stages.tokens import evaluation_tokens, file_tokenizer, half_counts, half_tokens, sources_tokenizer
 from gristmill.flows.stages.tokens import tokens as token_shards
+from gristmill.storage import files, parquet
 from gristmill.tasks.documents.by_shard import PartsOfSeveral
+from gristmill.tasks.documents.selection import select, uniform
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import FinishedInput
 from gristmill.tasks.tokens.mixture import Mixture
@@ -126,14 +134,14 @@ def arm_data(
     else:
         model = file_tokenizer(context, tokenizer)
     shards = evaluation_tokens(context, (evaluation,), model)
-    made: dict[str, _Encoded] = {
+    encoded_arms: dict[str, _Encoded] = {
         name: apart(name, partial(_curated, context, name, recipe, evaluation, model)) for name, recipe in arms.items()
     }
-    halves = {name: _halves(context, name, arm, pairs) for name, arm in made.items()} if pairs else {}
-    read = {f"{name}, pair {pair}": half for name, of in halves.items() for pair, half in of.items()} or made
+    halves = {name: _halves(context, name, arm, pairs) for name, arm in encoded_arms.items()} if pairs else {}
+    read = {f"{name}, pair {pair}": half for name, of in halves.items() for pair, half in of.items()} or encoded_arms
     budget = _budget(read, tokens, step_tokens, repeat)
     sets = dict.fromkeys(sets_of(evaluation), "")
-    found = {
+    data = {
         name: Arm(
             arm.recipe,
             arm.corpus,
@@ -141,16 +149,16 @@ def arm_data(
             arm.tokens,
             mixture(context, arm.settings, budget, arm.corpus.sources, model, arm.tokens, sets, shards),
         )
-        for name, arm in made.items()
+        for name, arm in encoded_arms.items()
     }
 
     @cache
     def half(name: str, pair: int) -> StageResult:
-        arm = made[name]
+        arm = encoded_arms[name]
         cut = half_tokens(context, arm.corpus, arm.tokens, pair)
         return mixture(context, halves[name][pair].settings, budget, arm.corpus.sources, model, cut, sets, shards)
 
-    return ComparisonData(evaluation, model, found, budget, half if pairs else None)
+    return ComparisonData(evaluation, model, data, budget, half if pairs else None)
 
 
 def _halves(context: RunContext, name: str, arm: _Encoded, pairs: range) -> dict[int, _Encoded]:
@@ -181,9 +189,9 @@ def _tokenizer(
     inputs: dict[str, FinishedInput | str] = {}
     for number, recipe in enumerate(distinct, 1):
         whole = unfiltered_documents(context, recipe)
-        left = evaluation_removal(context, whole, whole, evaluation)
+        remaining = evaluation_removal(context, whole, whole, evaluation)
         characters = Counter[str]()
-        for source, record in zip(left.sources, left.kept.records("remove"), strict=True):
+        for source, record in zip(remaining.sources, remaining.kept.records("remove"), strict=True):
             characters[source] += record["steps"][-1]["characters_out"]
         if not any(characters.values()):
             raise NothingLeftError(
@@ -194,8 +202,8 @@ def _tokenizer(
         for source, count in characters.items():
             if count:
                 weights[f"{apart}{source}"] = count / characters.total()
-                parts[f"{apart}{source}"] = left.places.parts((source,))
-        inputs |= {f"{apart}{name}": stage for name, stage in left.inputs().items()}
+                parts[f"{apart}{source}"] = remaining.places.parts((source,))
+        inputs |= {f"{apart}{name}": stage for name, stage in remaining.inputs().items()}
     return sources_tokenizer(context, parts, inputs, settings, Mixture(weights=weights), _SEED)
 
 
@@ -222,13 +230,13 @@ def _mixture(name: str, recipe: Recipe, tokens: Mapping[str, int]) -> Mixture:
     if recipe.mixture is None:
         weights = {source: float(count) for source, count in tokens.items() if count}
     else:
-        given = recipe.mixture
-        if not given.by_source or given.phases or given.tokens or given.packing != "concatenate":
+        settings = recipe.mixture
+        if not settings.by_source or settings.phases or settings.tokens or settings.packing != "concatenate":
             raise ValueError(
                 f"{name}: mixtures are compared by the weights of their sources: take `by`, `rehydrate`, `phases`, "
                 "`tokens` and `packing` out of its `mixture`"
             )
-        weights = group_weights(given, tokens) if given.strategy != "weights" else given.weights
+        weights = group_weights(settings, tokens) if settings.strategy != "weights" else settings.weights
     if empty := [source for source in weights if not tokens[source]] if weights else list(tokens):
         raise NothingLeftError(
             f"{name}: no token is left of the source {' and '.join(empty)} once the evaluation documents and what is "
@@ -264,9 +272,9 @@ def _listed(arm: _Encoded) -> str:
 
 
 def proxy_data(
-    context: RunContext, proxy: ProxyConfig, recipes: Mapping[str, Recipe], tokens: int, **given: Any
+    context: RunContext, proxy: ProxyConfig, recipes: Mapping[str, Recipe], tokens: int, **options: Any
 ) -> ComparisonData:
-    """The data of runs of so many tokens on these recipes, by name, the base first. `given`: further arguments of
+    """The data of runs of so many tokens on these recipes, by name, the base first. `options`: further arguments of
     `arm_data`, whose errors it raises; a run is of whole steps of the proxy, if `step_tokens` is not among them."""
     return arm_data(
         context,
@@ -275,5 +283,84 @@ def proxy_data(
         vocab_size=proxy.vocab_size,
         sample_bytes=proxy.sample_bytes,
         per_source=proxy.evaluation_documents,
-        **{"step_tokens": proxy.step_tokens} | given,
+        **{"step_tokens": proxy.step_tokens} | options,
     )
+
+
+MAX_SHOWN = 10  # of each recipe
+_SHARDS = 64  # that are looked at: recipes that hardly differ are not read whole
+_CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class CorpusDiff:
+    """`command`: that writes the page of what differs between the base's corpus and a candidate's; `page`: its name
+    beside the decision's, empty where it was not made."""
+
+    command: str
+    page: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document, with the beginning of its text."""
+
+    id: str
+    url: str
+    text: str
+
+
+def only_in(corpus: Corpus, other: Corpus, most: int = MAX_SHOWN, seed: int = 0) -> tuple[Shown, ...]:
+    """Documents of `corpus` that `other` does not have, by id, drawn by a keyed hash from some of its shards, which are
+    drawn likewise; at most so many. Holds the ids of a shard of each, and the texts of one.
+
+    A source has equal shards in both corpora if it has equally many. Else they read it otherwise, and have none of its
+    documents in common.
+    """
+    others = _others(corpus, other)
+    documents: list[Shown] = []
+    for shard in _drawn(len(corpus.sources), seed):
+        if len(documents) >= most:
+            break
+        kept = corpus.places.kept[shard]
+        ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+        if shard in others:
+            there = parquet.read_table(other.places.kept[others[shard]], ["id"])["id"].combine_chunks()
+            ids = ids.filter(pc.invert(pc.is_in(ids, there)))
+        order = np.argsort(uniform(ids, seed, "differing"))[: most - len(documents)]
+        documents += _texts(corpus, shard, ids.take(order).to_pylist())
+    return tuple(documents)
+
+
+def _others(corpus: Corpus, other: Corpus) -> dict[int, int]:
+    """The shard of `other` for each shard of `corpus`, of sources that both have in equally many."""
+    shard_pairs: dict[int, int] = {}
+    for source in corpus.places.sources.distinct():
+        own, others = ([*each.places.sources.shards([source])] for each in (corpus, other))
+        if len(own) == len(others):
+            shard_pairs |= dict(zip(own, others, strict=True))
+    return shard_pairs
+
+
+def _drawn(shards: int, seed: int) -> Sequence[int]:
+    return np.random.default_rng(seed).permutation(shards)[:_SHARDS].tolist()
+
+
+def _texts(corpus: Corpus, shard: int, ids: list[str]) -> Iterator[Shown]:
+    places = corpus.places
+    table = select(places.documents[shard], places.kept[shard], ["text", "url"])
+    rows = {row["id"]: row for row in table.filter(pc.is_in(table["id"], pa.array(ids, pa.string()))).to_pylist()}
+    for one in ids:
+        yield Shown(one, rows[one]["url"] or "", rows[one]["text"][:_CHARACTERS])
+
+
+def diffs(corpora: Mapping[str, Corpus], base: str, name: str) -> dict[str, CorpusDiff]:
+    """By candidate, how `gristmill diff` shows all differences, in a page beside the decision's, `<name>.html`."""
+    by_candidate = {}
+    for candidate, corpus in corpora.items():
+        if candidate != base:
+            sides = [f"{each.kept.name}-{each.kept.key}" for each in (corpora[base], corpus)]
+            page = f"{name}-diff-{sides[1]}.html"
+            command = shlex.join(["gristmill", "diff", *sides, "--to", page])
+            by_candidate[candidate] = CorpusDiff(command, page.rpartition("/")[2] if files.exists(page) else "")
+    return by_candidate

@@ -78,8 +78,8 @@ def named(proxy: ProxyConfig, name: str, devices: int = 1, mfu: float = MFU, pri
             f"--devices {devices}: a run of the proxy {proxy.name} has {proxy.processes} processes, with a device "
             "each; give as many, or lower its `processes`"
         )
-    said = f"{devices} {name} at {mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet"
-    return Device(said, mfu * peak, devices // proxy.processes, devices, price)
+    description = f"{devices} {name} at {mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet"
+    return Device(description, mfu * peak, devices // proxy.processes, devices, price)
 
 
 def measured(settings: MachineSettings, proxy: ProxyConfig, price: float = 0.0) -> Device:
@@ -99,8 +99,8 @@ def known(settings: MachineSettings, proxy: ProxyConfig) -> Device | None:
 def _device(settings: MachineSettings, proxy: ProxyConfig, path: Path, price: float) -> Device:
     rate = MeasuredRate.model_validate(checked_json.read(str(path)))
     how = "at most, by products of matrices" if rate.bound else "measured"
-    said = f"{rate.device} of this machine, {rate.flops / 1e9:,.1f} GFLOP/s {how}"
-    return Device(said, rate.flops, at_once(settings, proxy.processes), len(gpus()) or 1, price, rate.bound)
+    description = f"{rate.device} of this machine, {rate.flops / 1e9:,.1f} GFLOP/s {how}"
+    return Device(description, rate.flops, at_once(settings, proxy.processes), len(gpus()) or 1, price, rate.bound)
 
 
 def _request(proxy: ProxyConfig) -> RateRequest:

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from gristmill.flows.recipe.proxy import ProxyConfig, proxy_file
 from gristmill.flows.stages.proxy import ProxyTraining, run_record
-from gristmill.flows.stats.components import Components, fitted
+from gristmill.flows.stats.crossed import Components, fitted
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import files, parquet
 from gristmill.storage.home import Home
@@ -24,7 +24,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.evaluation.documents import evaluation_file
 from gristmill.training.config import DOCUMENT_LOSSES, TRAINING_VERSION
 
-MOST_SALTS = 64  # samples of one arm's text that are looked for
+MAX_SALTS = 64  # samples of one arm's text that are looked for
 # Of the proxy's settings those that decide no run.
 _UNDECIDING: dict[str, Any] = dict.fromkeys(("name", "tokens", "sample_bytes", "looks", "evaluation_documents"), True)
 _UNDECIDING |= {"training": {"steps", "learning_rate"}}  # which are those of `tokens` and of `learning_rates`
@@ -46,26 +46,26 @@ class ProxyNoise(Settings):
     components: Components
 
 
-def read_noise(given: Any, proxy: ProxyConfig) -> ProxyNoise | None:
-    """What was recorded of a proxy; None for one without such a file. `given`: the proxy as `load_proxy` takes it.
+def read_noise(source: Any, proxy: ProxyConfig) -> ProxyNoise | None:
+    """What was recorded of a proxy; None for one without such a file. `source`: the proxy as `load_proxy` takes it.
 
     Raises ValueError for a file that cannot be used, or that is another proxy's.
     """
-    path = proxy_file(given)
+    path = proxy_file(source)
     if path is None or not (noise := path.with_suffix(".json")).is_file():
         return None
     try:
-        found = ProxyNoise.model_validate(orjson.loads(noise.read_bytes()))
+        record = ProxyNoise.model_validate(orjson.loads(noise.read_bytes()))
     except (ValidationError, orjson.JSONDecodeError) as error:
         raise ValueError(f"{noise} cannot be used ({error}); fit it again, or remove it") from None
-    if _deciding(found.proxy) != _deciding(proxy):
+    if _deciding(record.proxy) != _deciding(proxy):
         raise ValueError(f"{noise} was fitted to runs of another proxy than {path} has; fit it again, or remove it")
-    if found.training_version != TRAINING_VERSION:
+    if record.training_version != TRAINING_VERSION:
         raise ValueError(
-            f"{noise} is stale: it was measured with version {found.training_version} of the training, and this is "
+            f"{noise} is stale: it was measured with version {record.training_version} of the training, and this is "
             f"version {TRAINING_VERSION}; fit it again, or remove it"
         )
-    return found
+    return record
 
 
 def write_noise(noise: ProxyNoise, path: Path) -> None:
@@ -90,21 +90,21 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     names = sorted({mixture for mixture, _ in every})
     of_samples = [block for one in names for block in _blocks(complete, {arm for arm in every if arm[0] == one})]
     of_mixtures = _blocks(complete, {arm for arm in every if arm[1] == 0})
-    found = []
+    blocks = []
     for arms, pairs in [*of_samples, *of_mixtures]:
         bits = np.array([[[losses[arm, p, rate] for rate in proxy.learning_rates] for p in pairs] for arm in arms])
-        found.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
-    if not found:
+        blocks.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
+    if not blocks:
         raise ValueError(
             f"{home} has {len(losses)} runs of the proxy {proxy.name} on {tokens:,} tokens, but no two arms, or "
             "samples of one, with two pairs in common: train an A/A bank first"
         )
-    weights = [degrees for _, degrees in found]
+    weights = [degrees for _, degrees in blocks]
 
     def pooled(name: str) -> float:
-        return float(np.sqrt(np.average([getattr(one, name) ** 2 for one, _ in found], weights=weights)))
+        return float(np.sqrt(np.average([getattr(one, name) ** 2 for one, _ in blocks], weights=weights)))
 
-    components = max(found[len(of_samples) :] or found, key=lambda block: block[1])[0]
+    components = max(blocks[len(of_samples) :] or blocks, key=lambda block: block[1])[0]
     components = components.model_copy(
         update={name: pooled(name) for name in ("pair", "sample", "run", "run_document")}
     )
@@ -140,15 +140,15 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
         if stage.version != TRAINING_VERSION:
             continue
         record, tokens = ProxyTraining.model_validate(stage.settings), stage.result["tokens"]
-        given = record.training
+        training = record.training
         salt = _salt(record, proxy, tokens)
-        if salt is None or given.peak_rate not in proxy.learning_rates:
+        if salt is None or training.peak_rate not in proxy.learning_rates:
             continue
         table = parquet.read_table(files.join(stage.folder, DOCUMENT_LOSSES))
         documents = files.digest(orjson.dumps(table.select(["set", "document", "bytes"]).to_pylist()))
         tables[documents] = table
         arm = (stage.digests["mixture"], salt)
-        groups[tokens, documents][arm, given.seed, given.peak_rate] = table["bits"].to_numpy()
+        groups[tokens, documents][arm, training.seed, training.peak_rate] = table["bits"].to_numpy()
     if not groups:
         raise ValueError(f"{home} has no finished run of the proxy {proxy.name}: train an A/A bank first")
     tokens, documents = max(groups, key=lambda group: (len(groups[group]), group))
@@ -173,6 +173,6 @@ def _hosts(home: str, losses: pa.Table) -> np.ndarray:
 
 def _salt(record: ProxyTraining, proxy: ProxyConfig, tokens: int) -> int | None:
     """The salt of a run; None for a run of another proxy."""
-    given = record.training
-    salts = range(MOST_SALTS)
-    return next((n for n in salts if run_record(proxy, tokens, given.peak_rate, given.seed, n) == record), None)
+    training = record.training
+    salts = range(MAX_SALTS)
+    return next((n for n in salts if run_record(proxy, tokens, training.peak_rate, training.seed, n) == record), None)

@@ -15,14 +15,12 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
-from gristmill.flows.run.phase_rates import duration
-from gristmill.flows.stages.evaluation.judge import TASK, judged_sets, set_names
-from gristmill.flows.stats.bank import Bank, judged_units
-from gristmill.flows.stats.components import Components
-from gristmill.flows.stats.crossed import SEED_SHARE
-from gristmill.flows.stats.power import Noise, smallest_effect
-from gristmill.flows.stats.protocol import WANTED_POWER, Protocol, tested_documents
+from gristmill.flows.run.progress import duration
+from gristmill.flows.stages.judge import TASK, judged_sets, set_names
+from gristmill.flows.stats.crossed import SEED_SHARE, Components
+from gristmill.flows.stats.protocol import WANTED_POWER, Bank, Protocol, judged_units, tested_documents
 from gristmill.flows.stats.runs import EvaluationSet
+from gristmill.flows.stats.sequential import Noise, smallest_effect
 from gristmill.flows.stats.verdict import Conditions
 
 
@@ -113,7 +111,7 @@ def cost(protocol: Protocol, candidates: int, tokens: int, bank_pairs: int) -> C
 
 
 def sees(
-    protocol: Protocol, evaluation: EvaluationSet, candidates: int, known: Bank | Components, bank_pairs: int = 0
+    protocol: Protocol, evaluation: EvaluationSet, candidates: int, variance: Bank | Components, bank_pairs: int = 0
 ) -> float:
     """The effect, in bits per byte, that a decision with so many candidates sees with probability WANTED_POWER.
 
@@ -123,12 +121,12 @@ def sees(
     what these add is known from the decision's own pairs alone, and counts as nothing here.
     """
     judged = tested_documents(protocol, evaluation, candidates)[1]
-    if isinstance(known, Bank):
-        noise = Noise(known.variance(judged_units(judged)), known.degrees)
+    if isinstance(variance, Bank):
+        noise = Noise(variance.variance(judged_units(judged)), variance.degrees)
     else:
-        of_pair = known.pair_variance(len(protocol.learning_rates), judged)
+        of_pair = variance.pair_variance(len(protocol.learning_rates), judged)
         of_documents = max(judged.effective_units - 1, 1.0)
-        noise = Noise(of_pair, max(bank_pairs - 1, 0), known.document_variance(judged), of_documents)
+        noise = Noise(of_pair, max(bank_pairs - 1, 0), variance.document_variance(judged), of_documents)
     if protocol.resample:
         # what halves of the hosts are taken to add where they add nothing
         of_halves = noise.pair_variance * (1 - SEED_SHARE * (noise.degrees > 0))
@@ -172,8 +170,8 @@ class Plan:
                 f"What effect this decision sees is known {when}: "
                 f"of the proxy {self.proxy.name} no noise was recorded{' on tasks' * self.on_tasks}. {trains}"
             )
-        known, looks = self.noise.components, self.protocol.looks
-        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), known, self.bank)
+        components, looks = self.noise.components, self.protocol.looks
+        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), components, self.bank)
         of_bank = f", {self.bank} A/A pairs" if self.bank else ""
         provided = "if runs and recipes differ as those recorded"
         if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
@@ -341,11 +339,11 @@ def protocol_of(
     if bank_pairs == 1:
         raise ValueError("--bank-pairs 1: one A/A pair has no variance; give 0, for no bank, or 2 or more")
     looks = tuple(pairs) or proxy.looks
-    given: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks, "first_pair": first_pair}
-    given["resample"] = resample
-    given["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
+    settings: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks, "first_pair": first_pair}
+    settings["resample"] = resample
+    settings["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
     try:
-        return Protocol(**given | ({"survivors": None} if leave_one_out else {}))
+        return Protocol(**settings | ({"survivors": None} if leave_one_out else {}))
     except ValidationError as error:
         raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
 

@@ -9,15 +9,16 @@ import numpy as np
 import wrapt
 from scipy.special import stdtrit
 
-from gristmill.flows.experiments.decisions.differing import CorpusDiff, Shown
+from gristmill.flows.experiments.decisions.arm_data import CorpusDiff, Shown
 from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
-from gristmill.flows.stages.evaluation.judge import TASK
+from gristmill.flows.stages.judge import TASK
 from gristmill.flows.stats.crossed import estimate
 from gristmill.flows.stats.protocol import Decision
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from gristmill.flows.stats.verdict import Conditions, Verdict
+from gristmill.storage import checked_json, files
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions import plots
 else:
     plots = wrapt.lazy_import("gristmill.flows.experiments.decisions.plots")
-from gristmill.storage import checked_json, files
+
 
 VERDICTS = ("better", "worse")  # outcomes that are verdicts
 

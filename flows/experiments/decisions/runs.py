@@ -11,8 +11,8 @@ from gristmill.flows.experiments.decisions.report import TrainedRun
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.evaluation.documents import read, sets_of
-from gristmill.flows.stages.evaluation.judge import judged_sets
+from gristmill.flows.stages.evaluation_documents import read, sets_of
+from gristmill.flows.stages.judge import judged_sets
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
 from gristmill.flows.stats.protocol import VERSION, Protocol
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
@@ -52,13 +52,13 @@ class ProxyRuns:
         if new:
             runs = [self._run(request) for request in new]
             results = self._around(len(new), lambda: train_proxies(self._context, runs))
-            made = list(zip(new, results, strict=True))
-            for _, result in made:
+            outcomes = list(zip(new, results, strict=True))
+            for _, result in outcomes:
                 self._check(result)
-            self.found |= dict(made)
+            self.found |= dict(outcomes)
             if self._tasks is not None:
                 self.scores |= {request: self._tasks.scored(self._stage(request)) for request in new}
-            self._trained(made)
+            self._trained(outcomes)
         return [self.bits(request) for request in requests]
 
     def bits(self, request: RunRequest) -> np.ndarray:
@@ -113,9 +113,9 @@ class ProxyRuns:
 
     def _check(self, result: ProxyResult) -> None:
         documents = slice(len(result.sizes))  # right answers of tasks are behind them
-        names = [self._evaluation.names[at] for at in self._evaluation.set_of[documents]]
+        names = [self._evaluation.names[index] for index in self._evaluation.set_of[documents]]
         sizes = self._evaluation.size[documents]
-        if names != [result.sets[at] for at in result.set_of] or not np.array_equal(result.sizes, sizes):
+        if names != [result.sets[index] for index in result.set_of] or not np.array_equal(result.sizes, sizes):
             raise ValueError(
                 f"{result.folder} has losses of other documents than those of the evaluation: remove that folder and "
                 "run the same command again"

@@ -19,8 +19,8 @@ from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import task_digests, tasks_at
-from gristmill.flows.stages.evaluation.judge import TASK
-from gristmill.flows.stages.evaluation.tasks import (
+from gristmill.flows.stages.judge import TASK
+from gristmill.flows.stages.task_losses import (
     both_ways,
     contained_examples,
     read_losses,
@@ -71,12 +71,12 @@ def screened(
         return ()
     pairs = decision.protocol.pairs(0, min(verdict.pairs for verdict in tested))
     arms = [decision.base, *(verdict.candidate for verdict in tested)]
-    found = []
+    screens = []
     for name, count in sorted(examples.items()):
         for measure, scores in measures.items():
             chance = chances.get(name) if measure == "accuracy" else None
-            found.append(_screen(decision, name, measure, scores, chance, count, arms, pairs))
-    return tuple(found)
+            screens.append(_screen(decision, name, measure, scores, chance, count, arms, pairs))
+    return tuple(screens)
 
 
 def _screen(
@@ -149,13 +149,13 @@ def task_accuracies(
     decision: Decision, accuracies: Mapping[RunRequest, Mapping[str, float]], chances: Mapping[str, float]
 ) -> dict[str, tuple[TaskAccuracy, ...]]:
     """By candidate that was tested, a figure for each task. `accuracies`: of all runs, by task."""
-    found = {}
+    by_candidate = {}
     for verdict in decision.verdicts:
         if verdict.effect is None:
             continue
         pairs = decision.protocol.pairs(0, verdict.pairs)
         names = accuracies[RunRequest(decision.base, pairs[0], verdict.learning_rates[0], decision.tokens)]
-        found[verdict.candidate] = tuple(
+        by_candidate[verdict.candidate] = tuple(
             _task(
                 name,
                 chances.get(name),
@@ -165,7 +165,7 @@ def task_accuracies(
             )
             for name in sorted(names)
         )
-    return {name: tasks for name, tasks in found.items() if tasks}
+    return {name: tasks for name, tasks in by_candidate.items() if tasks}
 
 
 def _by_pair(
@@ -217,12 +217,12 @@ def task_results(decision: Decision, scores: Mapping[RunRequest, pa.Table], left
     }
 
 
-def tasks_folder(settings: MachineSettings, given: str) -> Path:
+def tasks_folder(settings: MachineSettings, path: str) -> Path:
     """The folder of tasks that `--tasks` names: itself, or one written from tasks of lm-eval (`lm-eval:NAME,NAME`).
     Raises as `tasks_at` and `write_lm_eval_tasks`."""
-    if not given.startswith(PREFIX):
-        return tasks_at(settings, given, "tasks")
-    names = sorted({name.strip() for name in given.removeprefix(PREFIX).split(",")})
+    if not path.startswith(PREFIX):
+        return tasks_at(settings, path, "tasks")
+    names = sorted({name.strip() for name in path.removeprefix(PREFIX).split(",")})
     return write_lm_eval_tasks(names, Path(settings.local_folder) / "lm-eval-tasks" / "-".join(names))
 
 
@@ -258,11 +258,11 @@ class DecisionTasks:
     @cached_property
     def left_out(self) -> dict[str, int]:
         """How many examples of each task do not count, by the name of the task; letters are no task of their own."""
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for name, counts in zip(self._names, self.counted, strict=True):
             if not name.endswith(LETTERS):
-                found[name] = found.get(name, 0) + int(not counts)
-        return found
+                totals[name] = totals.get(name, 0) + int(not counts)
+        return totals
 
     @cached_property
     def _names(self) -> list[str]:

@@ -16,8 +16,7 @@ from gristmill.flows.experiments.decisions.report import DecisionReport, Trained
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.plots import figures
-from gristmill.flows.run.tracking.experiment import dataset_input, tag_name
-from gristmill.flows.run.tracking.parent_run import ParentRun
+from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
 
@@ -57,24 +56,24 @@ def log_runs(
 ) -> None:
     """Log finished runs as children, each once. `losses`: (step, training loss) by the key of a run's stage."""
     for one in trained:
-        given = one.request
+        request = one.request
         tags = {
-            "arm": given.arm,
-            "pair": str(given.pair),
-            "learning_rate": f"{given.learning_rate:g}",
-            "purpose": "A/A" if given.salt else "comparison",
+            "arm": request.arm,
+            "pair": str(request.pair),
+            "learning_rate": f"{request.learning_rate:g}",
+            "purpose": "A/A" if request.salt else "comparison",
         }
         params = {
-            "arm": given.arm,
-            "pair": given.pair,
-            "learning_rate": given.learning_rate,
-            "tokens": given.tokens,
-            "salt": given.salt,
+            "arm": request.arm,
+            "pair": request.pair,
+            "learning_rate": request.learning_rate,
+            "tokens": request.tokens,
+            "salt": request.salt,
         }
         values = {"bits_per_byte": one.bits_per_byte} | {f"bits_per_byte/{k}": v for k, v in one.by_set.items()}
         values |= {f"accuracy/{task}": value for task, value in one.tasks.items()}
-        name = request_name(given)
-        run.log_child(name, one.key, params, values, losses.get(one.key, ()), tags, datasets.of_arm(given.arm))
+        name = request_name(request)
+        run.log_child(name, one.key, params, values, losses.get(one.key, ()), tags, datasets.of_arm(request.arm))
 
 
 def finish(run: ParentRun, report: DecisionReport, recipes: Mapping[str, Recipe]) -> str:
@@ -92,18 +91,18 @@ def finish(run: ParentRun, report: DecisionReport, recipes: Mapping[str, Recipe]
             numbers |= {"accuracy_difference_low": task.low, "accuracy_difference_high": task.high}
             values |= {f"{what}/{task.name}/{name}": value for what, value in numbers.items()}
     if (held := report.decision.conditions) is not None:
-        given = {"judge": held.judge, "parameters": held.parameters, "tokens": held.tokens}
-        for name, value in given.items():
+        params = {"judge": held.judge, "parameters": held.parameters, "tokens": held.tokens}
+        for name, value in params.items():
             run.client.set_tag(run.id, name, str(value))
     run.log(run.id, {}, values)
     # MLflow's page of a run shows its name at the top and the description at the end
     return run.complete(partial(write_artifacts, report=report, recipes=recipes), description(report), report.headline)
 
 
-def request_name(given: RunRequest) -> str:
+def request_name(request: RunRequest) -> str:
     """The name of a child run."""
-    parts = [given.arm, f"pair {given.pair}", f"lr {given.learning_rate:g}", f"{given.tokens:,} tokens"]
-    return ", ".join([*parts, f"A/A {given.salt}"] if given.salt else parts)
+    parts = [request.arm, f"pair {request.pair}", f"lr {request.learning_rate:g}", f"{request.tokens:,} tokens"]
+    return ", ".join([*parts, f"A/A {request.salt}"] if request.salt else parts)
 
 
 def description(report: DecisionReport) -> str:

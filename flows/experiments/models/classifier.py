@@ -1,4 +1,8 @@
-"""Classifiers for other runs: trained on labelled files, or on the sources that a finished recipe's step names."""
+"""Classifiers and heads, trained on labels and named in recipes afterwards.
+
+A classifier is trained on labeled files, or on the sources that a finished recipe's step names. A head scores the
+vectors of an embedder; it is trained on labeled texts, or on labels of documents that a run has embedded.
+"""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from gristmill.flows.curation import curate
@@ -16,10 +21,11 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.plots.figures import confusion, curves
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus, held_out
-from gristmill.storage import files, leftovers
+from gristmill.flows.stages.learned_filters import embedding_vectors
+from gristmill.storage import files, leftovers, parquet
 from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.engine import options
-from gristmill.tasks.models import classifiers, quality
+from gristmill.tasks.models import classifiers, embedders, heads, quality
 from gristmill.tasks.models.classifiers import (
     BAD,
     FOLDS,
@@ -33,6 +39,9 @@ from gristmill.tasks.models.classifiers import (
     ordered,
     train,
 )
+from gristmill.tasks.models.embedders import Embedder, EmbedderFiles, embedder_files, vectors_of
+from gristmill.tasks.models.embedding import Embedding, described
+from gristmill.tasks.models.heads import Head
 from gristmill.tasks.models.model_files import LABEL
 from gristmill.tasks.models.quality import Quality
 from gristmill.tasks.reading.charset import decode, detect
@@ -40,7 +49,7 @@ from gristmill.tasks.reading.sources import Source, format_of
 from gristmill.tasks.reading.tables import records
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
-_MOST_BYTES = 1 << 30  # of a text
+_MAX_BYTES = 1 << 30  # of a text
 _BATCH = 1000
 # Columns that say what a text comes from, the narrowest last.
 GROUPS = ("group", "page", "page_id", "document", "document_id", "doc_id", "url")
@@ -66,13 +75,15 @@ def from_labels(
     label has too few examples.
     """
     of_two = {True: GOOD, False: BAD}
-    asked, group = group, group or grouped_by(kind, patterns, text, label)
+    group_option, group = group, group or grouped_by(kind, patterns, text, label)
 
     def fill(examples: Examples) -> None:
         batch: dict[str, list[tuple[str, str]]] = {}
         for each, its_label, its_group in _rows(kind, patterns, text, label, group):
-            if asked and not its_group:
-                raise ValueError(f"a text of {', '.join(patterns)} has no {asked}; name another key by --group-column")
+            if group_option and not its_group:
+                raise ValueError(
+                    f"a text of {', '.join(patterns)} has no {group_option}; name another key by --group-column"
+                )
             name = of_two[its_label in good] if good else LABEL + "_".join(its_label.split())
             texts = batch.setdefault(name, [])
             texts.append((each, its_group or each))
@@ -86,8 +97,8 @@ def from_labels(
 
 def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str | None:
     """The column, or key, that says what a text comes from, of those in GROUPS; None where the first file has none."""
-    given = {"text_column": text, "id_column": label}
-    for shard in _SOURCE.validate_python({"name": "labels", kind: patterns, **given}).shards()[:1]:
+    columns = {"text_column": text, "id_column": label}
+    for shard in _SOURCE.validate_python({"name": "labels", kind: patterns, **columns}).shards()[:1]:
         there = format_of(shard.format).column_names(shard.path, shard.columns)
         return next((name for name in GROUPS if name in there and name not in (text, label)), None)
     return None
@@ -128,11 +139,11 @@ def _make(
     """Train a classifier of good examples, and write it with its description and its curves."""
     with _trained(out, settings, fill, (GOOD, BAD)) as (examples, probabilities):
         scores = probabilities[:, examples.names.index(GOOD)]
-        found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
-        found |= told or {}
+        figures = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
+        figures |= told or {}
         files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
-    classifiers.write(out, settings, found)
-    return found
+    classifiers.write(out, settings, figures)
+    return figures
 
 
 def _make_topics(
@@ -142,10 +153,10 @@ def _make_topics(
     others it is confused."""
     with _trained(out, settings, fill) as (examples, probabilities):
         names = [name.removeprefix(LABEL) for name in examples.names]
-        found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
-        files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
-    classifiers.write(out, settings, found)
-    return found
+        figures = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
+        files.write_bytes(f"{out}.svg", confusion("classifier", figures).encode())
+    classifiers.write(out, settings, figures)
+    return figures
 
 
 @contextmanager
@@ -176,10 +187,10 @@ def _rows(
     kind: str, patterns: Sequence[str], text: str, label: str, group: str | None
 ) -> Iterator[tuple[str, str, str]]:
     """As `labelled`, with what each text comes from; "" where that is not said."""
-    given = {"text_column": text, "id_column": label, "url_column": group}
-    source = _SOURCE.validate_python({"name": "labels", kind: patterns, **given})
+    columns = {"text_column": text, "id_column": label, "url_column": group}
+    source = _SOURCE.validate_python({"name": "labels", kind: patterns, **columns})
     for shard in source.shards():
-        for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
+        for record in records(shard.path, shard.format, shard.columns, _MAX_BYTES):
             if record.problem is not None:
                 raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")
             if not record.record_id:
@@ -190,7 +201,119 @@ def _rows(
 
 
 def _add(examples: Examples, batch: dict[str, list[tuple[str, str]]]) -> None:
-    for name, given in batch.items():
-        texts, groups = ([row[at] for row in given] for at in (0, 1))
+    for name, rows in batch.items():
+        texts, groups = ([row[field] for row in rows] for field in (0, 1))
         examples.add(pa.chunked_array([texts], pa.string()), texts, name, pa.chunked_array([groups], pa.string()))
-        given.clear()
+        rows.clear()
+
+
+def head_from_texts(
+    out: str,
+    model: str,
+    labels: tuple[str, Sequence[str]],
+    columns: tuple[str, str],
+    good: Sequence[str],
+    settings: Embedder,
+    penalty: float | None = None,
+) -> dict[str, Any]:
+    """Train on labelled texts, which the embedder in the folder `model` embeds; returns what was measured. Beside a
+    head of good examples go its curves, `<out>.svg`.
+
+    `labels`: `jsonl` or `parquet`, and patterns of files; `columns`: of the texts and of the labels. `good`: the labels
+    of good examples, against all others; none: labels are numbers. Equal texts are in one fold. Raises
+    FileNotFoundError; ValueError for a row without a text or a label, and for labels that nothing can be learned from.
+    """
+    _check_free(out)
+    model_files = embedder_files(model, settings.kind)
+    embedder = embedders.load(model_files, settings)
+    rows = [(text, _number(label, good)) for text, label in labelled(*labels, *columns)]
+    vectors = np.array([embedder.vector(text) for text, _ in rows]).reshape(len(rows), embedder.dimension)
+    return _make_head(out, rows, vectors, model_files, settings, good, penalty)
+
+
+def head_from_recipe(
+    out: str,
+    name: str,
+    labels: tuple[str, Sequence[str]],
+    columns: tuple[str, str],
+    good: Sequence[str],
+    penalty: float | None = None,
+    machine: MachineSettings | None = None,
+) -> dict[str, Any]:
+    """Train on labels of documents, whose vectors the recipe's step `embedding` has made; as `from_texts`, but that
+    `columns` names that of the documents' ids. Labels of documents that the step did not embed are passed over, and
+    counted as `without_vector`. Raises NotFinishedError."""
+    _check_free(out)
+    recipe = load(name)
+    machine = machine or MachineSettings()
+    step = next((step for step in recipe.steps if isinstance(step, Embedding)), None)
+    if step is None:
+        raise ValueError(f"the recipe {recipe.name} has no step `embedding`; add one, or give --model")
+    options.configure(job_options(machine))
+    context, recipe = open_run(machine, recipe)
+    model_files = embedder_files(context.placed(step).model, step.kind)
+    wanted = {id_: _number(label, good) for id_, label in labelled(*labels, *columns)}
+    corpus = arriving(recipe, step, machine)
+    stage = embedding_vectors(context, corpus, step, model_files)
+    parts = [stage.part(i) for i in corpus.places.shards(without=step.reference)]
+    ids, vectors = _vectors(parts, wanted)
+    rows = [(id_, wanted[id_]) for id_ in ids]
+    figures = _make_head(out, rows, vectors, model_files, step.part(Embedder), good, penalty)
+    return {**figures, "without_vector": len(wanted) - len(rows)}
+
+
+def _vectors(parts: Sequence[str], wanted: Mapping[str, float]) -> tuple[list[str], np.ndarray]:
+    """The ids and vectors of the documents that are wanted. Holds these, and a row group."""
+    names = pa.array(wanted, pa.string())
+    ids: list[str] = []
+    vectors: list[np.ndarray] = []
+    for part in parts:
+        for confusion_rows in parquet.groups(part):
+            some = confusion_rows.filter(pc.is_in(confusion_rows["id"], names))
+            ids += some["id"].to_pylist()
+            vectors.append(vectors_of(some))
+    if not ids:
+        raise ValueError("no label is of a document that the step `embedding` has embedded; name ids by --id-column")
+    return ids, np.concatenate(vectors)
+
+
+def _make_head(
+    out: str,
+    rows: Sequence[tuple[str, float]],
+    vectors: np.ndarray,
+    model_files: EmbedderFiles,
+    settings: Embedder,
+    good: Sequence[str],
+    penalty: float | None,
+) -> dict[str, Any]:
+    kind = "logistic" if good else "ridge"
+    ids = pa.chunked_array([[each for each, _ in rows]], pa.string())
+    labels = np.array([label for _, label in rows], np.float64)
+    weight, bias, figures, unseen = heads.train(kind, ids, vectors, labels, penalty)
+    embedder = described(model_files.model.digest, model_files.tokenizer.digest, settings)
+    heads.write(out, Head(kind, weight, bias, embedder, figures))
+    if kind == "logistic":
+        files.write_bytes(f"{out}.svg", curves("head", unseen[:, 0] == 1, unseen[:, 1]).encode())
+    return {"kind": kind, **figures}
+
+
+def _number(label: str, good: Sequence[str]) -> float:
+    if good:
+        return float(label in good)
+    try:
+        return float(label)
+    except ValueError:
+        raise ValueError(f"the label {label!r} is no number; name the labels of good examples by --good") from None
+
+
+def _check_free(out: str) -> None:
+    if files.exists(out):
+        raise FileExistsError(f"{out} is there already: name another file, or remove it")
+
+
+def confusion_rows(figures: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The confusion matrix as rows of text: labels down, what the head makes of them across."""
+    names = [str(each) for each in figures["labels"]]
+    yield ["label", *names]
+    for name, row in zip(names, figures["confusion"], strict=True):
+        yield [name, *(f"{count:,}" for count in row)]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from gristmill.flows.machine import mlflow_notes
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
+from gristmill.flows.run import model_training
 from gristmill.flows.stages.model import local_files, local_mixture
 from gristmill.storage import files
 from gristmill.storage.tokenizer_files import read_tokenizer
@@ -30,9 +30,9 @@ from gristmill.training.world import processes
 if TYPE_CHECKING:
     from mlflow import entities
 
-    from gristmill.flows.run.tracking import model_run
+    from gristmill.flows.run import model_run
 else:
-    model_run = wrapt.lazy_import("gristmill.flows.run.tracking.model_run")
+    model_run = wrapt.lazy_import("gristmill.flows.run.model_run")
     entities = wrapt.lazy_import("mlflow.entities")
 
 
@@ -97,10 +97,10 @@ def evaluate(
     Raises ValueError where there is nothing to evaluate on, and what `trained_model` and `read_tasks` raise.
     """
     settings = settings or MachineSettings()
-    given, unknown = read_tasks(tasks) if tasks else ([], [])
-    found = trained_model(target, settings)
-    saved = found.saved
-    if not given and saved.data is None:
+    task_list, unknown = read_tasks(tasks) if tasks else ([], [])
+    target_model = trained_model(target, settings)
+    saved = target_model.saved
+    if not task_list and saved.data is None:
         raise ValueError(f"{target} is an exported folder, which has no held-out text: name tasks by --tasks FOLDER")
     tokenizer = read_tokenizer(saved.tokenizer.read(), saved.tokenizer.path)
     heldout, scores = {}, {}
@@ -109,22 +109,22 @@ def evaluate(
         if saved.run is not None and saved.data is not None:
             windows = heldout_windows(saved.data, saved.run.model.seq_len, saved.run.training.eval_tokens)
             heldout = heldout_loss(model, windows, saved.run.training.micro_batch, world)
-        if given:
-            scores = task_scores(model, given, tokenizer, world, progress)
-    path = files.join(found.folder, saved.report)
-    files.write_json(path, {"model": found.name, "heldout": heldout, "tasks": scores, "unknown": unknown})
-    return Evaluation(found.name, heldout, scores, unknown, path, _log(found, scores, settings))
+        if task_list:
+            scores = task_scores(model, task_list, tokenizer, world, progress)
+    path = files.join(target_model.folder, saved.report)
+    files.write_json(path, {"model": target_model.name, "heldout": heldout, "tasks": scores, "unknown": unknown})
+    return Evaluation(target_model.name, heldout, scores, unknown, path, _log(target_model, scores, settings))
 
 
-def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: MachineSettings) -> str:
+def _log(target_model: TrainedModel, scores: dict[str, dict[str, Any]], settings: MachineSettings) -> str:
     """Log the figures of tasks to the recipe's MLflow run; returns its id, or an empty string where there is none."""
-    report = found.report
+    report = target_model.report
     if report is None or report.trained is None or report.data is None or not scores:
         return ""
 
     model = report.trained.model
     run = model_run.ModelRun(settings, report.recipe, report.data, model.key, model.folder)
-    run_id = mlflow_notes.run_of(settings, report.recipe.name, model.key) or run.find()
+    run_id = model_training.noted_run(settings, report.recipe.name, model.key) or run.find()
     if run_id:
         now, step = time.time_ns() // 1_000_000, report.result["steps"]
         points = [entities.Metric(name, value, now, step) for name, value in scored(scores).items()]

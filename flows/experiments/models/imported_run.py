@@ -23,7 +23,7 @@ from mlflow.entities import Metric, Param, ViewType
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.run.tracking.compared import (
+from gristmill.flows.run.compared import (
     COMPARABLE,
     RECIPE,
     comparable,
@@ -31,9 +31,9 @@ from gristmill.flows.run.tracking.compared import (
     provenance,
     tracked_names,
 )
-from gristmill.flows.run.tracking.experiment import BATCH, TrackedExperiment, dataset_input, tag_name
-from gristmill.flows.run.tracking.model_run import KEY_TAG
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.run.model_run import KEY_TAG
+from gristmill.flows.run.tracking import BATCH, TrackedExperiment, dataset_input, tag_name
+from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.model import local_mixture
 from gristmill.storage import files
 from gristmill.storage.training_manifest import load_training_manifest
@@ -64,29 +64,29 @@ def read_points(path: Path, step: str | None = None, loss: str | None = None) ->
     Raises FileNotFoundError, and ValueError for a file without lines, for a line that is none or has no step, and where
     no line has a loss.
     """
-    found, losses = 0, 0
+    count, losses = 0, 0
     for number, line in enumerate(_lines(path), 1):
         steps = [name for name in ([step] if step else STEPS) if _number(line.get(name)) is not None]
         if not steps:
-            known = f"no column {step}" if step else f"none of the columns {', '.join(STEPS)}"
+            columns = f"no column {step}" if step else f"none of the columns {', '.join(STEPS)}"
             raise ValueError(
-                f"{path}, line {number}: it has {known} with a number; name the column of the step by --step, of "
+                f"{path}, line {number}: it has {columns} with a number; name the column of the step by --step, of "
                 f"{_some(line)}"
             )
-        at = _number(line[steps[0]])
-        assert at is not None, "found above"
-        if at < 0 or at != int(at):
-            raise ValueError(f"{path}, line {number}: {steps[0]} is {at:g}, which is no step; mend the line")
+        step_number = _number(line[steps[0]])
+        assert step_number is not None, "found above"
+        if step_number < 0 or step_number != int(step_number):
+            raise ValueError(f"{path}, line {number}: {steps[0]} is {step_number:g}, which is no step; mend the line")
         of_loss = next((name for name in ([loss] if loss else LOSSES) if _number(line.get(name)) is not None), None)
         values = {
             LOSS if name == of_loss else name: value
-            for name, given in line.items()
-            if name != steps[0] and (value := _number(given)) is not None and (name == of_loss or name != LOSS)
+            for name, cell in line.items()
+            if name != steps[0] and (value := _number(cell)) is not None and (name == of_loss or name != LOSS)
         }
-        found, losses = found + 1, losses + (LOSS in values)
+        count, losses = count + 1, losses + (LOSS in values)
         if values:
-            yield int(at), values
-    if not found:
+            yield int(step_number), values
+    if not count:
         raise ValueError(f"{path} has no lines; give the trainer's metrics as JSON lines, or as CSV with a head")
     if not losses:
         named = f"a number in the column {loss}" if loss else f"one of the columns {', '.join(LOSSES)}"
@@ -105,20 +105,20 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
             if not line.strip():
                 continue
             try:
-                given = orjson.loads(line)
+                values = orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise ValueError(f"{path}, line {number}: no JSON ({error}); mend or remove the line") from None
-            if not isinstance(given, dict):
+            if not isinstance(values, dict):
                 raise ValueError(f"{path}, line {number}: no JSON object; give one with a step and a loss")
-            yield given
+            yield values
 
 
-def _number(given: Any) -> float | None:
+def _number(cell: Any) -> float | None:
     """A finite number, as JSON or as text; None for anything else."""
-    if isinstance(given, bool) or not isinstance(given, int | float | str):
+    if isinstance(cell, bool) or not isinstance(cell, int | float | str):
         return None
     try:
-        value = float(given)
+        value = float(cell)
     except ValueError:
         return None
     return value if math.isfinite(value) else None
@@ -134,7 +134,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
-class Given:
+class ImportRequest:
     """`name`: of the run, for a person; `trainer`: the program; `losses`: its metrics, see `read_points`; `step`,
     `loss`: the columns of these there, None to find them; `model`: a folder as Hugging Face lays it out, or None."""
 
@@ -159,49 +159,54 @@ class ImportedRun:
 
 
 def import_run(
-    recipe: Recipe, given: Given, settings: MachineSettings, said: Callable[[str], None] = lambda line: None
+    recipe: Recipe, request: ImportRequest, settings: MachineSettings, say: Callable[[str], None] = lambda line: None
 ) -> ImportedRun:
     """Import a training on the tokens of a recipe, which are finished.
 
     Raises NotFinishedError where they are not, and what `read_points` and `shape_of` raise; nothing is written then.
     """
-    if not _NAME.fullmatch(given.name):
+    if not _NAME.fullmatch(request.name):
         raise ValueError(
-            f"--name {given.name}: it is part of a folder's name; give letters, digits, `.`, `_` and `-`, a letter or "
-            "digit first"
+            f"--name {request.name}: it is part of a folder's name; give letters, digits, `.`, `_` and `-`, a letter "
+            "or digit first"
         )
     data = finished(recipe, settings).data
     if data is None:
         raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens` them first")
-    points = sum(1 for _ in read_points(given.losses, given.step, given.loss))
+    points = sum(1 for _ in read_points(request.losses, request.step, request.loss))
     folder, heldout, shape = "", dict[str, float](), None
-    if given.model is not None:
-        folder, heldout, shape = _model(given, given.model, recipe, data, settings, said)
-    key = files.digest(orjson.dumps([_identity(given), data.mixture.key, Path(folder).name]))[:16]
-    run, there = _tracked(settings, recipe, data, given, key, folder, heldout, shape)
+    if request.model is not None:
+        folder, heldout, shape = _model(request, request.model, recipe, data, settings, say)
+    key = files.digest(orjson.dumps([_identity(request), data.mixture.key, Path(folder).name]))[:16]
+    run, there = _tracked(settings, recipe, data, request, key, folder, heldout, shape)
     return ImportedRun(run, folder, points, heldout, there)
 
 
-def _identity(given: Given) -> list[str]:
-    return [given.name, given.trainer, files.checksum(str(given.losses)), given.step or "", given.loss or ""]
+def _identity(request: ImportRequest) -> list[str]:
+    return [request.name, request.trainer, files.checksum(str(request.losses)), request.step or "", request.loss or ""]
 
 
 def _model(
-    given: Given, source: Path, recipe: Recipe, data: Data, settings: MachineSettings, said: Callable[[str], None]
+    request: ImportRequest,
+    source: Path,
+    recipe: Recipe,
+    data: Data,
+    settings: MachineSettings,
+    say: Callable[[str], None],
 ) -> tuple[str, dict[str, float], ModelConfig]:
     """The folder of the model, its metrics on held-out text, its shape."""
     manifest = load_training_manifest(local_mixture(settings, data.mixture.folder))
     shape = model_folder.shape_of(source, manifest)
     digests = [files.checksum(str(path)) for path in weight_files.weight_files(source)]
-    key = files.digest(orjson.dumps([given.name, digests, data.mixture.key, recipe.training.eval_tokens]))[:16]
-    folder = Path(settings.local_folder) / "imported" / f"{given.name}-{key}"
+    key = files.digest(orjson.dumps([request.name, digests, data.mixture.key, recipe.training.eval_tokens]))[:16]
+    folder = Path(settings.local_folder) / "imported" / f"{request.name}-{key}"
     if not (folder / EVALUATION).is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        said(f"the weights of {source} are copied to {folder}")
+        say(f"the weights of {source} are copied to {folder}")
         model_folder.write_imported_folder(source, shape, manifest, folder)
-        said("the model is evaluated on the recipe's held-out text")
-        found = model_folder.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
-        files.write_json(str(folder / EVALUATION), {"heldout": found})
+        say("the model is evaluated on the recipe's held-out text")
+        scores = model_folder.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
+        files.write_json(str(folder / EVALUATION), {"heldout": scores})
     return str(folder), files.read_json(str(folder / EVALUATION))["heldout"], shape
 
 
@@ -209,7 +214,7 @@ def _tracked(
     settings: MachineSettings,
     recipe: Recipe,
     data: Data,
-    given: Given,
+    request: ImportRequest,
     key: str,
     folder: str,
     heldout: dict[str, float],
@@ -219,17 +224,17 @@ def _tracked(
     experiment = TrackedExperiment(settings, recipe.name)
     client, place = experiment.client, experiment.id()
     tagged = f"tags.`{KEY_TAG}` = '{key}'"
-    if found := client.search_runs([place], tagged, ViewType.ACTIVE_ONLY, max_results=1):
-        return found[0].info.run_id, True
-    run = experiment.create(f"{recipe.name} · {given.name} by {given.trainer}", provenance())
+    if runs := client.search_runs([place], tagged, ViewType.ACTIVE_ONLY, max_results=1):
+        return runs[0].info.run_id, True
+    run = experiment.create(f"{recipe.name} · {request.name} by {request.trainer}", provenance())
     try:
-        params = {"trainer": given.trainer, "mixture": data.mixture.key}
+        params = {"trainer": request.trainer, "mixture": data.mixture.key}
         params |= {f"model.{name}": str(value) for name, value in (shape.model_dump() if shape else {}).items()}
         client.log_batch(run, params=[Param(name, value) for name, value in params.items()])
         client.log_text(run, dump(recipe), RECIPE)
         kinds = [(stage, "training" if stage is data.mixture else "lineage") for stage in data.stages]
         client.log_inputs(run, [dataset_input(stage, kind) for stage, kind in kinds])
-        last = _log_points(client, run, given, tracked_names(data))
+        last = _log_points(client, run, request, tracked_names(data))
         measured = [Metric(tracked_names(data)(name), value, 0, last) for name, value in heldout.items()]
         client.log_batch(run, metrics=measured)
         if folder:
@@ -246,20 +251,20 @@ def _tracked(
     return run, False
 
 
-def _log_points(client: MlflowClient, run: str, given: Given, shown: Callable[[str], str]) -> int:
+def _log_points(client: MlflowClient, run: str, request: ImportRequest, shown: Callable[[str], str]) -> int:
     """Log what the trainer wrote, BATCH points a request; the last step. Its own metrics keep their names, behind that
     of the trainer, and LOSS is that of a recipe's run."""
-    last, points = 0, _points(given, shown)
+    last, points = 0, _points(request, shown)
     while some := list(islice(points, BATCH)):
         client.log_batch(run, metrics=some)
         last = max(last, *(point.step for point in some))
     return last
 
 
-def _points(given: Given, shown: Callable[[str], str]) -> Iterator[Metric]:
-    for step, values in read_points(given.losses, given.step, given.loss):
+def _points(request: ImportRequest, shown: Callable[[str], str]) -> Iterator[Metric]:
+    for step, values in read_points(request.losses, request.step, request.loss):
         for name, value in values.items():
-            yield Metric(shown(name) if name == LOSS else _name(given.trainer, name), value, 0, step)
+            yield Metric(shown(name) if name == LOSS else _name(request.trainer, name), value, 0, step)
 
 
 def _name(trainer: str, column: str) -> str:

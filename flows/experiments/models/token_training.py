@@ -72,26 +72,29 @@ def load(path: Path) -> TokenTraining:
     )
 
 
-def write_manifest(given: TokenTraining, folder: Path) -> Path:
+def write_manifest(settings: TokenTraining, folder: Path) -> Path:
     """Write the tokenizer and `mixture.json`, which names the files of tokens where they are; its path.
 
     Reads each file once, for its digest. Raises FileNotFoundError for a pattern without a file, and ValueError for
     files that are of another kind than the tokenizer's ids, or named twice.
     """
-    data, name = given_tokenizer(Path(given.tokenizer).read_bytes(), given.tokenizer, given.end_of_text)
+    data, name = given_tokenizer(Path(settings.tokenizer).read_bytes(), settings.tokenizer, settings.end_of_text)
     tokenizer = read_tokenizer(data, name)
     token_bytes = json.dumps(tokenizer.token_bytes()).encode()
     files.write_bytes(str(folder / name), data)
     files.write_bytes(str(folder / "token_bytes.json"), token_bytes)
     dtype = token_dtype(tokenizer.vocab_size)
 
-    trained = {source: patterns for source, patterns in given.sources.items() if source in (given.weights or [source])}
+    trained = {
+        source: patterns for source, patterns in settings.sources.items() if source in (settings.weights or [source])
+    }
     paths = [
-        {source: _paths(source, patterns) for source, patterns in part.items()} for part in (trained, given.heldout)
+        {source: _paths(source, patterns) for source, patterns in part.items()} for part in (trained, settings.heldout)
     ]
-    _check_once([path for part in paths for found in part.values() for path in found])
+    _check_once([path for part in paths for source_paths in part.values() for path in source_paths])
     tokens, heldout = (
-        {source: [_entry(path, dtype) for path in found] for source, found in part.items()} for part in paths
+        {source: [_entry(path, dtype) for path in source_paths] for source, source_paths in part.items()}
+        for part in paths
     )
     write_mixture(
         str(folder),
@@ -101,20 +104,20 @@ def write_manifest(given: TokenTraining, folder: Path) -> Path:
         RecordedFile(name, files.digest(data)),
         RecordedFile(str(folder / "token_bytes.json"), files.digest(token_bytes)),
         tokenizer.end_of_text,
-        given.training.token_budget(given.model.seq_len),
-        given.mixture,
+        settings.training.token_budget(settings.model.seq_len),
+        settings.mixture,
     )
     return folder / "mixture.json"
 
 
 def _paths(source: str, patterns: tuple[str, ...]) -> list[Path]:
-    found = []
+    matches = []
     for pattern in patterns:
         paths = sorted(glob.glob(pattern))
         if not paths:
             raise FileNotFoundError(f"{source}: no file is {pattern}; correct it")
-        found += [Path(path).resolve() for path in paths]
-    return found
+        matches += [Path(path).resolve() for path in paths]
+    return matches
 
 
 def _check_once(paths: list[Path]) -> None:
@@ -126,18 +129,18 @@ def _check_once(paths: list[Path]) -> None:
 
 
 def _entry(path: Path, dtype: str) -> dict:
-    found = token_file(path)
-    if found.dtype != dtype:
+    file = token_file(path)
+    if file.dtype != dtype:
         raise ValueError(
-            f"{path} has tokens of {found.dtype[-1]} bytes, but the ids of the tokenizer take {dtype[-1]}; name the "
+            f"{path} has tokens of {file.dtype[-1]} bytes, but the ids of the tokenizer take {dtype[-1]}; name the "
             "tokenizer that the file was made with"
         )
     digest = files.checksum(str(path))
-    return {"path": str(path), "tokens": found.tokens, "digest": digest, "offset": found.offset}
+    return {"path": str(path), "tokens": file.tokens, "digest": digest, "offset": file.offset}
 
 
 def train_tokens(
-    given: TokenTraining, folder: Path, settings: MachineSettings, on_line: Callable[[str], None] = lambda line: None
+    request: TokenTraining, folder: Path, settings: MachineSettings, on_line: Callable[[str], None] = lambda line: None
 ) -> dict:
     """Train in a local folder, from its newest checkpoint if it has one; what `result.json` holds.
 
@@ -150,10 +153,10 @@ def train_tokens(
             "out, or make a recipe of the texts"
         )
 
-    python = engine_python(settings, given.training.engine)
+    python = engine_python(settings, request.training.engine)
     folder = folder.resolve()
-    mixture = write_manifest(given, folder / DATA)
-    run = RunConfig(model=given.model, training=given.training, data=mixture, out=folder)
+    mixture = write_manifest(request, folder / DATA)
+    run = RunConfig(model=request.model, training=request.training, data=mixture, out=folder)
     checked_json.write(str(folder / "run.json"), run.model_dump(mode="json"))
     processes = settings.training_processes or launch.default_processes(python)
     log = folder / "training.log"

@@ -191,12 +191,12 @@ def capacity(
     tokens = None if report.tokens is None else round(report.tokens * factor)
     if report.group_losses is not None:
         stages = (*stages, report.group_losses)
-    found = [*_distinct(stages)]
-    costs = [cost for stage in found for cost in (stage.costs or {}).values() if cost.jobs]
+    distinct_stages = [*_distinct(stages)]
+    costs = [cost for stage in distinct_stages for cost in (stage.costs or {}).values() if cost.jobs]
     cheapest = min((cost.shortest for cost in costs), default=0.0)
     shards = max(1, -(-documents // shard_pages))
     crawl = _Crawl(factor, len(report.corpus.sources), shards, machines, cheapest)
-    rows = tuple(_row(stage, crawl) for stage in found)
+    rows = tuple(_row(stage, crawl) for stage in distinct_stages)
     return Capacity(documents, measured, tokens, rows, machines, prices)
 
 
@@ -218,9 +218,9 @@ class _Crawl:
 
 def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
     steps, costs, factor = stage.step_counts, stage.costs, crawl.factor
-    left = sum(cost.bytes for cost in (costs or {}).values())
+    written_bytes = sum(cost.bytes for cost in (costs or {}).values())
     growing = sum(cost.bytes for cost in (costs or {}).values() if cost.grows != "constant")
-    grown = factor if not left else 1 + (factor - 1) * growing / left
+    grown = factor if not written_bytes else 1 + (factor - 1) * growing / written_bytes
     return StageCapacity(
         stage.name,
         round(steps[0]["rows_in"] * factor) if steps else None,

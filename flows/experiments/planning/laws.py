@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.flows.stats.law import ScalingLaw
-from gristmill.flows.stats.optimum import TokenCost, optimum
+from gristmill.flows.stats.law import ScalingLaw, TokenCost, optimum
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.training.config import TrainingConfig
 
@@ -123,14 +122,14 @@ def splits(compute: float, own: tuple[ScalingLaw, TokenCost] | None = None) -> I
     for number, power in enumerate(APPROACHES, 1):
         n = power.parameters(compute)
         yield Split(f"Hoffmann, approach {number}", n, compute / 6 / n)
-    found = optimum(BESIROGLU, SIX, compute)
-    yield Split("Besiroglu", found.parameters, found.tokens, found.loss)
+    split = optimum(BESIROGLU, SIX, compute)
+    yield Split("Besiroglu", split.parameters, split.tokens, split.loss)
     n = KAPLAN.parameters(compute)
     yield Split("Kaplan", n, compute / 6 / n)
     if own is not None:
         law, cost = own
-        found = optimum(law, cost, compute)
-        yield Split("own runs", found.parameters, found.tokens, found.loss)
+        split = optimum(law, cost, compute)
+        yield Split("own runs", split.parameters, split.tokens, split.loss)
 
 
 def inference_aware(parameters: float, served: float, law: ScalingLaw = HOFFMANN) -> Split:
@@ -152,10 +151,10 @@ def inference_aware(parameters: float, served: float, law: ScalingLaw = HOFFMANN
     least = (law.A / (loss - law.E)) ** (1 / law.alpha)
     low, high = math.log(least) + 1e-9, math.log(parameters)
     for _ in range(4):  # each time among 1,000 points, the neighbours of the best being the next ends
-        at = np.linspace(low, high, 1000)
-        n = np.exp(at)
+        sizes = np.linspace(low, high, 1000)
+        n = np.exp(sizes)
         best = int(np.argmin(n * (6 * needed(n) + 2 * served)))
-        low, high = at[max(0, best - 1)], at[min(len(at) - 1, best + 1)]
+        low, high = sizes[max(0, best - 1)], sizes[min(len(sizes) - 1, best + 1)]
     n_best = float(np.exp((low + high) / 2))
     return Split("inference-aware", n_best, float(needed(np.array([n_best]))[0]), loss)
 

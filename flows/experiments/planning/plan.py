@@ -25,8 +25,16 @@ from gristmill.flows.experiments.planning.laws import (
     splits,
     worth,
 )
-from gristmill.flows.experiments.planning.layouts import Choice, Devices, Work, choices
-from gristmill.flows.experiments.planning.memory import FLOAT, Counts, counts, optimizer_bytes
+from gristmill.flows.experiments.planning.layouts import (
+    FLOAT,
+    Choice,
+    Counts,
+    Devices,
+    Work,
+    choices,
+    counts,
+    optimizer_bytes,
+)
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.given_files import check_tokenizer_file
@@ -34,8 +42,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.settings_file import Value
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
-from gristmill.flows.stats.law import ScalingLaw
-from gristmill.flows.stats.optimum import TokenCost
+from gristmill.flows.stats.law import ScalingLaw, TokenCost
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import TrainingConfig
@@ -172,15 +179,15 @@ class TrainingPlan:
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for `--json`."""
-        found = asdict(self) | {"compute_6nd": self.compute_6nd}
-        for row, one in zip(found["choices"], self.choices, strict=True):
+        values = asdict(self) | {"compute_6nd": self.compute_6nd}
+        for row, one in zip(values["choices"], self.choices, strict=True):
             row["seconds"] = one.seconds
             row["memory"]["total"] = one.memory.total
         corpus = self.bill.corpus
         sums = ("core_hours", "hours", "bytes", "requests", "computing", "storing", "requesting")
-        found["bill"]["corpus"] = None if corpus is None else {name: getattr(corpus, name) for name in sums}
-        found["bill"]["total"] = self.bill.total
-        return found
+        values["bill"]["corpus"] = None if corpus is None else {name: getattr(corpus, name) for name in sums}
+        values["bill"]["total"] = self.bill.total
+        return values
 
 
 def plan(
@@ -219,7 +226,7 @@ def plan(
     raises.
     """
     recipe, settings = load(recipe), settings or MachineSettings()
-    at = _devices(device, devices, machine, network, mfu, memory)
+    hardware = _devices(device, devices, machine, network, mfu, memory)
     remarks: list[str] = []
     report = _finished(recipe, settings, remarks)
     work = _work(recipe, settings, report)
@@ -227,9 +234,9 @@ def plan(
     compute = float(work.flops) * tokens
     own = _own_law(recipe, settings, law, remarks)
     unique = corpus_tokens if corpus_tokens is not None or report is None else report.tokens
-    found = choices(work, at, tensor, pipeline)
-    seconds = found[0].seconds
-    saved = checkpoints(recipe.training, work.parameters, devices, at.sheet.host, seconds, device_hours)
+    options = choices(work, hardware, tensor, pipeline)
+    seconds = options[0].seconds
+    saved = checkpoints(recipe.training, work.parameters, devices, hardware.sheet.host, seconds, device_hours)
     steps = tokens / (recipe.training.batch * recipe.model.seq_len)
     if saved.lost >= 1:
         raise ValueError(
@@ -247,12 +254,12 @@ def plan(
         tokens=tokens,
         steps=recipe.training.steps,
         flops=compute,
-        devices=at,
+        devices=hardware,
         price=price,
         splits=tuple(splits(compute, own)),
         serving=None if served is None else inference_aware(parameters, served),
         repetition=None if unique is None or tokens <= unique else _repetition(parameters, tokens, unique),
-        choices=tuple(found),
+        choices=tuple(options),
         checkpoints=saved,
         bill=Bill(hours, hours * devices, hours * devices * price, crawl),
         ramp=None if report is None else ramp(report.metrics, recipe.training, recipe.model.seq_len),
@@ -306,9 +313,9 @@ def _own_law(
                 remarks.append(f"{len(names)} laws of {recipe.name} are in {folder}: name one by --law")
             return None
         path = files.join(folder, names[0])
-    found = checked_json.read(path)
-    values = {name: interval["value"] for name, interval in found["law"].items()}
-    return ScalingLaw(**values), TokenCost(**found["token_cost"])
+    record = checked_json.read(path)
+    values = {name: interval["value"] for name, interval in record["law"].items()}
+    return ScalingLaw(**values), TokenCost(**record["token_cost"])
 
 
 def _repetition(parameters: float, tokens: float, unique: float) -> Repetition:

@@ -49,9 +49,9 @@ class Cell:
 
 def number(text: str) -> int:
     """A count as people write it: `250k`, `2.5M`, `1e6`, `200_000`. Raises ValueError with the remedy."""
-    found = re.fullmatch(r"([\d_,.]+(?:e\d+)?)\s*([kmbgt]?)", text.strip().lower())
+    match = re.fullmatch(r"([\d_,.]+(?:e\d+)?)\s*([kmbgt]?)", text.strip().lower())
     try:
-        value = float(found[1].replace("_", "").replace(",", "")) * _SUFFIXES[found[2]] if found else 0.0
+        value = float(match[1].replace("_", "").replace(",", "")) * _SUFFIXES[match[2]] if match else 0.0
     except ValueError:
         value = 0.0
     if value < 1:

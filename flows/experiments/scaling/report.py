@@ -9,9 +9,21 @@ import numpy as np
 from scipy.stats import t as student
 
 from gristmill.flows.experiments.scaling.transfer import RateSweep
-from gristmill.flows.stats.forecast import Forecast, ForecastCheck, FutureErrors, leave_future_out
-from gristmill.flows.stats.law import Fit, Interval, ScalingRuns, bootstrap, fit
-from gristmill.flows.stats.optimum import OptimumIntervals, TokenCost, optimum_intervals, token_cost
+from gristmill.flows.stats.law import (
+    Fit,
+    Forecast,
+    ForecastCheck,
+    FutureErrors,
+    Interval,
+    OptimumIntervals,
+    ScalingRuns,
+    TokenCost,
+    bootstrap,
+    fit,
+    leave_future_out,
+    optimum_intervals,
+    token_cost,
+)
 
 # Of a budget without fault, how often it is left out, over all that are tested.
 ERROR = 0.02

@@ -23,26 +23,26 @@ from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, G
 from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
-from gristmill.flows.recipe.check.run import before_run
+from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
-from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.evaluation.judge import check_judges
+from gristmill.flows.stages.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
-from gristmill.flows.stats.forecast import forecast
+from gristmill.flows.stats.law import forecast
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import tracking
-    from gristmill.flows.run.tracking import experiment
+    from gristmill.flows.run import tracking as mlflow_runs
 else:
     tracking = wrapt.lazy_import("gristmill.flows.experiments.scaling.tracking")
-    experiment = wrapt.lazy_import("gristmill.flows.run.tracking.experiment")
+    mlflow_runs = wrapt.lazy_import("gristmill.flows.run.tracking")
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ class _Trained:
     def __call__(self, wanted: Sequence[tuple[str, Cell, int]]) -> list[GridRun]:
         """Runs of an arm, a cell and a pair each; those that are finished in the home are found."""
         # the longest first, so that no core waits for one at the end
-        order = sorted(range(len(wanted)), key=lambda at: -wanted[at][1].flops)
-        results = train_proxies(self.context, [self.run(*wanted[at]) for at in order])
-        found = {}
-        for at, result in zip(order, results, strict=True):
-            arm, one, pair = wanted[at]
+        order = sorted(range(len(wanted)), key=lambda index: -wanted[index][1].flops)
+        results = train_proxies(self.context, [self.run(*wanted[index]) for index in order])
+        by_run = {}
+        for index, result in zip(order, results, strict=True):
+            arm, one, pair = wanted[index]
             bits, errors = self._scored(self.spec(arm, one, pair), result.bits)
             loss = float(self.evaluation.measure(bits))
             size, by_set = one.size, self.evaluation.by_set(bits) | errors
-            found[at] = GridRun(
+            by_run[index] = GridRun(
                 size.parameters,
                 size.non_embedding,
                 one.tokens,
@@ -86,7 +86,7 @@ class _Trained:
                 result.key,
                 by_set,
             )
-        return [found[at] for at in range(len(wanted))]
+        return [by_run[index] for index in range(len(wanted))]
 
     def _scored(self, spec: StageSpec, bits: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         """Bits of a finished run, then of right answers, and its share of wrong answers by task."""
@@ -138,22 +138,22 @@ def scale(
         wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
         keys = [trained.spec(*one).key for one in wanted]
         judged = trained.evaluation.judged
-        asked = {"budgets": str(budgets), "rate_sweeps": str(rate_sweeps)}
-        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
+        options = {"budgets": str(budgets), "rate_sweeps": str(rate_sweeps)}
+        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | options)[:16]
         params = {"proxy": small.model_dump(mode="json"), "judged": list(judged), "sizes": sizes, "tokens": tokens}
         datasets = [
-            experiment.dataset_input(trained.data.arms[recipe.name].mixture, "training"),
-            experiment.dataset_input(trained.data.evaluation, "evaluation"),
+            mlflow_runs.dataset_input(trained.data.arms[recipe.name].mixture, "training"),
+            mlflow_runs.dataset_input(trained.data.evaluation, "evaluation"),
         ]
         with tracking.scaling_run(
             context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets
         ) as tracked:
             tried = [(recipe.name, one, 0) for sweep in sweeps for one in sweep]
-            made = trained(wanted + tried)
-            report = ScalingReport(recipe.name, identity, tuple(made[: len(wanted)]), judged, tuple(budgets))
+            results = trained(wanted + tried)
+            report = ScalingReport(recipe.name, identity, tuple(results[: len(wanted)]), judged, tuple(budgets))
             tracking.log_runs(tracked, report.runs)
             log.info("%s", report.sentence)
-            report = replace(report, sweeps=_swept(made[len(wanted) :], len(FACTORS), report.fit.deviation))
+            report = replace(report, sweeps=_swept(results[len(wanted) :], len(FACTORS), report.fit.deviation))
             for remark in report.remarks:
                 log.info("%s", remark)
             report = replace(report, forecasts=_forecast(report, larger, recipe.name, targets))
@@ -244,7 +244,7 @@ def _trained(
 
 def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep, ...]:
     """The sweeps of runs that follow each other, so many rates each."""
-    groups = [runs[at : at + rates] for at in range(0, len(runs), rates)]
+    groups = [runs[start : start + rates] for start in range(0, len(runs), rates)]
     return tuple(
         rate_sweep(
             group[0].parameters,
@@ -278,10 +278,10 @@ def _forecast(
             how, f"{one.size.parameters:,}", f"{one.tokens:,}", loss.value, 100 * loss.level, loss.low, loss.high,
         )  # fmt: skip
         claims.append(claim)
-    made = train([(recipe, one, 0) for one in targets])
-    found = []
-    for claim, run in zip(claims, made, strict=True):
+    results = train([(recipe, one, 0) for one in targets])
+    checks = []
+    for claim, run in zip(claims, results, strict=True):
         checked = forecasts.check(claim, run.loss)
         log.info("%s", tracking.sentence(claim.forecast, checked))
-        found.append(CheckedForecast(run.key, claim.forecast, claim.mlflow_run, claim.earlier, checked))
-    return tuple(found)
+        checks.append(CheckedForecast(run.key, claim.forecast, claim.mlflow_run, claim.earlier, checked))
+    return tuple(checks)

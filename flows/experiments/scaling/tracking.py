@@ -24,12 +24,9 @@ from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.plots import figures
 from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED
-from gristmill.flows.run.tracking.experiment import TrackedExperiment
-from gristmill.flows.run.tracking.parent_run import ParentRun
+from gristmill.flows.run.tracking import ParentRun, TrackedExperiment
 from gristmill.flows.stages.model import local_folder
-from gristmill.flows.stats.forecast import Forecast, ForecastCheck, check
-from gristmill.flows.stats.law import Interval
-from gristmill.flows.stats.optimum import optimum
+from gristmill.flows.stats.law import Forecast, ForecastCheck, Interval, check, optimum
 from gristmill.storage import files
 from gristmill.tasks.engine.make import find
 from gristmill.tasks.engine.spec import StageSpec
@@ -52,10 +49,10 @@ def by_compute(report: ScalingReport) -> Callable[[Axes], None]:
             axes.plot([run.flops for run in out], [run.loss for run in out], "o", color=LIGHT, markersize=5,
                       label="left out")  # fmt: skip
         for number, one in enumerate(report.forecasts):
-            at, claim = one.forecast.reach * report.compute.max(), one.forecast.loss
-            axes.plot([at, at], [claim.low, claim.high], color=LIGHT, linewidth=5, solid_capstyle="butt",
+            flops, claim = one.forecast.reach * report.compute.max(), one.forecast.loss
+            axes.plot([flops, flops], [claim.low, claim.high], color=LIGHT, linewidth=5, solid_capstyle="butt",
                       label=None if number else "forecast, 90% interval")  # fmt: skip
-            axes.plot(at, one.check.loss, "D", color=RED, markersize=5, label=None if number else "what came")
+            axes.plot(flops, one.check.loss, "D", color=RED, markersize=5, label=None if number else "what came")
         axes.set_xscale("log")
         axes.set_xlabel("floating-point operations of training")
         axes.set_ylabel("bits per byte")
@@ -87,9 +84,11 @@ def isoflop(report: ScalingReport) -> Callable[[Axes], None]:
             best = optimum(law, cost, float(compute))
             if line[0] <= best.parameters <= line[-1]:
                 axes.plot(best.parameters, best.loss, "*", color=colours[number], markersize=11)
-            for at in np.flatnonzero(nearest == number):
-                moved = float(law.loss(sizes[at], compute / cost.flops(sizes[at], 1))) / (1 + report.fit.errors[at])
-                axes.plot(sizes[at], moved, "o", color=colours[number], markersize=4)
+            for index in np.flatnonzero(nearest == number):
+                moved = float(law.loss(sizes[index], compute / cost.flops(sizes[index], 1))) / (
+                    1 + report.fit.errors[index]
+                )
+                axes.plot(sizes[index], moved, "o", color=colours[number], markersize=4)
         axes.set_xscale("log")
         axes.set_xlabel("parameters")
         axes.set_ylabel("bits per byte")
@@ -202,7 +201,7 @@ def write_artifacts(folder: Path, report: ScalingReport) -> None:
 
 
 FORECAST_TAG = "forecast"
-_MOST_INPUTS = 1000  # datasets that a server takes in one request
+_MAX_INPUTS = 1000  # datasets that a server takes in one request
 
 
 @dataclass(frozen=True)
@@ -230,8 +229,8 @@ class Forecasts:
         A forecast of it that was registered before is returned in its place. Raises ValueError for a run that is
         finished, or that has begun to train.
         """
-        if (found := self._find(run.key)) is not None:
-            return found
+        if (earlier := self._find(run.key)) is not None:
+            return earlier
         folder = run.folder(self._settings.home)
         begun = files.exists(files.join(local_folder(self._settings, folder), "run.json"))
         if begun or find(self._settings.home, run) is not None:
@@ -242,59 +241,59 @@ class Forecasts:
             )
         name = f"forecast-{run.key[:8]}"
         # found by its key from the last line on: one that is not whole is none
-        made = self._experiment.create(name, {})
+        run_id = self._experiment.create(name, {})
         claim, interval = _claim(forecast), forecast.loss
-        given = [Param(name, str(value)) for name, value in {**claim, **params}.items()]
-        self._client.log_batch(made, params=given)
-        for start in range(0, len(forecast.runs), _MOST_INPUTS):
-            self._client.log_inputs(made, [_input(key) for key in forecast.runs[start : start + _MOST_INPUTS]])
+        parameters = [Param(name, str(value)) for name, value in {**claim, **params}.items()]
+        self._client.log_batch(run_id, params=parameters)
+        for start in range(0, len(forecast.runs), _MAX_INPUTS):
+            self._client.log_inputs(run_id, [_input(key) for key in forecast.runs[start : start + _MAX_INPUTS]])
         points = {"forecast": interval.value, "forecast_low": interval.low, "forecast_high": interval.high}
-        self._client.log_batch(made, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
-        self._client.update_run(made, status="SCHEDULED")
-        self._client.set_tag(made, FORECAST_TAG, run.key)
-        return self._read(self._client.get_run(made), earlier=False)
+        self._client.log_batch(run_id, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
+        self._client.update_run(run_id, status="SCHEDULED")
+        self._client.set_tag(run_id, FORECAST_TAG, run.key)
+        return self._read(self._client.get_run(run_id), earlier=False)
 
     def check(self, claim: Claim, loss: float) -> ForecastCheck:
         """Compare the loss of the finished run with its forecast, and log how it went."""
-        found = check(claim.forecast.loss, loss)
+        result = check(claim.forecast.loss, loss)
         points = {
-            "bits_per_byte": found.loss,
-            "inside": float(found.inside),
-            "error": found.error,
-            "outside": found.outside,
+            "bits_per_byte": result.loss,
+            "inside": float(result.inside),
+            "error": result.error,
+            "outside": result.outside,
         }
         run = claim.mlflow_run
         self._client.log_batch(run, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
-        self._client.set_tag(run, "mlflow.note.content", sentence(claim.forecast, found))
+        self._client.set_tag(run, "mlflow.note.content", sentence(claim.forecast, result))
         self._client.set_terminated(run, "FINISHED")
-        return found
+        return result
 
     def _find(self, key: str) -> Claim | None:
         if (experiment := self._experiment.find()) is None:
             return None
         tagged = f"tags.`{FORECAST_TAG}` = '{key}'"
         oldest = ["attributes.start_time ASC"]
-        found = self._client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, 1, oldest)
-        return self._read(found[0], earlier=True) if found else None
+        runs = self._client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, 1, oldest)
+        return self._read(runs[0], earlier=True) if runs else None
 
     def _read(self, run: Run, earlier: bool) -> Claim:
         params = run.data.params
         interval = Interval(*(float(params[f"forecast.{name}"]) for name in ("value", "low", "high", "level")))
         inputs = run.inputs.dataset_inputs if run.inputs else []
-        keys = sorted(given.dataset.digest for given in inputs)
+        keys = sorted(item.dataset.digest for item in inputs)
         forecast = Forecast(
             int(params["parameters"]), int(params["tokens"]), float(params["reach"]), interval, tuple(keys)
         )
         return Claim(run.info.run_id, forecast, run.info.start_time, earlier)
 
 
-def sentence(forecast: Forecast, found: ForecastCheck) -> str:
+def sentence(forecast: Forecast, result: ForecastCheck) -> str:
     """A forecast and what came, as one sentence."""
     claim = forecast.loss
-    how = "inside" if found.inside else f"outside by {found.outside:.2%}"
+    how = "inside" if result.inside else f"outside by {result.outside:.2%}"
     return (
         f"{forecast.parameters:,} parameters on {forecast.tokens:,} tokens: forecast {claim.value:.4f} bits per byte "
-        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), came {found.loss:.4f}, {how}"
+        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), came {result.loss:.4f}, {how}"
     )
 
 

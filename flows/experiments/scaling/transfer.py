@@ -35,8 +35,8 @@ def swept_cells(cells: Sequence[Cell], sizes: int) -> list[tuple[Cell, ...]]:
         by_size.setdefault(one.size.parameters, []).append(one)
     ordered = [sorted(by_size[size], key=lambda one: one.tokens) for size in sorted(by_size)]
     places = np.linspace(0, len(ordered) - 1, min(sizes, len(ordered))).round()
-    chosen = sorted({int(at) for at in places})
-    middle = [ordered[at][len(ordered[at]) // 2] for at in chosen]
+    chosen = sorted({int(place) for place in places})
+    middle = [ordered[place][len(ordered[place]) // 2] for place in chosen]
     return [tuple(replace(one, learning_rate=factor * one.learning_rate) for factor in FACTORS) for one in middle]
 
 
@@ -125,7 +125,7 @@ class Check:
     def training(self, rule: str, rate: float, seed: int) -> TrainingConfig:
         base = self.sizes[0]
         layers = {"base_layers": base.layers} if rule == "completep" else {}
-        given = None if rule == STANDARD else {"rule": rule, "base_dim": base.dim, **layers}
+        parametrization = None if rule == STANDARD else {"rule": rule, "base_dim": base.dim, **layers}
         return TrainingConfig(
             seed=seed,
             steps=self.steps,
@@ -133,7 +133,7 @@ class Check:
             micro_batch=self.batch,
             learning_rate=rate,
             warmup_steps=self.steps // 10,
-            parametrization=given and Parametrization.model_validate(given),
+            parametrization=parametrization and Parametrization.model_validate(parametrization),
             optimizer=self.optimizer,
             guard=GuardConfig(enabled=False),
         )
@@ -165,9 +165,9 @@ def synthetic(count: int, length: int, seed: int) -> np.ndarray:
     drawn = np.random.default_rng([1, seed])
     rows = np.empty((count, length), np.int64)
     rows[:, 0] = drawn.integers(VOCABULARY, size=count)
-    for at in range(1, length):
+    for position in range(1, length):
         which = drawn.choice(FOLLOWERS, size=count, p=[0.55, 0.25, 0.15, 0.05])
-        rows[:, at] = followers[rows[:, at - 1], which]
+        rows[:, position] = followers[rows[:, position - 1], which]
     half = length // 2
     rows[::2, half : 2 * half] = rows[::2, :half]
     return rows
@@ -188,9 +188,9 @@ def sweep(check: Check, rule: str) -> Sweep:
     with processes(60) as world:
         for i, size in enumerate(check.sizes):
             for j, rate in enumerate(check.rates):
-                found = [_final_loss(check, rule, size, rate, seed, world) for seed in range(check.seeds)]
-                losses[i, j] = np.mean(found)
-                shown = " ".join(f"{loss:.3f}" for loss in found)
+                final_losses = [_final_loss(check, rule, size, rate, seed, world) for seed in range(check.seeds)]
+                losses[i, j] = np.mean(final_losses)
+                shown = " ".join(f"{loss:.3f}" for loss in final_losses)
                 log.info("%s, width %d, %d layers, rate %.3g: %s", rule, size.dim, size.layers, rate, shown)
     return Sweep(check, rule, losses)
 
@@ -221,8 +221,8 @@ class Coordinates:
     @property
     def slopes(self) -> list[float]:
         by_width = len({size.dim for size in self.check.sizes}) > 1
-        at = np.log([size.dim if by_width else size.layers for size in self.check.sizes])
-        return [float(np.polyfit(at, np.log(column), 1)[0]) for column in self.changes.T]
+        sizes = np.log([size.dim if by_width else size.layers for size in self.check.sizes])
+        return [float(np.polyfit(sizes, np.log(column), 1)[0]) for column in self.changes.T]
 
 
 PLACES = ("first block", "last block", "logits")
@@ -243,7 +243,7 @@ def _changes(check: Check, rule: str, size: Size, rate: float, seed: int, update
     state = begun_state(check.model(size), training, vocabulary, 0, world)
     seen: list[torch.Tensor] = []
     for block in (state.model.layers[0], state.model.layers[-1]):
-        block.register_forward_hook(lambda _module, _given, found: seen.append(found.detach().float()))
+        block.register_forward_hook(lambda _module, _given, output: seen.append(output.detach().float()))
     rows = torch.from_numpy(read(0, seed))
     probe = inputs_and_targets(rows, check.batch)[0].to(world.device)
 

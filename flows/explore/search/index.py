@@ -5,8 +5,8 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 # isort: split
 from gristmill.flows.pipeline import corpus, outputs_of, tokens
 from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
-from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.tasks.engine.make import StageResult
 

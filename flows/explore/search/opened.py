@@ -16,8 +16,8 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.stages.evaluation.heldout import Data
-from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage import layout
 from gristmill.storage.token_shards import SPLIT
 from gristmill.tasks.engine import options

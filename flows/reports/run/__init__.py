@@ -19,7 +19,7 @@ from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.storage.home import Home
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.engine.make import StageResult

@@ -15,8 +15,8 @@ from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.funnel import pandas
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.export import columns_of
+from gristmill.flows.stages.heldout import Data
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, carried

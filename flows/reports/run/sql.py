@@ -13,13 +13,13 @@ import orjson
 import pyarrow as pa
 import wrapt
 
-from gristmill.flows.recipe.check.columns import known_columns
+from gristmill.flows.recipe.columns import known_columns
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.funnel import FunnelRow
 from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.stages.heldout import Data
 from gristmill.storage.schema import own_of
 from gristmill.tasks.documents.expressions import DERIVED, DERIVED_SQL
 from gristmill.tasks.engine.make import StageResult

@@ -1,21 +1,38 @@
-"""Earlier crawls whose kept documents come before those of this one, as the step `minhash` names them.
+"""What near-duplicates are compared with besides the corpus, and the unique text that a step lost.
 
-Two crawls can be compared if they were signed, banded and ordered alike: by equal settings, and equal versions of these
-three stages.
+The kept documents of earlier crawls, as the step `minhash` names them, come before those of this crawl. Two crawls can
+be compared if they were signed, banded and ordered alike: by equal settings, and equal versions of these three stages.
+
+The stage `lost_text` estimates the unique text that a step of deduplication lost. It is made when a report needs it:
+
+    measure    every shard
+    draw       every shard of which characters are drawn
+    together   once
+    seek       every shard of what is kept, of earlier crawls, too
+    estimate   once
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from pydantic import Field
+
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.storage import files, layout
 from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.dedup.lost_text import draw_shard, drawn_shards, estimate, measure_shard, put_together, seek_shard
 from gristmill.tasks.dedup.near.documents import EarlierShard
 from gristmill.tasks.dedup.near.label import kept_file
 from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
 from gristmill.tasks.dedup.near.sign import Index, found_again
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import Each, PhaseRunner
+from gristmill.tasks.engine.spec import FinishedInput, StageSpec
 
 # Versions of the stages `signatures`, `candidates` and `near_duplicates`.
 SIGNING = 1
@@ -71,7 +88,7 @@ def crawl_of(folder: str, manifest: Mapping[str, Any]) -> EarlierCrawl:
 
 def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
     """The earlier crawls of a step. Raises ValueError where they were not made as this one, each with all before it."""
-    found: list[EarlierCrawl] = []
+    crawls: list[EarlierCrawl] = []
     for folder in step.earlier:
         try:
             manifest = layout.manifest(folder)
@@ -79,13 +96,13 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
             raise ValueError(f"`earlier` names {folder}, which cannot be used: {error}") from error
         if manifest is None or "inputs_layout" not in manifest["result"]:
             raise ValueError(f"`earlier` names {folder}, which is no finished stage `near_duplicates`")
-        _check_chain(folder, manifest, found)
+        _check_chain(folder, manifest, crawls)
         _check_versions(folder, manifest)
         _check_settings(folder, manifest["record"], step)
         crawl = crawl_of(folder, manifest)
-        _check_readable(crawl, len(found), step)
-        found.append(crawl)
-    return found
+        _check_readable(crawl, len(crawls), step)
+        crawls.append(crawl)
+    return crawls
 
 
 def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierCrawl]) -> None:
@@ -103,8 +120,8 @@ def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierC
 
 def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
     """Raise ValueError for a crawl that another version signed, banded or ordered."""
-    made = manifest.get("versions", {})  # up to format 5 no version was declared, and all are 1
-    theirs = {name: made.get(name, 1) for name in ("signing", "banding")} | {"ordering": manifest.get("version", 1)}
+    versions = manifest.get("versions", {})  # up to format 5 no version was declared, and all are 1
+    theirs = {name: versions.get(name, 1) for name in ("signing", "banding")} | {"ordering": manifest.get("version", 1)}
     for name, ours in {"signing": SIGNING, "banding": BANDING, "ordering": ORDERING}.items():
         if theirs[name] != ours:
             raise ValueError(
@@ -124,7 +141,7 @@ def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> No
     for part, kind in kinds.items():
         for name, value in step.part(kind).model_dump(mode="json").items():
             if (theirs := record[part][name]) != value:
-                theirs, ours = ("null" if given is None else given for given in (theirs, value))
+                theirs, ours = ("null" if setting is None else setting for setting in (theirs, value))
                 raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {ours}")
 
 
@@ -154,3 +171,84 @@ def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
             f"`earlier` names {crawl.folder}, whose signatures are not those that this version gives the same texts: "
             "run the recipe of that crawl again, or install the version that made it"
         )
+
+
+class Drawing(Settings):
+    """How many characters are drawn, and of how many of them the documents are shown. With 2,000 the interval reaches
+    no further than 2.3 percent points to either side."""
+
+    draws: int = Field(2_000, ge=1)
+    shown: int = Field(20, ge=0)
+    seed: int = Field(1, ge=0)
+
+
+USUAL = Drawing()
+
+
+@dataclass(frozen=True)
+class LostTextPlaces:
+    """The documents that reached the step, those that left it, and the earlier crawls whose documents stay, too."""
+
+    arriving: CorpusPlaces
+    left: CorpusPlaces
+    ledgers: str
+    earlier: tuple[EarlierCrawl, ...]
+
+
+def lost_text(
+    context: RunContext,
+    arriving: Corpus,
+    remaining: Corpus,
+    earlier: Sequence[EarlierCrawl] = (),
+    drawing: Drawing = USUAL,
+) -> StageResult:
+    """The unique text lost between two places of a recipe: what `result` has is in docs/deduplication.md."""
+    inputs: dict[str, FinishedInput | str] = {}
+    inputs |= {"arriving documents": arriving.documents, "arriving": arriving.kept}
+    inputs |= {"left documents": remaining.documents, "left": remaining.kept}
+    inputs |= {f"earlier {number}": crawl for number, crawl in enumerate(earlier)}
+    spec = StageSpec(
+        name="lost_text",
+        version=1,
+        body=_lost,
+        record=drawing,
+        inputs=inputs,
+        places=LostTextPlaces(arriving.places, remaining.places, remaining.kept.folder, tuple(earlier)),
+    )
+    return context.build(spec)
+
+
+def _lost(phases: PhaseRunner, record: Drawing, places: LostTextPlaces) -> dict:
+    """Estimate the unique text lost."""
+    shards, folder = places.arriving.shards(), places.ledgers
+
+    def ledger(i: int) -> dict[str, str]:
+        return {"arriving": places.arriving.kept[i], "ledger": layout.ledger_part(folder, i)}
+
+    measured = phases.map("measure", measure_shard, Each(shards, ledger))
+    fields = {
+        name: sum(counts[name] for counts in measured.values())
+        for name in ("documents", "characters", "arriving_characters")
+    }
+    if not fields["characters"]:
+        return fields | {"draws": 0, "lost": 0}
+    characters = np.array([measured[i]["characters"] for i in shards])
+    draws, shown = (each.tolist() for each in drawn_shards(characters, record.draws, record.shown, record.seed))
+    drawn_of = {
+        i: ledger(i) | {"documents": places.arriving.documents[i], "draws": n, "shown": m, "seed": record.seed}
+        for i, n, m in zip(shards, draws, shown, strict=True)
+        if n
+    }
+    phases.map("draw", draw_shard, drawn_of)
+    phases.once("together", put_together, {})
+    own = len(places.left.sources)
+    earlier = [shard for number, crawl in enumerate(places.earlier) for shard in crawl.shards(number)]
+
+    def kept(i: int) -> dict[str, str]:
+        if i < own:
+            return places.left.shard(i)
+        return {"documents": earlier[i - own].documents, "kept": earlier[i - own].kept}
+
+    phases.map("seek", seek_shard, Each(range(own + len(earlier)), kept))
+    lost = phases.once("estimate", estimate, {"sought": own + len(earlier)}, grows="documents")
+    return fields | {"draws": record.draws, "lost": lost["lost"]}

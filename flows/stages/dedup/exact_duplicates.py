@@ -59,11 +59,11 @@ def content_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step
 
 def _deduplicate(phases: PhaseRunner, record: ExactDeduplication, places: CorpusPlaces) -> dict:
     """Keep one document of each group of equal ones."""
-    given, n_shards, partitions = {"settings": record.settings}, len(places.sources), record.partitions
+    common, n_shards, partitions = {"settings": record.settings}, len(places.sources), record.partitions
     digests = KeyRanges(partitions)
     signals = places.signals if record.settings.best else [()] * n_shards
     numbers = places.source_numbers()
-    hashing = given | {"ranges": unless_merged(n_shards, digests)}
+    hashing = common | {"ranges": unless_merged(n_shards, digests)}
     jobs = {i: places.shard(i) | hashing | {"signals": signals[i], "source": numbers[i]} for i in places.shards()}
     hashed = phases.map("hash", exact.hash_shard, jobs)
 
@@ -71,12 +71,12 @@ def _deduplicate(phases: PhaseRunner, record: ExactDeduplication, places: Corpus
     shards = KeyRanges(min(n_shards, partitions_of(compared, exact.DROPPED_BYTES)), n_shards)
     written = exact.hashes_files(phases.folder, n_shards)
     hashes = merged(phases, "hashes", written, digests)
-    among = given | {"ranges": digests, "hashes": hashes, "shards": unless_merged(partitions, shards)}
+    among = common | {"ranges": digests, "hashes": hashes, "shards": unless_merged(partitions, shards)}
     phases.map("choose", exact.choose, dict.fromkeys(range(partitions), among))
     remove_merged(hashes, written)
 
     verdicts = collected(phases, "verdicts", exact.dropped_files(phases.folder, partitions), shards, "shard")
-    splitting = given | {"verdicts": verdicts}
+    splitting = common | {"verdicts": verdicts}
     phases.map("split", exact.split_shard, {i: places.shard(i) | splitting for i in places.shards()})
     files.remove(verdicts.folder)
     return {}
@@ -100,16 +100,16 @@ def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages
         places=corpus.places,
         work=work_of_steps((step,)),
     )
-    made = context.build(spec)
-    return replace(corpus, documents=made, kept=made, stages=(*corpus.stages, made))
+    stage = context.build(spec)
+    return replace(corpus, documents=stage, kept=stage, stages=(*corpus.stages, stage))
 
 
 def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
     """Cut passages that occurred before."""
-    given, n_shards = {"step": record.step}, len(places.sources)
+    common, n_shards = {"step": record.step}, len(places.sources)
     partitions = record.step.partitions or passages.partitions(_characters(phases, places))
     keys = KeyRanges(partitions)
-    hashing = given | {"ranges": unless_merged(n_shards, keys)}
+    hashing = common | {"ranges": unless_merged(n_shards, keys)}
     hashed = phases.map("hash", passages.hash_shard, {i: places.shard(i) | hashing for i in places.shards()})
 
     n_passages = sum(counts["passages"] for counts in hashed.values())
@@ -117,14 +117,14 @@ def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces
     written = passages.passages_files(phases.folder, n_shards)
     every = merged(phases, "passages", written, keys)
     among = {"ranges": keys, "among": every, "shards": unless_merged(partitions, shards)}
-    found = phases.map("find", passages.find_partition, dict.fromkeys(range(partitions), among))
+    records = phases.map("find", passages.find_partition, dict.fromkeys(range(partitions), among))
     remove_merged(every, written)
 
     cuts = collected(phases, "cuts", passages.repeated_files(phases.folder, partitions), shards, "shard")
-    cutting = given | {"cuts": cuts}
+    cutting = common | {"cuts": cuts}
     phases.map("cut", passages.cut_shard, {i: places.shard(i) | cutting for i in places.shards()})
     files.remove(cuts.folder)
-    return {"passages": n_passages, "repeated": sum(counts["repeated"] for counts in found.values())}
+    return {"passages": n_passages, "repeated": sum(counts["repeated"] for counts in records.values())}
 
 
 def _characters(phases: PhaseRunner, places: CorpusPlaces) -> int:
@@ -153,16 +153,16 @@ def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: Substr
         inputs=corpus.inputs(spans),
         places=SubstringDedupPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards)),
     )
-    made = context.build(spec)
-    left = corpus.then(made, spans)
-    return replace(left, documents=made) if step.policy == "cut" else left
+    stage = context.build(spec)
+    remaining = corpus.then(stage, spans)
+    return replace(remaining, documents=stage) if step.policy == "cut" else remaining
 
 
 def _decide(phases: PhaseRunner, record: SpanCutting, places: SubstringDedupPlaces) -> dict:
     """Cut or drop by duplicated spans."""
     work = substring_cuts.cut_shard if record.policy == "cut" else substring_cuts.drop_shard
-    given = {"spans": places.spans, "settings": record}
-    phases.map(record.policy, work, {i: places.corpus.shard(i) | given for i in places.corpus.shards()})
+    common = {"spans": places.spans, "settings": record}
+    phases.map(record.policy, work, {i: places.corpus.shard(i) | common for i in places.corpus.shards()})
     return {}
 
 
@@ -183,11 +183,11 @@ def substring_spans(context: RunContext, corpus: Corpus, step: SubstringDedup) -
 def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict:
     """Find duplicated spans."""
     n_shards, folder = len(places.sources), phases.folder
-    given = {i: places.shard(i) | {"settings": record} for i in places.shards()}
+    arguments = {i: places.shard(i) | {"settings": record} for i in places.shards()}
     partitions = substrings.partitions(_characters(phases, places), record)
     minimizers = KeyRanges(partitions)
     dividing = {"ranges": unless_merged(n_shards, minimizers)}
-    keyed = phases.map("key", substrings.key_shard, {i: job | dividing for i, job in given.items()}, True)
+    keyed = phases.map("key", substrings.key_shard, {i: job | dividing for i, job in arguments.items()}, True)
     n_runs = sum(counts["runs"] for counts in keyed.values())
 
     keys = merged_away(phases, "keys", substrings.exchanged(folder, "keys", n_shards), minimizers)
@@ -200,12 +200,12 @@ def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict
     blocks = substrings.blocks(sum(counts["bytes"] for counts in hot.values()), record)
     divided = KeyRanges(blocks)
     gathering = {"runs": runs, "ranges": unless_merged(n_shards, divided)}
-    phases.map("gather", substrings.gather_shard, {i: job | gathering for i, job in given.items()}, True)
+    phases.map("gather", substrings.gather_shard, {i: job | gathering for i, job in arguments.items()}, True)
     texts = merged_away(phases, "texts", substrings.exchanged(folder, "texts", n_shards), divided)
     compared = sum(counts["runs"] for counts in hot.values())
     shards = substrings.by_shard(n_shards, compared, substrings.SPAN_BYTES)
     among = {"settings": record, "ranges": divided, "texts": texts, "shards": unless_merged(blocks, shards)}
-    found = phases.map("find", substrings.find_block, dict.fromkeys(range(blocks), among), True)
+    records = phases.map("find", substrings.find_block, dict.fromkeys(range(blocks), among), True)
     written = substrings.exchanged(folder, "found", blocks)
     collected(phases, "spans", written, shards, "node", temporary=False)
     for each in (texts.folder, written.folder, runs.folder, files.join(folder, "hot")):
@@ -215,6 +215,6 @@ def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict
         "blocks": blocks,
         "windows": sum(counts["windows"] for counts in keyed.values()),
         "runs": n_runs,
-        "runs_compared": sum(counts["runs"] for counts in found.values()),
-        "bytes_sorted": sum(counts["bytes"] for counts in found.values()),
+        "runs_compared": sum(counts["runs"] for counts in records.values()),
+        "bytes_sorted": sum(counts["bytes"] for counts in records.values()),
     }

@@ -13,8 +13,8 @@ def merged(phases: PhaseRunner, phase: str, source: SortedFiles, ranges: KeyRang
     for number, fan_in in enumerate(passes):
         name, is_last = f"{phase}-{number}", number == len(passes) - 1
         target = SortedFiles(files.join(phases.folder, name), -(-source.files // fan_in))
-        given = {"source": source, "fan_in": fan_in, "target": name, "ranges": ranges if is_last else None}
-        phases.map(name, merge_files, dict.fromkeys(range(target.files), given), temporary=True)
+        common = {"source": source, "fan_in": fan_in, "target": name, "ranges": ranges if is_last else None}
+        phases.map(name, merge_files, dict.fromkeys(range(target.files), common), temporary=True)
         if number:
             files.remove(source.folder)
         source = target
@@ -40,7 +40,7 @@ def collected(
     """The rows of sorted files by ranges of shards, so that a shard opens one of them, in the stage's folder `<phase>`.
     Files are merged before that, where there are many of them. `temporary`: see `PhaseRunner.map`."""
     few = merged(phases, f"{phase}-merge", source, ranges)
-    given = {"source": few, "target": phase, "ranges": ranges, "key": key}
-    phases.map(phase, collect_shards, dict.fromkeys(range(ranges.ranges), given), temporary)
+    common = {"source": few, "target": phase, "ranges": ranges, "key": key}
+    phases.map(phase, collect_shards, dict.fromkeys(range(ranges.ranges), common), temporary)
     remove_merged(few, source)
     return CollectedShards(files.join(phases.folder, phase), ranges)

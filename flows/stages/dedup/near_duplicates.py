@@ -135,8 +135,8 @@ def signatures(context: RunContext, corpus: Corpus, step: MinHash) -> StageResul
 def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
     """Compute MinHash signatures."""
     ranges = unless_merged(len(places.sources), KeyRanges(record.partitions))
-    given = {"shingling": record.shingling, "banding": record.banding, "ranges": ranges}
-    signed = phases.map("sign", sign_shard, {i: places.shard(i) | given for i in places.shards()})
+    common = {"shingling": record.shingling, "banding": record.banding, "ranges": ranges}
+    signed = phases.map("sign", sign_shard, {i: places.shard(i) | common for i in places.shards()})
     return {name: sum(counts[name] for counts in signed.values()) for name in ("documents", "shingles")}
 
 
@@ -162,20 +162,20 @@ def _match(phases: PhaseRunner, record: Matching, places: NearDuplicatesPlaces) 
     partitions, ranges = record.partitions, KeyRanges(record.partitions)
     signed = bands_files(places.signatures, len(places.own))
     bands = merged(phases, "bands", signed, ranges)
-    given = {
+    common = {
         "ranges": ranges,
         "crawl": len(places.earlier),
         "bands": bands,
         "earlier": tuple(crawl.index for crawl in places.earlier),
     }
-    matched = phases.map("match", match_partition, dict.fromkeys(range(partitions), given))
+    matched = phases.map("match", match_partition, dict.fromkeys(range(partitions), common))
     remove_merged(bands, signed)
-    given = {
+    common = {
         "edges": edges_files(phases.folder, partitions),
         "signatures": (*(crawl.signatures for crawl in places.earlier), places.signatures),
         "memory": options.current().memory,
     }
-    labelled = phases.once("label", label_documents, given, grows="documents")
+    labelled = phases.once("label", label_documents, common, grows="documents")
     return {
         "partitions": partitions,
         "edges": sum(counts["edges"] for counts in matched.values()),
@@ -241,36 +241,36 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlaces)
         "shards": unless_merged(partitions, shards),
     }
     if record.verifying.threshold is None:
-        found = phases.map("choose", choose_partition, dict.fromkeys(range(partitions), among))
+        records = phases.map("choose", choose_partition, dict.fromkeys(range(partitions), among))
     else:
         among |= {
             "verifying": record.verifying,
             "crawl": crawl,
             "memory": options.current().memory,
         }
-        found = phases.map("verify", verify_partition, dict.fromkeys(range(partitions), among))
+        records = phases.map("verify", verify_partition, dict.fromkeys(range(partitions), among))
 
     verdicts = collected(phases, "verdicts", decided, shards, "doc")
-    given = {
+    common = {
         "order": record.order,
         "verifying": record.verifying,
         "verdicts": verdicts,
         "takedowns": record.takedowns,
     }
-    phases.map("split", split_shard, {shard.shard: given | {"shard": shard} for shard in places.own})
+    phases.map("split", split_shard, {shard.shard: common | {"shard": shard} for shard in places.own})
     for folder in (gathered.folder, verdicts.folder):
         files.remove(folder)
     summed = ("candidates", "comparisons", "left_out", "clusters", "dropped")
     largest = ("largest_component", "largest_cluster")
     refused = Counter[str]()
-    for counts in found.values():
+    for counts in records.values():
         refused.update(counts.get("refused", {}))
     return {
         "refused": dict(sorted(refused.items())),
         "inputs_layout": places.layout,
         "partitions": partitions,
-        **{name: sum(counts[name] for counts in found.values()) for name in summed},
-        **{name: max((counts[name] for counts in found.values()), default=0) for name in largest},
+        **{name: sum(counts[name] for counts in records.values()) for name in summed},
+        **{name: max((counts[name] for counts in records.values()), default=0) for name in largest},
     }
 
 
@@ -281,9 +281,9 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlace
         for number, (shard, labels) in enumerate(zip(places.all_shards, places.labels, strict=True))
         if labels or isinstance(shard, OwnShard)
     ]
-    given = {"order": record.order, "ranges": unless_merged(len(having), groups)}
+    common = {"order": record.order, "ranges": unless_merged(len(having), groups)}
     jobs = {
-        n: given | {"shard": shard, "labels": labels_file(places.candidates, number)}
+        n: common | {"shard": shard, "labels": labels_file(places.candidates, number)}
         for n, (number, shard) in enumerate(having)
     }
     if record.verifying.threshold is None:

@@ -86,8 +86,8 @@ def _decide(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndS
     dimension = max((counts["dimension"] for counts in drawn.values()), default=1)
     written = work.sample_files(phases.folder, len(compared))
     sample = merged(phases, "sample", written, KeyRanges(1))
-    given = {"sample": sample, "clusters": clusters}
-    clusters = phases.once("centroids", work.find_centroids, given, grows="documents^1.5")["clusters"]
+    common = {"sample": sample, "clusters": clusters}
+    clusters = phases.once("centroids", work.find_centroids, common, grows="documents^1.5")["clusters"]
     remove_merged(sample, written)
     files.remove(written.folder)
 

@@ -21,8 +21,7 @@ from math import sqrt
 
 import numpy as np
 
-from gristmill.flows.stats.bank import calibrate
-from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.protocol import Protocol, calibrate, decide
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 
 RATES = (0.005, 0.015)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from gristmill.flows.stats.interval import crossing, declared, limits, spent
+from gristmill.flows.stats.sequential import crossing, declared, limits, spent
 
 
 # Jennison and Turnbull (2000), tables 2.1 and 2.3: two-sided tests of .05 at equal steps.

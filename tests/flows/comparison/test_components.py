@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gristmill.flows.stats.components import Components, fitted
-from gristmill.flows.stats.crossed import document_variance, estimate, interaction, pooled_degrees
+from gristmill.flows.stats.crossed import Components, document_variance, estimate, fitted, interaction, pooled_degrees
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, evaluation, simulator
 

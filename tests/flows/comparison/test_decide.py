@@ -9,11 +9,9 @@ from pydantic import ValidationError
 from scipy.special import ndtri, stdtr
 
 from gristmill.flows.experiments.decisions.plan import sees
-from gristmill.flows.stats.bank import Bank, calibrate, requests
-from gristmill.flows.stats.interval import declared
-from gristmill.flows.stats.power import Noise, pairs_needed, power, smallest_effect
-from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.protocol import Bank, Protocol, calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest
+from gristmill.flows.stats.sequential import Noise, declared, pairs_needed, power, smallest_effect
 from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, simulator
 
 PROTOCOL = Protocol(learning_rates=RATES)

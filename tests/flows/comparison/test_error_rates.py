@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.stats.components import Components
-from gristmill.flows.stats.interval import declared
-from gristmill.flows.stats.power import Noise, power, smallest_effect
+from gristmill.flows.stats.crossed import Components
 from gristmill.flows.stats.protocol import Protocol
+from gristmill.flows.stats.sequential import Noise, declared, power, smallest_effect
 from tests.decisions import COMPONENTS, RATES, evaluation, rates
 
 DECISIONS = 2000

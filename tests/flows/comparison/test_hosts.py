@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gristmill.flows.stats.components import Components, fitted
-from gristmill.flows.stats.crossed import deviations, document_variance, interaction
+from gristmill.flows.stats.crossed import Components, deviations, document_variance, fitted, interaction
 from gristmill.flows.stats.protocol import Protocol, decide
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, of_hosts, rates, simulator

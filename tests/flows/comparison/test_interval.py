@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gristmill.flows.stats.interval import Look, declared, normal_score, p_value, stagewise, t_value, tail
+from gristmill.flows.stats.sequential import Look, declared, normal_score, p_value, stagewise, t_value, tail
 
 
 def test_at_the_first_look_it_is_the_t_interval():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gristmill.flows.stats.crossed import SEED_SHARE, estimate
-from gristmill.flows.stats.interval import t_value
 from gristmill.flows.stats.runs import EvaluationSet
+from gristmill.flows.stats.sequential import t_value
 
 ALIKE = EvaluationSet(("a",), np.zeros(2, np.int64), np.array([1, 1]), ("a",))
 

@@ -8,9 +8,8 @@ from gristmill.flows.experiments.decisions.plan import Arms, cost, parameters, p
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stats.bank import calibrate, requests
-from gristmill.flows.stats.power import Noise, smallest_effect
-from gristmill.flows.stats.protocol import Protocol, decide
+from gristmill.flows.stats.protocol import Protocol, calibrate, decide, requests
+from gristmill.flows.stats.sequential import Noise, smallest_effect
 from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hardware import RateRequest

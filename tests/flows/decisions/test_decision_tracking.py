@@ -12,8 +12,7 @@ from gristmill.flows.experiments.decisions import tracking
 from gristmill.flows.experiments.decisions.tracking import Datasets
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.run.tracking.experiment import tag_name
-from gristmill.flows.run.tracking.parent_run import PARENT_TAG, ParentRun
+from gristmill.flows.run.tracking import PARENT_TAG, ParentRun, tag_name
 from gristmill.tasks.engine.make import StageResult
 from tests.flows.decisions import CONDITIONS, report
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.experiments.decisions.differing import only_in
+from gristmill.flows.experiments.decisions.arm_data import only_in
 from gristmill.flows.experiments.decisions.report import leaderboard
 from gristmill.storage import checked_json, files
 from tests.corpora import Texts

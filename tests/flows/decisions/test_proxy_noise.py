@@ -12,7 +12,7 @@ from gristmill.flows.cli import app
 from gristmill.flows.experiments.decisions.noise import fit_noise, read_noise, write_noise
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.stages.proxy import run_record
-from gristmill.flows.stats.components import Components
+from gristmill.flows.stats.crossed import Components
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import layout, parquet
 from gristmill.tasks.evaluation.documents import evaluation_file

@@ -10,7 +10,7 @@ import yaml
 
 from gristmill.flows.machine.engine_python import engine_python, needed
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.model import model_spec
 from tests.flows.broken_recipes import BASE

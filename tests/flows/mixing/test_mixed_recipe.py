@@ -5,7 +5,7 @@ import shlex
 import pytest
 import yaml
 
-from gristmill.flows.experiments.mixing.mixed_recipe import command, found_mixture, written
+from gristmill.flows.experiments.mixtures import command, found_mixture, written
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import variant
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gristmill.flows.experiments.mixing import regmix
-from gristmill.flows.experiments.mixing.mix import (
+from gristmill.flows.experiments.mixtures import (
     Gain,
     check_options,
     gains,
@@ -16,8 +15,9 @@ from gristmill.flows.experiments.mixing.mix import (
     run_noise,
     source_groups,
 )
-from gristmill.flows.experiments.mixing.regmix import LEAST_SHARE, Optimum, drawn, optimum
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stats import regmix
+from gristmill.flows.stats.regmix import MIN_SHARE, Optimum, drawn, optimum
 
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
 NOISE = 0.003  # of a run's loss, in bits per byte
@@ -69,7 +69,7 @@ def test_losses_of_nothing_but_noise_are_not_predicted():
 def test_drawn_mixtures_are_mixtures_and_the_same_again():
     shares = drawn(PRIOR, 400, seed=4)
     np.testing.assert_allclose(shares.sum(1), 1)
-    assert ((shares == 0) | (shares >= LEAST_SHARE)).all()
+    assert ((shares == 0) | (shares >= MIN_SHARE)).all()
     root = np.sqrt(PRIOR) / np.sqrt(PRIOR).sum()
     np.testing.assert_allclose(shares.mean(0), root, atol=0.05)
     assert (shares.max(1) > 0.8).mean() > 0.1 and (shares.max(1) < 0.5).mean() > 0.3, "corners and middles"

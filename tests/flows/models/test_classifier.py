@@ -16,7 +16,7 @@ import pytest
 
 from gristmill.flows.experiments.models import classifier
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit.agreement import agreement
@@ -83,7 +83,7 @@ def test_what_is_wrong_with_a_classifier_is_said_before_a_run(tmp_path):
 
     def wrong(**settings) -> list[str]:
         step = Quality(model=str(path), **{"characters": 300, **settings})
-        return [f"{where[-1]} {what}" for where, what in inputs.steps({0: step}, machine, False)]
+        return [f"{where[-1]} {what}" for where, what in check.step_problems({0: step}, machine, False)]
 
     assert wrong() == []
     assert "write `characters: 300`" in wrong(characters=500)[0]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gristmill.flows.cli import app
 from gristmill.flows.experiments.models.evaluation import evaluate, trained_model
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.given_files import init_digests, initial_folder
 from gristmill.flows.recipe.recipe import load
 from gristmill.storage import files

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.flows.experiments.planning import laws
-from gristmill.flows.stats.optimum import optimum
+from gristmill.flows.stats.law import optimum
 from tests.flows.planning import published
 
 TABLES = (published.CHINCHILLA_1, published.CHINCHILLA_2, published.CHINCHILLA_3)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.columns import known_columns
+from gristmill.flows.recipe.columns import known_columns
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import columns as column_reports
 from gristmill.flows.reports.columns import QUANTILES, Values, columns

@@ -15,7 +15,7 @@ from scipy import stats
 
 from gristmill.flows.cli.render.results import attribution_table, print_decision, print_fitting, tables, verdict_table
 from gristmill.flows.experiments.decisions import ablate, plots
-from gristmill.flows.experiments.decisions.differing import diffs
+from gristmill.flows.experiments.decisions.arm_data import diffs
 from gristmill.flows.experiments.decisions.tasks import TaskScreen
 from gristmill.flows.experiments.decisions.tracking import description, finish
 from gristmill.flows.machine.settings import MachineSettings

@@ -5,8 +5,7 @@ import pytest
 
 from gristmill.flows.experiments.scaling.report import CheckedForecast, GridRun, ScalingReport
 from gristmill.flows.experiments.scaling.tracking import description, write_artifacts
-from gristmill.flows.stats.forecast import check, forecast
-from gristmill.flows.stats.law import fit
+from gristmill.flows.stats.law import check, fit, forecast
 from tests.flows.scaling.grids import LAWS, simulated
 
 

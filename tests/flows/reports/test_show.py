@@ -8,7 +8,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.status import show
-from gristmill.flows.stages.evaluation.heldout import heldout
+from gristmill.flows.stages.heldout import heldout
 from gristmill.storage import parquet
 from tests.corpora import context
 

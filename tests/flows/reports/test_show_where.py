@@ -14,7 +14,7 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check.run import check
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.reports.run.rows import documents

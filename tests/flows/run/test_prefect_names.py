@@ -14,7 +14,7 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import dump, load
-from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.storage.remote.addresses import SecretError
 
 

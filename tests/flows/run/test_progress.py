@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.run import progress
-from gristmill.flows.run.phase_rates import PhaseRates, duration
-from gristmill.flows.run.progress import ProgressReporter, ended
+from gristmill.flows.run.progress import PhaseRates, ProgressReporter, duration, ended
 from gristmill.tasks.engine import log_fields
 from gristmill.tasks.engine.executors import Threads, executor
 from gristmill.tasks.engine.jobs import JobResult

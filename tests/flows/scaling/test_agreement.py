@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from gristmill.flows.stats.agreement import rank_agreement
+from gristmill.flows.experiments.scaling.ladder import rank_agreement
 
 
 def losses(means, noise, seed, seeds=3):

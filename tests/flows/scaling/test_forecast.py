@@ -2,8 +2,7 @@
 
 import pytest
 
-from gristmill.flows.stats.forecast import check, forecast
-from gristmill.flows.stats.law import Interval, fit
+from gristmill.flows.stats.law import Interval, check, fit, forecast
 from tests.flows.scaling.grids import LAWS, simulated
 
 

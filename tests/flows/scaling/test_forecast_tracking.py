@@ -5,8 +5,7 @@ from mlflow import MlflowClient
 
 from gristmill.flows.experiments.scaling.tracking import FORECAST_TAG, Forecasts
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.stats.forecast import Forecast
-from gristmill.flows.stats.law import Interval
+from gristmill.flows.stats.law import Forecast, Interval
 from gristmill.storage import files
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import PhaseRunner

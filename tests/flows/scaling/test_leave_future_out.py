@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.stats.forecast import leave_future_out
-from gristmill.flows.stats.law import ScalingRuns, fit
+from gristmill.flows.stats.law import ScalingRuns, fit, leave_future_out
 from tests.flows.scaling.grids import LAWS, capped, simulated
 
 WHERE = capped()

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.stats.law import ScalingLaw, bootstrap, fit
-from gristmill.flows.stats.optimum import TokenCost, optimum, optimum_intervals, token_cost
+from gristmill.flows.stats.law import ScalingLaw, TokenCost, bootstrap, fit, optimum, optimum_intervals, token_cost
 from tests.flows.scaling.grids import LAWS, simulated
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gristmill.flows.experiments.scaling.report import plateau
-from gristmill.flows.stats.law import ScalingRuns, bootstrap, fit
-from gristmill.flows.stats.optimum import optimum, optimum_intervals, token_cost
+from gristmill.flows.stats.law import ScalingRuns, bootstrap, fit, optimum, optimum_intervals, token_cost
 from tests.flows.scaling.grids import LAWS, SIZES, simulated
 
 GRID = tuple(axis.ravel() for axis in np.meshgrid(SIZES, np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.6]) * 1e6))

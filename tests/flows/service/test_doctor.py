@@ -15,8 +15,8 @@ from distributed import LocalCluster
 
 from gristmill.flows.cli import main
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.run.service import doctor
-from gristmill.flows.run.service.doctor import examine
+from gristmill.flows.run import doctor
+from gristmill.flows.run.doctor import examine
 from gristmill.tasks.engine.clusters import Tls
 from tests.services import write_certificate
 

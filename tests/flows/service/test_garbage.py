@@ -11,7 +11,7 @@ import pytest
 
 from gristmill.flows.cli import main
 from gristmill.flows.machine.runs import RELEASED, RunRecorder, forget, recipes_by_stage, runs_of, stages_of_runs
-from gristmill.flows.run.service import garbage
+from gristmill.flows.run import garbage
 from gristmill.storage import checked_json, files, layout
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.engine.lease import lease

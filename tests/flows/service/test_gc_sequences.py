@@ -16,9 +16,8 @@ from gristmill.flows.machine.runs import RunRecorder, all_runs, forget, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.run.service import garbage
-from gristmill.flows.stages.tokenizer import corpus_tokenizer
-from gristmill.flows.stages.tokens import tokens
+from gristmill.flows.run import garbage
+from gristmill.flows.stages.tokens import corpus_tokenizer, tokens
 from gristmill.storage import layout
 from gristmill.storage.home import verify
 from gristmill.tasks.engine.make import StageResult, restore

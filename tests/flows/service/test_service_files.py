@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
-from gristmill.flows.run.service.service_files import NAMES
+from gristmill.flows.run.service_files import NAMES
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,7 +12,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import variant, without
-from gristmill.flows.run.tracking.compared import (
+from gristmill.flows.run.compared import (
     COMPARABLE,
     comparable,
     compared_runs,
@@ -21,8 +21,8 @@ from gristmill.flows.run.tracking.compared import (
     provenance,
     run_name,
 )
-from gristmill.flows.run.tracking.model_run import ModelRun
-from gristmill.flows.stages.evaluation.heldout import Data
+from gristmill.flows.run.model_run import ModelRun
+from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs

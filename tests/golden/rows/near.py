@@ -5,8 +5,7 @@ from typing import Any
 
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl, earlier_crawls
-from gristmill.flows.stages.dedup.lost_text import Drawing, lost_text
+from gristmill.flows.stages.dedup.earlier_crawls import Drawing, EarlierCrawl, earlier_crawls, lost_text
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.documents import documents
 from gristmill.flows.stages.group_losses import group_losses

@@ -5,8 +5,8 @@ from typing import Any
 
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.export import export
+from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.tokens import half_counts, half_tokens

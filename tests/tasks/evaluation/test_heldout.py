@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from gristmill.flows.stages import evaluation_documents
+from gristmill.flows.stages import heldout as heldout_stages
 from gristmill.flows.stages.corpus import Corpus, held_out
-from gristmill.flows.stages.evaluation import documents
-from gristmill.flows.stages.evaluation import heldout as heldout_stages
-from gristmill.flows.stages.evaluation.documents import CHARACTERS, read
-from gristmill.flows.stages.evaluation.heldout import Split, heldout, heldout_documents
+from gristmill.flows.stages.evaluation_documents import CHARACTERS, read
+from gristmill.flows.stages.heldout import Split, heldout, heldout_documents
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.documents.selection import Heldout
@@ -260,7 +260,7 @@ def test_of_many_documents_those_with_a_small_hash_are_looked_at_and_the_sets_ar
 
     monkeypatch.setattr(heldout_stages, "sample_shard", sampled)
     for least in (10**9, 16):
-        monkeypatch.setattr(documents, "_LEAST_SAMPLED", least)
+        monkeypatch.setattr(evaluation_documents, "_MIN_SAMPLED", least)
         home = str(tmp_path / str(least))
         split = heldout(context(home), RECIPE, Texts([rows[i::40] for i in range(40)]).corpus(home))
         counted.append(0)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe import check
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import schema
@@ -194,7 +194,7 @@ def test_a_model_that_cannot_be_used_is_refused_before_any_document(trained, tmp
     cut.write_bytes(trained.read_bytes()[:-1])
     with pytest.raises(ModelFileError, match="no whole fastText model"):
         Language(model=str(cut), keep=("deu_Latn",)).pinned()
-    ((place, what),) = inputs.steps({1: Language(model=str(cut))}, MachineSettings(), deep=False)
+    ((place, what),) = check.step_problems({1: Language(model=str(cut))}, MachineSettings(), deep=False)
     assert place == ("steps", 1, "model")
     assert "copy or make it again" in what
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.check import inputs
+from gristmill.flows.recipe import check
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.models.classifiers import line
@@ -120,7 +120,7 @@ def test_the_most_harmful_share_is_dropped(percent, tmp_path):
 
 def test_models_that_are_wrong_stop_the_run(model, tmp_path):
     def wrong(step) -> str:
-        return " ".join(what for _, what in inputs.steps({0: step}, MachineSettings(home=str(tmp_path)), False))
+        return " ".join(what for _, what in check.step_problems({0: step}, MachineSettings(home=str(tmp_path)), False))
 
     found = wrong(Toxicity(model=str(model), label="toxic"))
     assert re.search("has no label toxic; name one of .*ships.* in `label`", found)

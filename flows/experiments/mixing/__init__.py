@@ -1,1 +1,0 @@
-"""The weights of sources, found by small models."""

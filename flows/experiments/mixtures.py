@@ -1,0 +1,444 @@
+"""The flow `mix`: find the mixture of its sources that a recipe should train on, with DoReMi or with RegMix.
+
+`FoundMixture` is the result: the weights, how much text they need, and the recipe with them (`written`).
+"""
+
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from scipy.stats import chi2, t
+
+from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import require
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.run.artifacts import flow_run_name
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages.evaluation_documents import sets_of
+from gristmill.flows.stages.judge import check_judges, judged_sets
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
+from gristmill.flows.stages.tokens import evaluation_tokens
+from gristmill.flows.stats.regmix import (
+    LEVEL,
+    MIN_CORRELATION,
+    Optimum,
+    chosen,
+    chosen_of,
+    drawn,
+    optimum,
+)
+from gristmill.flows.stats.runs import EvaluationSet
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.plan import shares as capped_shares
+
+MIN_WEIGHT = 5e-4  # which the three decimals of a recipe show as 0
+
+
+@dataclass(frozen=True)
+class SourceWeight:
+    """`weight`: what the method found, with an interval or a range; `uniform`, `proportional`: other mixtures' shares;
+    `tokens`: of the source; `epochs`: how often the recipe's training would read it, before any cap; `share`: what
+    the cap of `mixture.max_epochs` leaves of the weight."""
+
+    name: str
+    weight: float
+    low: float
+    high: float
+    uniform: float
+    proportional: float
+    tokens: int
+    epochs: float
+    share: float
+
+
+@dataclass(frozen=True)
+class FoundMixture:
+    """`found`: how, in a few sentences; `interval`: what low and high are; `max_epochs`, `budget`: those of the recipe,
+    in epochs and tokens; `refusal`: why the mixture is not worth taking, or empty."""
+
+    recipe: Recipe
+    method: str
+    sources: tuple[SourceWeight, ...]
+    found: tuple[str, ...]
+    interval: str
+    max_epochs: float
+    budget: int
+    refusal: str = ""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Three decimals, which sum to about one; sources that have none of them are left out."""
+        return {one.name: round(one.weight, 3) for one in self.sources if one.weight >= MIN_WEIGHT}
+
+    def remarks(self) -> list[str]:
+        """A sentence for each source that is asked for more often than its text allows, or not at all."""
+        lines = []
+        for one in self.sources:
+            if one.epochs > self.max_epochs:
+                lines.append(
+                    f"{one.name}: a share of {one.weight:.3f} of {self.budget:,} tokens is its text {one.epochs:.1f} "
+                    f"times, mixture.max_epochs allows {self.max_epochs:g}: training takes {one.share:.3f} of it; "
+                    "give it more text, or train on fewer tokens"
+                )
+            elif one.weight < MIN_WEIGHT:
+                lines.append(f"{one.name}: its weight rounds to 0, so the recipe leaves it out")
+        return lines
+
+
+def found_mixture(
+    recipe: Recipe,
+    method: str,
+    weights: dict[str, tuple[float, float, float]],
+    tokens: dict[str, int],
+    reasons: tuple[str, ...],
+    interval: str,
+    refusal: str = "",
+) -> FoundMixture:
+    """`weights`: by source, with low and high; `tokens`: by source. Raises ValueError for weights that are negative or
+    do not sum to one."""
+    total = sum(weight for weight, _, _ in weights.values())
+    if abs(total - 1) > 1e-6 or any(weight < 0 for weight, _, _ in weights.values()):
+        raise ValueError(f"weights {weights} do not sum to 1, or are below 0")
+    settings = recipe.mixture or Mixture(weights=dict.fromkeys(tokens, 1.0))
+    budget = recipe.training.token_budget(recipe.model.seq_len)
+    positive = {name: weight for name, (weight, _, _) in weights.items() if weight >= MIN_WEIGHT}
+    # more than all the text there is: each source then gives all that it may
+    reachable = min(budget, int(settings.max_epochs * sum(tokens[name] for name in positive)))
+    shares = capped_shares(positive, tokens, reachable, settings.max_epochs)
+    return FoundMixture(
+        recipe,
+        method,
+        tuple(
+            SourceWeight(
+                name,
+                weight,
+                low,
+                high,
+                1 / len(weights),
+                tokens[name] / sum(tokens.values()),
+                tokens[name],
+                weight * budget / tokens[name],
+                shares.get(name, 0.0),
+            )
+            for name, (weight, low, high) in weights.items()
+        ),
+        reasons,
+        interval,
+        settings.max_epochs,
+        budget,
+        refusal,
+    )
+
+
+def written(mixture: FoundMixture) -> str:
+    """The recipe with this mixture, as YAML with comments that say where the weights are from."""
+    recipe = mixture.recipe
+    document = recipe.model_dump(mode="json", exclude_unset=True)
+    for step, values in zip(recipe.steps, document["steps"], strict=True):
+        document["steps"][document["steps"].index(values)] = {"step": step.step} | values
+    old = document.pop("mixture", None) or {}
+    document["name"] = f"{recipe.name}-{mixture.method}"
+    lines = [f"# {recipe.name} with the mixture that {mixture.method} found.", *(f"# {one}" for one in mixture.found)]
+    lines += [f"# {remark}" for remark in mixture.remarks()]
+    lines += ["", _yaml(document), "mixture:", f"  weights: # with {mixture.interval}"]
+    for one in mixture.sources:
+        if one.name in mixture.weights:
+            lines.append(
+                f"    {json.dumps(one.name)}: {mixture.weights[one.name]:.3f} # {one.low:.3f} to {one.high:.3f}; "
+                f"uniform {one.uniform:.3f}, by tokens {one.proportional:.3f}"
+            )
+    # the weights that were found stand in place of a strategy
+    rest = {
+        name: value for name, value in old.items() if name in ("max_epochs", "heldout_fraction", "heldout_documents")
+    }
+    lines += ["  " + line for line in _yaml(rest).splitlines()] if rest else []
+    return "\n".join(lines) + "\n"
+
+
+def command(mixture: FoundMixture, path: Path, options: Sequence[str] = ()) -> str:
+    """The command that compares the recipe at `path` with the uniform and the proportional mixture."""
+    uniform = ", ".join(f"{one.name}: 1" for one in mixture.sources)
+    proportional = ", ".join(f"{one.name}: {one.tokens}" for one in mixture.sources)
+    settings = (f"mixture.weights={{{weights}}}" for weights in (uniform, proportional))
+    set_options = [part for setting in settings for part in ("--set", setting)]
+    return shlex.join(["gristmill", "ablate", str(path), *set_options, *options])
+
+
+def _yaml(values: dict) -> str:
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100).rstrip()
+
+
+CONFIDENCE = 0.95  # one-sided: a gain of chance alone is called one in a case of twenty
+_EFFICIENCY = 0.37  # of a median of absolute deviations beside a standard deviation, for two seeds; better for more
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much less the chosen mixture lost than another one, in bits per byte: `measured` of that one, the `gain`, and
+    the `least` gain that is beyond the noise of runs at LEVEL."""
+
+    measured: float
+    gain: float
+    least: float
+
+    @property
+    def beyond_error(self) -> bool:
+        return self.gain > self.least
+
+
+def run_noise(losses: np.ndarray) -> tuple[float, int]:
+    """The variance of the loss of a run of a usual mixture, and its degrees of freedom, from float64 (mixtures, seeds).
+
+    Of what is left beside the mean of a mixture and what a seed adds to all, it is the median over mixtures, as a
+    normal distribution has it: runs of a corner, of noise alone, differ by several times as much. Raises ValueError
+    for fewer than two of either.
+    """
+    mixtures, seeds = losses.shape
+    if mixtures < 2 or seeds < 2:
+        raise ValueError(f"seeds: {seeds} of {mixtures} mixtures do not tell the noise of a run; ask for 2 or more")
+    residuals = losses - losses.mean(axis=1, keepdims=True)
+    of_mixtures = ((residuals - np.median(residuals, axis=0)) ** 2).sum(
+        axis=1
+    )  # chi2 of seeds - 1 degrees, for a variance of 1
+    degrees = max(1, int(_EFFICIENCY * (mixtures - 1) * (seeds - 1)))
+    return float(np.median(of_mixtures) / chi2.median(seeds - 1)), degrees
+
+
+def gains(chosen: np.ndarray, others: np.ndarray, noise: tuple[float, int]) -> tuple[Gain, ...]:
+    """Over each of the other mixtures. `chosen`: losses of new runs, float64 (seeds,); `others`: those of the others
+    with the same seeds, (n, seeds); `noise`: as of `run_noise`."""
+    variance, degrees = noise
+    least = float(t.ppf(CONFIDENCE, degrees) * np.sqrt(2 * variance / len(chosen)))
+    return tuple(Gain(float(row.mean()), float(row.mean() - chosen.mean()), least) for row in others)
+
+
+DOREMI_RUNS = 3
+# The paper's 1 is for 200,000 steps of 512 sequences each. A proxy here has hundreds of steps of a few sequences: at 1
+# a single batch would decide.
+ETA = 0.1
+REGMIX_RUNS = 32  # mixtures
+REGMIX_SEEDS = 2
+SEED = 0  # of the drawn mixtures and of the resampled runs
+
+
+@recorded_flow(name="mix", flow_run_name=flow_run_name, persist_result=False)
+def mix(
+    recipe: RecipeLike,
+    method: Literal["doremi", "regmix"] = "regmix",
+    proxy: str | dict[str, Any] = "small",
+    runs: int | None = None,
+    seeds: int = REGMIX_SEEDS,
+    keep: RecipeLike | None = None,
+    tokens: int | None = None,
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
+    eta: float = ETA,
+    smoothing: float = 1e-3,
+) -> FoundMixture:
+    """Weights of the recipe's sources: those of its mixture, or all if it has none.
+
+    `proxy`: the small model that is trained; `runs`: how many, of DoReMi the seeds and of RegMix the mixtures;
+    `tokens`: of a run, instead of the proxy's; of RegMix alone `seeds`: runs of each mixture, `keep`: a recipe whose
+    sources keep their weights beside each other, so that what is looked for is their share together and that of each
+    other source, `clean`: texts to judge by, and `judge`: the evaluation sets that count; `eta`, `smoothing`: of DoReMi
+    alone.
+    """
+    require("train", "looking for a mixture")
+    with run_context(recipe) as context:
+        small = load_proxy(proxy)
+        check_options(method, keep is not None, bool(clean or judge), seeds)
+        kept = None if keep is None else kept_weights(recipe, load(keep))
+        if method == "regmix":
+            check_judges(context.settings, [recipe], clean, judge)
+        one = {recipe.name: recipe}
+        data = proxy_data(context, small, one, tokens or small.tokens, clean=clean, repeat=True)
+        if method == "doremi":
+            return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
+        return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge, seeds, kept)
+
+
+def check_options(method: str, keep: bool, judged: bool, seeds: int = REGMIX_SEEDS) -> None:
+    """Raises ValueError for what DoReMi would not heed, and for RegMix with fewer than two seeds. `judged`: something
+    is named to judge by."""
+    if method == "regmix" and seeds < 2:
+        raise ValueError("seeds: one run of a mixture does not tell its noise; ask for 2 or more")
+    options = [name for name, there in (("--keep", keep), ("--judge or --clean", judged)) if there]
+    if method == "doremi" and options:
+        raise ValueError(f"{' and '.join(options)}: of regmix alone, doremi is judged by nothing; leave it out")
+
+
+def by_doremi(
+    context: RunContext,
+    recipe: Recipe,
+    proxy: ProxyConfig,
+    data: ComparisonData,
+    runs: int,
+    eta: float,
+    smoothing: float,
+) -> FoundMixture:
+    """The mean of the weights over so many seeds."""
+    arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
+    pairs = range(1, runs + 1)
+    references = train_proxies(context, [ProxyRun(proxy, arm.mixture, pair, rate, budget) for pair in pairs])
+    requests = [
+        DoReMi(proxy, arm.mixture, reference, pair, rate, budget, eta, smoothing)
+        for pair, reference in zip(pairs, references, strict=True)
+    ]
+    each = [stage.result["weights"] for stage in doremi(context, requests)]
+    weights = {
+        name: (float(np.mean(values)), min(values), max(values))
+        for name, values in ((name, [one[name] for one in each]) for name in arm.shares)
+    }
+    reasons = (
+        f"DoReMi (arXiv 2305.10429): the mean over {runs} seeds of the weights of a proxy `{proxy.name}` over its",
+        f"{proxy.steps(budget):,} steps of {proxy.training.batch} x {proxy.model.seq_len} tokens, eta {eta:g}, "
+        f"smoothing {smoothing:g}; the reference trained on the recipe's own shares.",
+    )
+    tokens = {name: arm.source_tokens[name] for name in arm.shares}
+    return found_mixture(recipe, "doremi", weights, tokens, reasons, "the least and the most of the seeds")
+
+
+def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
+    """The weights of the sources that `recipe` has from an earlier one, which sum to one. Raises ValueError where
+    that has no weights, shares no source, or has all of them."""
+    weights, own = (one.mixture.weights if one.mixture and one.mixture.by_source else {} for one in (before, recipe))
+    # sources without a weight in a mixture are read by no run
+    names = {*own} or {source.name for source in recipe.sources}
+    kept = {name: weight for name, weight in weights.items() if name in names and weight > 0}
+    if not kept:
+        raise ValueError(
+            f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that "
+            "`gristmill mix` wrote before the sources changed"
+        )
+    if not names - {*kept}:
+        raise ValueError(
+            f"--keep {before.name}: it has weights of all sources of {recipe.name}, so no share is left to look for; "
+            "leave --keep out, or add a source to the recipe"
+        )
+    return {name: weight / sum(kept.values()) for name, weight in kept.items()}
+
+
+def source_groups(names: Sequence[str], kept: dict[str, float] | None) -> np.ndarray:
+    """The groups of sources whose shares are looked for, float64 (groups, sources), rows sum to 1: each source alone;
+    or the kept sources together, in their proportions, and each other source."""
+    alone = np.eye(len(names))
+    if not kept:
+        return alone
+    together = np.array([kept.get(name, 0.0) for name in names])
+    return np.vstack([together, alone[[index for index, name in enumerate(names) if name not in kept]]])
+
+
+def by_regmix(
+    context: RunContext,
+    recipe: Recipe,
+    proxy: ProxyConfig,
+    data: ComparisonData,
+    runs: int,
+    judge: Sequence[str],
+    seeds: int = REGMIX_SEEDS,
+    kept: dict[str, float] | None = None,
+) -> FoundMixture:
+    """The optimum of a regression over so many mixtures, each trained with so many seeds, judged by these evaluation
+    sets; it and the mixtures that everybody would try are then trained anew. `kept`: weights of sources that keep
+    their proportions. Raises ValueError for fewer than two seeds."""
+    arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
+    tokens = {name: arm.source_tokens[name] for name in arm.shares}
+    names, counts = list(tokens), np.array([*tokens.values()], float)
+    groups = source_groups(names, kept)
+    members = (groups > 0).T  # (sources, groups)
+    # the mixtures that everybody would try, and the one that there is, are among the runs
+    run_losses = {
+        "by tokens": counts / counts.sum() @ members,
+        "uniform": np.full(len(groups), 1 / len(groups)),
+    }
+    if recipe.mixture is not None:
+        run_losses["as in the recipe"] = np.array([arm.shares[name] for name in names]) @ members
+    first = max(runs - chosen_of(runs, len(groups)), len(run_losses))
+    wanted = np.concatenate([[*run_losses.values()], drawn(run_losses["by tokens"], first - len(run_losses), SEED)])
+
+    def trained(mixtures: np.ndarray, pairs: range) -> tuple[np.ndarray, np.ndarray, EvaluationSet]:
+        """The shares of the groups as they were trained on, (mixtures, groups), and the losses, (mixtures, seeds)."""
+        plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in mixtures @ groups]
+        requests = [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs]
+        results = train_proxies(context, requests)
+        evaluation = evaluation_set(results[0], judge)
+        each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), len(pairs))
+        taken = np.array([[_share(plan, name) for name in names] for plan in plans])
+        return taken @ members, each, evaluation
+
+    searched, new = range(1, seeds + 1), range(seeds + 1, 2 * seeds + 1)
+    shares, losses, evaluation = trained(wanted, searched)
+    if more := max(0, runs - first):
+        further, lost, _ = trained(chosen(shares, losses.mean(axis=1), more, SEED), searched)
+        shares, losses = np.vstack([shares, further]), np.vstack([losses, lost])
+    best = optimum(shares, losses.mean(axis=1), SEED)
+    _, again, _ = trained(np.vstack([best.shares, wanted[: len(run_losses)]]), new)
+    over = dict(zip(run_losses, gains(again[0], again[1:], run_noise(losses)), strict=True))
+    in_groups = zip(names, (groups > 0).argmax(axis=0), groups.max(axis=0), strict=True)
+    weights = {
+        name: (float(best.shares[index] * of), float(best.low[index] * of), float(best.high[index] * of))
+        for name, index, of in in_groups
+    }
+    measured = [f"{gain.measured:.4f} {name}" for name, gain in over.items()]
+    reasons = (
+        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(shares)} mixtures of",
+        f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
+        f"{', '.join(evaluation.judged)}.",
+        f"Rank correlation of losses with those predicted from the other mixtures: {best.rank_correlation:.2f}.",
+        f"Measured by {seeds} new runs of each, bits per byte: {again[0].mean():.4f} for this mixture (predicted "
+        f"{best.loss:.4f}), {', '.join(measured)}.",
+    )
+    interval = f"its {LEVEL:.0%} interval over resampled runs"
+    return found_mixture(recipe, "regmix", weights, tokens, reasons, interval, refusal(best, over, runs))
+
+
+def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
+    """Why a mixture is not worth taking; empty if it is. `gains`: over other mixtures, by what these are called."""
+    if not best.rank_correlation >= MIN_CORRELATION:  # also where it is no number, as of losses that are all equal
+        return (
+            f"the losses of mixtures are not known from each other (rank correlation {best.rank_correlation:.2f}, "
+            f"{MIN_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "
+            f"{2 * mixtures}), more seeds, or on more tokens; until then keep the mixture that there is"
+        )
+    near = {name: gain for name, gain in gains.items() if not gain.beyond_error}
+    if near:
+        sentence = " and ".join(
+            f"{name} ({gain.gain:+.4f}, {gain.least:.4f} is beyond noise)" for name, gain in near.items()
+        )
+        return (
+            f"nothing was found beyond noise: in new runs this mixture gains too little over {sentence}: keep the "
+            "mixture that there is, or ask for more seeds"
+        )
+    return ""
+
+
+def _plan(context: RunContext, recipe: Recipe, data: ComparisonData, weights: dict[str, float]) -> StageResult:
+    """`mixture.json` of a run on other shares of the same token shards."""
+    arm, sets = data.arms[recipe.name], dict.fromkeys(sets_of(data.evaluation), "")
+    most = {} if recipe.mixture is None else {"max_epochs": recipe.mixture.max_epochs}
+    settings = Mixture(weights={name: float(weight) for name, weight in weights.items() if weight}, **most)
+    shards = evaluation_tokens(context, (data.evaluation,), data.tokenizer)
+    return mixture(context, settings, data.budget_tokens, arm.corpus.sources, data.tokenizer, arm.tokens, sets, shards)
+
+
+def _share(plan: StageResult, name: str) -> float:
+    return plan.result["sources"].get(name, {"share": 0.0})["share"]
+
+
+def evaluation_set(result: ProxyResult, judge: Sequence[str]) -> EvaluationSet:
+    """The evaluation documents of a run. `judge`: as for `judged_sets`, whose errors it raises."""
+    return EvaluationSet(result.sets, result.set_of, result.sizes, judged_sets(result.sets, judge))

@@ -1,0 +1,392 @@
+"""The check of a recipe before a run: every problem with its keys and files, and an estimate of time and space.
+
+Sources and steps answer for their own files. Remote files are only read by a deep check.
+
+The estimate gives ranges, from the sizes of the files and from measured rates. The rates were measured with the demo
+(9.9 MB of WARC files, 3,573 pages, two cores of a cloud machine, kernels compiled), and by the benchmarks
+(docs/benchmarks.md) where that is noted. Another crawl or another machine may differ by a factor of two.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from gristmill.flows.machine.engine_python import engine_python
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe import own_steps
+from gristmill.flows.recipe.columns import expressions, of_export, of_groups
+from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
+from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
+from gristmill.flows.recipe.recipe import Recipe, read, validated
+from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.flows.recipe.variants import texts_alone
+from gristmill.storage import files
+from gristmill.storage.address import FOLDER
+from gristmill.storage.home import Home
+from gristmill.tasks.documents.step import CorpusStep, Problem, Step
+from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.reading.formats.source import Inspection
+from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.url.lists import list_problems
+from gristmill.training.evaluate.tasks import read_tasks
+from gristmill.training.hub.weight_files import check_fits
+
+
+def source_problems(
+    sources: Mapping[int, Source], settings: MachineSettings, deep: bool
+) -> tuple[list[Inspection], list[Problem]]:
+    """What is known of sources, given by their places in the recipe, and the problems with their files."""
+    inspections = {index: settings.placed(source).inspect(deep) for index, source in sources.items()}
+    problems = [
+        (("sources", index, *key), what)
+        for index, inspection in inspections.items()
+        for key, what in inspection.problems
+    ]
+    return [*inspections.values()], problems
+
+
+def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
+    """Problems with the files that steps name, given by their places in the recipe."""
+    for index, step in steps.items():
+        for key, what in settings.placed(step).problems(deep):
+            yield ("steps", index, *key), what
+
+
+def takedown_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
+    """What is wrong with the takedown lists of the recipe itself."""
+    for nth, address in enumerate(settings.placed(recipe).takedowns):
+        yield from list_problems(address, ("takedowns", nth), deep)
+
+
+def evaluation_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
+    """What is wrong with the texts that models are evaluated on."""
+    for source in texts_alone(recipe, settings.placed(recipe).evaluation).sources if recipe.evaluation else ():
+        for _, what in source.inspect(deep).problems:
+            yield ("evaluation", source.name), what
+
+
+def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
+    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and the environment
+    of its engine."""
+    try:
+        engine_python(settings, recipe.training.engine)
+    except ValueError as error:
+        yield ("training", "engine"), f"{error}"
+    try:
+        check_tokenizer_file(settings, recipe)
+    except (OSError, ValueError) as error:
+        yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
+    try:
+        folder = initial_folder(settings, recipe)
+        if folder is not None:
+            check_fits(folder, recipe.model)
+    except (OSError, ValueError, KeyError) as error:
+        yield ("training", "init_from"), f"{error}".removeprefix("training.init_from ")
+    try:
+        tasks = tasks_folder(settings, recipe)
+        if tasks is not None:
+            read_tasks(tasks)
+    except (OSError, ValueError) as error:
+        yield ("training", "eval_tasks"), f"{error}".removeprefix("training.eval_tasks ")
+
+
+def home_problems(settings: MachineSettings) -> Iterator[str]:
+    """Why the home, or the local folder, cannot be written. A remote home is not asked."""
+    for variable, folder in {"GRISTMILL_HOME": settings.home, "GRISTMILL_LOCAL": settings.local_folder}.items():
+        if variable == "GRISTMILL_LOCAL" and folder == settings.home:
+            continue
+        if not files.is_local(folder):
+            continue
+        above = existing_folder(folder)
+        if not os.path.isdir(above):
+            yield f"{variable} is {folder}, but {above} is a file; give a folder"
+        else:
+            try:
+                # rights alone do not say it: the disk may be mounted to be read only
+                with tempfile.TemporaryFile(dir=above):
+                    pass
+            except OSError as error:
+                yield f"{variable} is {folder}, but {above} cannot be written: {error.strerror}; give another folder"
+
+
+def existing_folder(folder: str) -> str:
+    """The folder, or the nearest one above it that is there."""
+    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return folder
+
+
+# Bytes that a worker holds before its first job, and more with a shard: .7 GB at 10 million documents in 160 files.
+WORKER, SHARD = 300 << 20, 400 << 20
+# Bytes that a byte of the tokenizer's sample takes in its job: 408 MB for 100 MB.
+SAMPLE = 4
+
+
+@dataclass(frozen=True)
+class LargestJob:
+    """`bytes` of a job with its worker; `work`: what it does."""
+
+    bytes: int
+    work: str
+
+
+def largest_job(recipe: Recipe, documents: int, text_bytes: int) -> LargestJob:
+    """The job that holds most. `documents`, `text_bytes`: of all sources.
+
+    Each step counts all documents, as if those before it dropped none: a bound, but for the share of near-duplicates.
+    A key that very many documents have, as a template in millions, is not in it.
+    """
+    held = [(SHARD, "documents of a shard")]
+    for step in recipe.steps:
+        held += [(size, f"{step.step}, {what}") for size, what in step.job_memory(documents, text_bytes)]
+    if recipe.mixture is not None and recipe.tokenizer.path is None:
+        held.append((SAMPLE * min(recipe.tokenizer.sample_bytes, text_bytes), "the tokenizer's sample"))
+    size, work = max(held)
+    return LargestJob(WORKER + size, work)
+
+
+# Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.
+PAGE_BYTES = 15_300
+# Bytes of packed WARC files that one core reads and extracts a second: 2,490 pages in 7.3 s (docs/benchmarks.md).
+ARCHIVE_RATE = 5_200_000
+# Bytes of text for each byte of a packed WARC file, and of other packed files.
+ARCHIVE_TEXT, PACKED_TEXT = 2.05, 3.0
+# Bytes of a document that is text already.
+DOCUMENT_BYTES = 4_000
+# Bytes of text a second and core: all rules (26 to 34 MB/s) and near-duplicates (600 MB in 9 s on two cores).
+TEXT_RATE = 30_000_000
+# Seconds to start the workers, and for each stage.
+START, STAGE = 15.0, 2.0
+# Bytes of the home for each byte of text: 12.3 MB of 20.3 MB.
+HOME_TEXT = 0.6
+# Floating point operations a second and core in training: 491,520 tokens of 1.33 million parameters in 118 s.
+TRAINING_RATE = 17e9
+UNCERTAINTY = 2.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`seconds`, `bytes`: from, to. `documents`, `text_bytes`: of all sources, about. `unknown`: what is not in it:
+    sources whose size is not known, steps whose speed is not, since it is that of a model. `largest_job`: None where it
+    was not asked for."""
+
+    input_bytes: int
+    documents: int
+    text_bytes: int
+    seconds: tuple[float, float]
+    bytes: tuple[int, int]
+    unknown: tuple[str, ...]
+    largest_job: LargestJob | None = None
+
+    @property
+    def sentence(self) -> str:
+        low, high = self.seconds
+        least, most = self.bytes
+        without = f", without {', '.join(self.unknown)}, whose size or speed is not known" if self.unknown else ""
+        job = self.largest_job
+        holds = f"; the largest job holds {_size(job.bytes)} ({job.work})" if job else ""
+        space = f"{_size(least)} to {_size(most)} in the home{holds}"
+        return f"estimate: {_duration(low)} to {_duration(high)}, {space}{without}"
+
+
+def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: MachineSettings) -> Estimate:
+    """What all of the recipe takes if nothing is reused."""
+    cores = settings.workers or os.cpu_count() or 1
+    packed = text = documents = 0.0
+    unknown = []
+    for each in inspections:
+        size = _known_bytes(each.bytes, recipe.limit)
+        if size is None:
+            unknown.append(each.source.name)
+        elif each.source.is_crawl:
+            packed += size
+            text += size * ARCHIVE_TEXT
+            documents += size / PAGE_BYTES
+        else:
+            written = size * (PACKED_TEXT if each.is_packed else 1)
+            text += written
+            documents += written / DOCUMENT_BYTES
+    passes = 1 + sum(isinstance(step, CorpusStep) for step in recipe.steps)
+    seconds = START + STAGE * (len(recipe.steps) + 4) + (packed / ARCHIVE_RATE + passes * text / TEXT_RATE) / cores
+    space = HOME_TEXT * text + sum(step.disk_bytes for step in recipe.steps)
+    unknown += [step.step for step in recipe.steps if step.has_unknown_speed]
+    if recipe.mixture is not None:
+        model, training = recipe.model, recipe.training
+        parameters = _parameters(recipe, _vocab_size(recipe, settings))
+        seconds += 6 * parameters * training.token_budget(model.seq_len) / TRAINING_RATE / cores
+        # weights and two moments of four bytes, in the checkpoints that are kept and the middle one
+        space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
+    return Estimate(
+        round(packed + text),
+        round(documents),
+        round(text),
+        (seconds / UNCERTAINTY, seconds * UNCERTAINTY),
+        (round(space / UNCERTAINTY), round(space * UNCERTAINTY)),
+        tuple(unknown),
+    )
+
+
+def _known_bytes(size: int | None, limit: int | None) -> int | None:
+    """Bytes that are read of a source. `size`: of all its files."""
+    if limit is None:
+        return size
+    return limit * PAGE_BYTES if size is None else min(size, limit * PAGE_BYTES)
+
+
+def _parameters(recipe: Recipe, vocab_size: int) -> int:
+    """Of the model that is trained, norms left out."""
+    model = recipe.model
+    attention = 2 * model.dim * model.head_dim * (model.heads + model.kv_head_count)
+    embeddings = vocab_size * model.dim * (1 if model.tie_embeddings else 2)
+    return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
+
+
+def _vocab_size(recipe: Recipe, settings: MachineSettings) -> int:
+    with suppress(OSError, ValueError):  # what is wrong with the file is a finding of its own
+        if (size := check_tokenizer_file(settings, recipe)) is not None:
+            return size
+    return recipe.tokenizer.vocab_size
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _size(size: float) -> str:
+    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= length:
+            return f"{size / length:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"
+
+
+_SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`findings`: all that is wrong; `estimate`: None for a recipe that cannot be read; `unseen`: what was not looked
+    at, since a deep check alone does; `remarks`: what is not wrong, but may not be meant."""
+
+    findings: tuple[Finding, ...]
+    estimate: Estimate | None = None
+    unseen: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked:
+    """What can be known of a recipe, given as for `gristmill.flows.recipe.recipe.load`, before it runs.
+
+    `deep`: remote files are asked for, and the modules of users' steps imported. Raises FileNotFoundError for a recipe
+    that is not there.
+    """
+    try:
+        data, origin = read(source)
+    except RecipeError as error:
+        return Checked(error.findings)
+    own = {} if deep or isinstance(data, Recipe) else _own_steps(data)
+    unseen = [f"the step {name} of your own" for name in own.values()]
+    if own:  # the lines are those of the file with them
+        data, origin = (
+            {**data, "steps": [s for index, s in enumerate(data["steps"]) if index not in own]},
+            replace(origin, lines=None),
+        )
+    try:
+        recipe = data if isinstance(data, Recipe) else validated(data, origin)
+    except RecipeError as error:
+        findings = [f for f in error.findings if not (own and f.key.endswith(".best"))]
+        findings += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
+        return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
+    result = _checked(recipe, data, origin, settings, deep, unseen)
+    assert result.estimate is not None, "the recipe can be read"
+    job = largest_job(recipe, result.estimate.documents, result.estimate.text_bytes)
+    return replace(result, estimate=replace(result.estimate, largest_job=job))
+
+
+def before_run(recipe: Recipe, settings: MachineSettings) -> None:
+    """Raise RecipeError for what would fail later: files that are not there, a home that cannot be written."""
+    findings = _checked(recipe, recipe, Origin(recipe.name), settings, False, []).findings
+    if findings:
+        raise RecipeError(findings)
+
+
+def _checked(
+    recipe: Recipe, data: Any, origin: Origin, settings: MachineSettings, deep: bool, unseen: list[str]
+) -> Checked:
+    values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
+    named = dict(enumerate(recipe.sources)), dict(enumerate(recipe.steps))
+    inspections, findings = _of_files(origin, values, *named, settings, deep)
+    troubles = [*takedown_problems(recipe, settings, deep), *evaluation_problems(recipe, settings, deep)]
+    troubles += training_problems(recipe, settings)
+    troubles += [*expressions(recipe.steps), *of_export(recipe), *of_groups(recipe)]
+    findings += [origin.finding(values, path, what) for path, what in troubles]
+    needed = estimate(recipe, inspections, settings)
+    findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
+    unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
+    remarks = tuple(remark for step in recipe.steps for remark in settings.placed(step).remarks())
+    return Checked(tuple(findings), needed, tuple(unseen), remarks)
+
+
+def _own_steps(data: Any) -> dict[int, str]:
+    """The steps of a recipe that are users', by their places: to know more of them, their code has to run."""
+    steps = data.get("steps") if isinstance(data, Mapping) else None
+    if not isinstance(steps, list):
+        return {}
+    names = {index: step.get("step") for index, step in enumerate(steps) if isinstance(step, Mapping)}
+    return {
+        index: name
+        for index, name in names.items()
+        if isinstance(name, str) and name not in BUILT_IN and not is_where(name) and own_steps.may_be_known(name)
+    }
+
+
+def _sources_alone(data: Any, origin: Origin) -> dict[int, Source]:
+    """The sources of a recipe that can be read, where the recipe cannot."""
+    sources: dict[int, Source] = {}
+    entries = data.get("sources") if isinstance(data, Mapping) else None
+    for index, source in enumerate(entries if isinstance(entries, list) else []):
+        try:
+            sources[index] = _SOURCE.validate_python(source, context={FOLDER: origin.folder})
+        except ValidationError:
+            continue  # which the findings of the recipe name
+    return sources
+
+
+def _of_files(
+    origin: Origin,
+    data: Any,
+    sources: Mapping[int, Source],
+    steps: Mapping[int, Any],
+    settings: MachineSettings,
+    deep: bool,
+) -> tuple[list[Inspection], list[Finding]]:
+    inspections, problems = source_problems(sources, settings, deep)
+    problems += step_problems(steps, settings, deep)
+    return inspections, [origin.finding(data, path, what) for path, what in problems]
+
+
+def _of_home(origin: Origin, settings: MachineSettings) -> list[Finding]:
+    return [Finding(origin.name, "", what) for what in home_problems(settings)]
+
+
+def _of_space(origin: Origin, needed: Estimate, settings: MachineSettings) -> list[Finding]:
+    """Whether the home's disk has room; what the home holds already may be a part of what is needed."""
+    if not files.is_local(settings.home):
+        return []
+    free = shutil.disk_usage(existing_folder(settings.home)).free
+    least = needed.bytes[0]
+    if least <= free:
+        return []
+    held = sum(stage.bytes for stage in Home(settings.home).stages())
+    if least <= free + held:
+        return []
+    what = f"GRISTMILL_HOME is {settings.home}, with {free:,} bytes free, and the run needs at least {least:,}"
+    return [Finding(origin.name, "", f"{what}; give a larger disk, or a `limit`")]

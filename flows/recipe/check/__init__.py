@@ -1,1 +1,0 @@
-"""What can be known of a run before its work is done, without the libraries that do the work."""

@@ -1,0 +1,208 @@
+"""The columns that an expression may name at a place in a recipe: of documents, of the steps before it, derived ones.
+
+A column of a source's own is known by its name alone until the source's files have been read.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import wrapt
+
+from gristmill.flows.recipe.errors import Finding, RecipeError, did_you_mean
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.documents.expressions import DERIVED, evaluate, kind_of, parsed, truth
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Problem, Step
+from gristmill.tasks.documents.where import Where
+from gristmill.tasks.tokens.mixture import SOURCE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from gristmill.storage import schema as storage_schema
+    from gristmill.tasks.documents import measure
+else:
+    storage_schema = wrapt.lazy_import("gristmill.storage.schema")
+    measure = wrapt.lazy_import("gristmill.tasks.documents.measure")
+    pa = wrapt.lazy_import("pyarrow")
+
+
+EVERY = "*"  # in place of the columns of a source whose files say which there are
+_MEANT = {
+    "id": "of the document: xxh3-128 of source, file, offset, length and record id",
+    "source": "the recipe's name of it",
+    "url": "where the document was found",
+    "content_type": "as the server said",
+    "charset": "by which the payload was read",
+    "record_id": "of the record in its file",
+    "title": "as the page itself says",
+    "text": "the text itself; `length(text)` is `characters`",
+}
+_DERIVED = {
+    "host": "of `url`, in small letters",
+    "tld": "the last part of the host; none for an address in numbers",
+    "mime": "`content_type` without parameters",
+}
+_OF_RECORD = ("title", "canonical_url", "published", "engine", "characters", "text")  # what the extraction finds
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """A column that an expression may name. `kind`: text, number, boolean, time, list; `type`: Arrow's; both None for a
+    column of a source's own whose files are not read yet. `step`: that measures it, "" for what the record has."""
+
+    name: str
+    kind: str | None
+    type: str | None
+    meaning: str
+    step: str
+
+
+def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
+    """The columns of documents and of what steps have measured of them."""
+    schema = storage_schema.DOCUMENTS
+    for signal in (signal for step in steps for signal in step.signals):
+        if signal.name not in schema.names:
+            schema = schema.append(measure.field(signal))
+    return schema
+
+
+def steps_before(recipe: Recipe, step_name: str) -> tuple[Step, ...]:
+    """The steps before the one called `step_name`; all for an empty name. Raises LookupError for a step that is
+    missing, or that comes before the documents are made."""
+    if not step_name:
+        return recipe.steps
+    names = [step.step for step in recipe.steps]
+    later = [step.step for step in recipe.after]
+    if step_name not in later:
+        what = "makes the documents, ahead of which they have no columns" if step_name in names else "is no step of it"
+        hint = did_you_mean(step_name, later) or f"there are {', '.join(later) or 'none'} behind the extraction"
+        raise LookupError(f"--at {step_name}: in the recipe {recipe.name} that {what}; {hint}")
+    return recipe.steps[: names.index(step_name)]
+
+
+def known_columns(recipe: Recipe, step_name: str = "", own: "pa.Schema | None" = None) -> list[KnownColumn]:
+    """What an expression may name after all steps of a recipe, or in the place of the step `step_name`: columns of
+    documents, those of the sources' own, derived ones, then the signals in the order of the steps. `own`: the columns
+    of the sources' own, where files were read. Raises as `steps_before`."""
+    steps = steps_before(recipe, step_name)
+    schema = schema_behind(steps)
+    for field in own or ():
+        at_index = schema.get_field_index(field.name)
+        schema = schema.append(field) if at_index < 0 else schema.set(at_index, field)
+
+    def column(name: str, meaning: str, step: str) -> KnownColumn:
+        if name not in schema.names:
+            return KnownColumn(name, None, None, meaning, step)
+        return KnownColumn(name, kind_of(schema.field(name).type), f"{schema.field(name).type}", meaning, step)
+
+    theirs = _own(recipe, own)
+    measured = {signal.name: (step, signal) for step in reversed(steps) for signal in step.signals}
+    rows = []
+    for field in storage_schema.DOCUMENTS:
+        what = (field.metadata or {}).get(b"what", b"").decode()
+        step = "extract" if field.name in _OF_RECORD else ""
+        if field.name not in theirs and field.name not in measured:
+            rows.append(column(field.name, what or _MEANT[field.name], step))
+    rows += [column(name, meaning, "") for name, meaning in theirs.items() if name not in measured]
+    derived = [name for name in DERIVED if name not in schema.names and name not in theirs]
+    rows += [KnownColumn(name, "text", "string", _DERIVED[name], "") for name in derived]
+    for name in dict.fromkeys(signal.name for step in steps for signal in step.signals):
+        step_of, signal = measured[name]
+        what = signal.description.removesuffix(".")
+        rows.append(column(name, f"{what} ({signal.unit})" if signal.unit else what, step_of.step))
+    return rows
+
+
+def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
+    """What is said of the first column that an expression names and that is not there behind some steps; empty for
+    none, and where the sources' files say which columns there are."""
+    theirs = _own(recipe, None)
+    signals = [signal.name for step in steps for signal in step.signals]
+    there = [*dict.fromkeys([*signals, *theirs, *DOCUMENT_COLUMNS, *DERIVED])]
+    for name in parsed(expression).columns:
+        if name not in there and EVERY not in theirs:
+            hint = did_you_mean(name, there) or f"there are {', '.join(there)}"
+            return f"there is no column {name}; {hint}"
+    return ""
+
+
+def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
+    """The columns of the sources' own, each with what it is; EVERY stands for those that files will name."""
+    types: dict[str, str] = {}
+    for source in recipe.sources:
+        columns = source.read_columns
+        for name, theirs in columns.own:
+            types.setdefault(name, f"the column `{theirs}` of the files of {source.name}")
+        if columns.every and own is None:
+            types[EVERY] = f"every column of the files of {source.name}: known when they are read"
+    for field in own or ():
+        types.setdefault(field.name, "of the sources' own files")
+    return types
+
+
+# Whether the expressions of a recipe have a meaning on the types that their columns have at their place in it.
+
+
+def expressions(steps: Sequence[Step]) -> Iterator[Problem]:
+    """What is wrong with them. One that names a column of a source's own is left out: its type is known when the files
+    are read."""
+    for index, step in enumerate(steps):
+        if isinstance(step, Where) and step.expression is not None:
+            trouble = untrue(step.expression, steps[:index])
+            if trouble:
+                yield ("steps", index, "drop" if step.keep is None else "keep"), trouble
+
+
+def of_export(recipe: Recipe) -> Iterator[Problem]:
+    """What is wrong with the expression of a recipe's export, which may name the columns behind all steps."""
+    where = None if recipe.export is None else recipe.export.where
+    if where is not None and (what := unknown(where, recipe, recipe.steps) or untrue(where, recipe.steps)):
+        yield ("export", "where"), what
+
+
+def check_export(recipe: Recipe) -> None:
+    """Raise RecipeError for what `of_export` finds."""
+    if findings := [Finding(recipe.name, ".".join(map(str, path)), what) for path, what in of_export(recipe)]:
+        raise RecipeError(findings)
+
+
+def of_groups(recipe: Recipe) -> Iterator[Problem]:
+    """What is wrong with the types of what `mixture.by` groups documents by."""
+    if recipe.mixture is None or recipe.mixture.by_source:
+        return
+    schema = schema_behind(recipe.steps)
+    for column in recipe.mixture.by:
+        name, cut = column.column, bool(column.edges or column.quantiles)
+        if name == SOURCE or not {*column.reads(schema.names)} <= {*schema.names}:
+            continue  # a source's own, whose type is known when its files are read
+        try:
+            known = name in schema.names
+            result = schema.field(name).type if known else evaluate(parsed(name), schema.empty_table()).type
+        except ValueError as error:
+            yield ("mixture",), f"groups documents by {name}: {error}"
+            continue
+        if what := _ungrouped(result, cut):
+            yield ("mixture",), f"groups documents by {name}, {what}"
+
+
+def _ungrouped(kind: "pa.DataType", cut: bool) -> str:
+    """Why values of a type make no groups; `cut`: into ranges of numbers."""
+    what = kind_of(kind)
+    if cut:
+        return "" if what == "number" else f"a {what}, which has no ranges: take its edges or quantiles out"
+    if pa.types.is_floating(kind):
+        return "whose values are numbers: give its edges or quantiles, or cast them to whole numbers, as column::bigint"
+    return "" if what in ("text", "number", "boolean") else f"a {what}: make it a text or a whole number"
+
+
+def untrue(expression: str, steps: Sequence[Step]) -> str:
+    """Why an expression cannot be true or false behind some steps; empty where it can, or names columns whose types are
+    not known."""
+    tree, schema = parsed(expression), schema_behind(steps)
+    if {*tree.columns} <= {*schema.names, *DERIVED}:
+        try:
+            truth(tree, schema.empty_table())
+        except ValueError as error:
+            return f"{error}"
+    return ""

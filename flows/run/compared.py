@@ -1,0 +1,215 @@
+"""What lets runs of an experiment be compared in MLflow: what differs between them, and what they were evaluated on.
+
+The base is the recipe of the experiment's name that ships, or that of the experiment's first run. A run is called after
+what its recipe has other than the base. Runs were evaluated on the same documents if their tags COMPARABLE have one
+value; then they have metrics of the same name, too.
+"""
+
+import getpass
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import yaml
+from mlflow.entities import Run, ViewType
+
+from gristmill.flows.recipe.recipe import RECIPES, Recipe, load
+from gristmill.flows.run.tracking import flat
+from gristmill.flows.stages.heldout import Data
+from gristmill.storage.printable import redact_url, redact_urls
+from gristmill.training.config import NEUTRAL
+from gristmill.training.run.tracking import SHORT, TrackedNames
+
+COMPARABLE = "comparable with"
+RECIPE = "recipe.yaml"
+# What is of interest in each run, whether it differs or not: what is read, in which steps, and the size of the run.
+PARAMS = (
+    *("seed", "limit", "tokenizer.vocab_size", "model.dim", "model.layers", "model.heads", "model.seq_len"),
+    *("training.steps", "training.batch", "training.learning_rate", "training.optimizer", "training.seed"),
+    "training.engine",
+)
+_NO_MATTER = {"name", *(f"training.{name}" for name in NEUTRAL - {"init_from", "eval_tokens"})}
+_NAMED = 4  # differences in the name of a run
+_LONGEST = 40  # characters of a value in a name
+_PARAM = 6000  # characters of a parameter that MLflow takes
+_LOOKED_AT = 1000  # the newest runs of an experiment
+_ABOUT = "**Which runs can be compared.**"
+
+
+def tracked_names(data: Data) -> TrackedNames:
+    """What MLflow calls the metrics of a model that is trained on this data."""
+    sets = {name: facts["digest"] for name, facts in data.evaluated.items()}
+    return TrackedNames(sets, data.tokenizer.file(data.tokenizer.result["tokenizer"]["file"]).digest)
+
+
+def comparable(data: Data) -> str:
+    """The value of the tag: the beginning of the names of the metrics of all held-out documents."""
+    return f"heldout-{tracked_names(data).digest('heldout')[:SHORT]}"
+
+
+def base_of(recipe: Recipe, first: dict[str, Any] | None) -> dict[str, Any]:
+    """The values of the base. `first`: the recipe of the experiment's first run, if there is one."""
+    if (RECIPES / f"{recipe.name}.yaml").is_file():
+        return load(recipe.name).model_dump(mode="json")
+    return recipe.model_dump(mode="json") if first is None else first
+
+
+def recipe_of(client: mlflow.MlflowClient, run: Run, folder: Path) -> dict[str, Any] | None:
+    """The recipe of a run, with the defaults of today; None where the run has none that can be read."""
+    if RECIPE not in {artifact.path for artifact in client.list_artifacts(run.info.run_id)}:
+        return None
+    values = yaml.safe_load(Path(client.download_artifacts(run.info.run_id, RECIPE, str(folder))).read_text("utf-8"))
+    try:
+        return Recipe.model_validate(values).model_dump(mode="json")
+    except ValueError:  # of an older release
+        return values if isinstance(values, dict) else None
+
+
+def run_name(recipe: Recipe, base: Mapping[str, Any]) -> str:
+    """`web · minhash.threshold .7 · training.seed 2`: what the recipe has other than the base."""
+    differences = list(_differences(base, recipe.model_dump(mode="json")))
+    more = [f"{len(differences) - _NAMED} more"] if len(differences) > _NAMED else []
+    return " · ".join([recipe.name, *differences[:_NAMED], *more])
+
+
+def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator[str]:
+    """By the words of `--set` and `--without`, in the recipe's order."""
+    missing: list[str] = []
+    for key, name, what in (("sources", "name", "source "), ("steps", "step", "")):
+        before, now = ([entry[name] for entry in values.get(key) or []] for values in (base, recipe))
+        yield from (f"with {what}{one}" for one in now if one not in before)
+        yield from (f"without {what}{one}" for one in before if one not in now)
+        missing += [f"{key}.{one}." for one in {*before, *now} if one not in before or one not in now]
+        if [one for one in before if one in now] != [one for one in now if one in before]:
+            yield f"{key} in another order"
+    for key in _differing(base, recipe):
+        if not key.startswith(tuple(missing)):
+            yield f"{key.removeprefix('steps.')} {_shown(flat(dict(recipe)).get(key))}"
+
+
+def _differing(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ, but for those that make no difference to a model."""
+    before, now = flat(dict(base)), flat(dict(recipe))
+    return [key for key in {**now, **before} if not _no_matter(key) and before.get(key) != now.get(key)]
+
+
+def _no_matter(key: str) -> bool:
+    return key in _NO_MATTER or key.rpartition(".")[0] in _NO_MATTER
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:g}"
+    if isinstance(value, list):
+        value = ", ".join(map(_shown, value))
+    text = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = redact_urls(text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def params(recipe: Recipe, base: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, str]:
+    """PARAMS, sources and steps, and what differs from the base or is a parameter of the experiment's first run."""
+    recipe_values = recipe.model_dump(mode="json")
+    values = flat(recipe_values)
+    wanted = dict.fromkeys([*PARAMS, *_differing(base, recipe_values), *others])
+    listed = {
+        "sources": ", ".join(source.name for source in recipe.sources),
+        "steps": ", ".join(step.step for step in recipe.steps),
+    }
+    return listed | {name: str(values[name])[:_PARAM] for name in wanted if name in values}
+
+
+def missing_params(first: Run, recipe: dict[str, Any], current: Mapping[str, str]) -> dict[str, str]:
+    """The parameters that the experiment's first run lacks beside another run: there what differs is seen in both."""
+    values = flat(recipe)
+    lacking = (name for name in current if name in values and name not in first.data.params)
+    return {name: str(values[name])[:_PARAM] for name in lacking}
+
+
+def provenance() -> dict[str, str]:
+    """Tags by which MLflow shows who made a run, by which command, and in which state of their repository."""
+    command = shlex.join(
+        [os.path.basename(sys.argv[0]), *(redact_url(redact_urls(argument)) for argument in sys.argv[1:])]
+    )
+    tags = {"mlflow.source.type": "LOCAL", "mlflow.source.name": command[: _PARAM // 2]}
+    try:
+        tags["mlflow.user"] = getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        tags["mlflow.user"] = str(os.getuid())
+    if commit := _git("rev-parse", "HEAD"):
+        tags["mlflow.source.git.commit"] = commit
+        tags["uncommitted changes"] = "yes" if _git("status", "--porcelain", "--untracked-files=no") else "no"
+    return tags
+
+
+def _git(*arguments: str) -> str:
+    """What git says of the working directory; empty where there is no repository, or no git."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def evaluated_on(data: Data, others: list[Run]) -> list[str]:
+    """What a model was evaluated on, and which runs of the experiment were evaluated on something else, as Markdown."""
+    names, lines, shared = tracked_names(data), [], []
+    for kind, what in (("heldout", "held-out documents of the sources"), ("evaluation", "texts that the recipe names")):
+        own = {name.partition("/")[2]: facts for name, facts in data.evaluated.items() if name.startswith(f"{kind}/")}
+        if not own:
+            continue
+        sizes = ", ".join(f"{name} {facts['documents']:,}" for name, facts in own.items())
+        begins = [f"`{names(f'{kind}/{name}/bits_per_byte')}`" for name in own]
+        if kind == "heldout":
+            begins = [f"`{names('heldout/bits_per_byte')}`"]
+        else:
+            shared = begins
+        size = sum(facts["bytes"] for facts in own.values())
+        lines.append(f"Evaluated on {what} ({sizes}; {size:,} bytes): {', '.join(begins)}.")
+    lines.append(
+        "Runs that have a metric of one such name were evaluated on the same bytes; the lower is better. Nothing else "
+        "tells which recipe is better: `survivors-...` are the held-out documents that this recipe keeps, and losses "
+        "by token are of its own tokenizer and text. One run of each recipe says little: `gristmill ablate` says how "
+        "sure a difference is."
+    )
+    apart = [run for run in others if run.data.tags.get(COMPARABLE, comparable(data)) != comparable(data)]
+    if apart:
+        named = ", ".join(f"`{run.info.run_name}` ({run.data.tags[COMPARABLE]})" for run in apart[:_NAMED])
+        more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
+        # first: of a long description MLflow shows the beginning
+        lines.insert(
+            0,
+            f"**Not comparable** with {named}{more}: their held-out documents differ, as sources, files, "
+            "`limit`, extraction, normalisation, `mixture.heldout_fraction`, `training.eval_tokens` or takedowns do."
+            + (f" Compare with these by {', '.join(shared)} alone, where they have it." if shared else ""),
+        )
+    return lines
+
+
+def compared_runs(client: mlflow.MlflowClient, experiment: str) -> list[Run]:
+    """The runs of models of an experiment that say what they were evaluated on, the newest first."""
+    wanted = f"tags.`{COMPARABLE}` LIKE '%'"
+    return list(client.search_runs([experiment], wanted, ViewType.ACTIVE_ONLY, max_results=_LOOKED_AT))
+
+
+def describe_experiment(client: mlflow.MlflowClient, experiment: str) -> None:
+    """Let the description of an experiment say which of its runs can be compared, unless a person has written one."""
+    note = client.get_experiment(experiment).tags.get("mlflow.note.content", "")
+    if note and not note.startswith(_ABOUT):
+        return
+    groups: dict[str, list[str]] = {}
+    for run in compared_runs(client, experiment):
+        groups.setdefault(run.data.tags[COMPARABLE], []).append(run.info.run_name or run.info.run_id)
+    lines = [f"{_ABOUT} Runs were evaluated on the same documents if their metrics have the same name."]
+    if len(groups) > 1:
+        lines[0] += f" **There are {len(groups)} groups; compare runs of one group alone.**"
+    for name, runs in sorted(groups.items()):
+        named = ", ".join(f"`{run}`" for run in sorted(set(runs))[: 2 * _NAMED])
+        more = ", ..." if len(set(runs)) > 2 * _NAMED else ""
+        lines.append(f"- `{name}/bits_per_byte`, {len(runs)} run{'s' * (len(runs) > 1)}: {named}{more}")
+    client.set_experiment_tag(experiment, "mlflow.note.content", "\n".join([lines[0], "", *lines[1:]]))

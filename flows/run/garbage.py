@@ -1,0 +1,162 @@
+"""Stages of a home that no recorded run holds, and caches of kernels of older versions.
+
+Every recorded run (`gristmill.flows.machine.runs`) holds its stages, and all that these were made from, until it is
+forgotten. A model stays until a run that had it is forgotten, whatever else was recorded; and so does what a process
+makes now. Of a finished stage the manifest stays, so that what was made of it is still found.
+"""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import wrapt
+
+from gristmill.flows.machine.runs import RELEASED, RecordedRun, all_runs, stages_of_runs
+from gristmill.storage import files, layout
+from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
+from gristmill.tasks.engine.lease import is_held, lease
+
+if TYPE_CHECKING:
+    from gristmill.tasks.kernels import compiled
+else:
+    compiled = wrapt.lazy_import("gristmill.tasks.kernels.compiled")
+
+_DAY = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """A folder that can go. `label`: of the stage, or of the cache; `bytes`: of its files; `modified`: when the last of
+    them was written, in seconds since 1970."""
+
+    kind: Literal["finished", "unfinished", "unreadable", "kernels"]
+    label: str
+    folder: str
+    bytes: int
+    modified: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What can go; and what is as little needed, but stays: younger than asked, or made now."""
+
+    garbage: tuple[Garbage, ...]
+    young: tuple[Garbage, ...]
+    held: tuple[str, ...]
+
+
+def find(home: str, days: float) -> Found:
+    """What a home and this machine's cache of kernels hold that nobody needs. Removes nothing.
+
+    `days`: what was written since then stays. Raises DamagedFileError where a record of a run cannot be read.
+    """
+    before = time.time() - days * _DAY
+    needed = _needed(home)
+    stages = [stage for stage in _all(Home(home)) if stage.label not in needed and not _is_kept(stage)]
+    with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
+        held = [stage.label for stage, one in zip(stages, pool.map(_held, stages), strict=True) if one]
+        items = list(pool.map(_measured, (stage for stage in stages if stage.label not in held)))
+    items += _kernels()
+    items.sort(key=lambda one: (-one.bytes, one.label))
+    old = tuple(one for one in items if one.modified <= before)
+    return Found(old, tuple(one for one in items if one not in old), tuple(held))
+
+
+def remove(home: str, garbage: Garbage) -> bool:
+    """Remove one folder, or of a finished stage all but its manifest; whether it was. A stage that a run has taken up
+    meanwhile stays.
+
+    The lease of the stage is held for that: a run that asks for it waits, and makes it again.
+    """
+    if garbage.kind == "kernels":
+        shutil.rmtree(garbage.folder, ignore_errors=True)
+        return True
+    if is_held(garbage.folder):
+        return False
+    with lease(garbage.folder, lambda line: None) as held:
+        if garbage.label in _needed(home):
+            return False
+        held.confirm()
+        if garbage.kind == "finished":
+            layout.collect(garbage.folder)
+            return True
+        files.remove(garbage.folder)
+    files.remove(garbage.folder)
+    return True
+
+
+def _all(home: Home) -> Iterator[StageFolder]:
+    yield from home.stages()
+    yield from home.unfinished()
+    yield from home.unreadable()
+    with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
+        folders = pool.map(lambda stage: (stage, layout.removable(stage.folder)), home.collected())
+        yield from (stage for stage, names in folders if names)  # a removal or a restoration was killed
+
+
+def _is_kept(stage: StageFolder) -> bool:
+    """Whether a stage stays though no run holds it: a model that nobody has released."""
+    return (
+        isinstance(stage, FinishedStage)
+        and stage.name == "model"
+        and not files.exists(files.join(stage.folder, RELEASED))
+    )
+
+
+def held_by(home: str) -> list[tuple[RecordedRun, int]]:
+    """The recorded runs, and the bytes of the stages that each of them alone holds."""
+    runs, stages = all_runs(home), Home(home)
+    held = [_needed(home, set(run.stages), stages) for run in runs]
+    sizes = {stage.label: stage.bytes for stage in stages.stages()}
+    counts = Counter(label for labels in held for label in labels)
+    return [
+        (run, sum(sizes.get(label, 0) for label in labels if counts[label] == 1))
+        for run, labels in zip(runs, held, strict=True)
+    ]
+
+
+def _needed(home: str, labels: set[str] | None = None, stages: Home | None = None) -> set[str]:
+    """Labels of some stages, by default those of the recorded runs and the models that stay, and of all that these were
+    made from."""
+    stages = stages or Home(home)
+    by_key = {stage.key: stage for stage in _all(stages)}
+    if labels is None:
+        labels = stages_of_runs(home) | {stage.label for stage in by_key.values() if _is_kept(stage)}
+    waiting = [stage for stage in by_key.values() if stage.label in labels]
+    while waiting:
+        stage = waiting.pop()
+        for key in stage.inputs.values() if isinstance(stage, FinishedStage) else ():
+            behind = by_key.get(key)
+            if behind is not None and behind.label not in labels:
+                labels.add(behind.label)
+                waiting.append(behind)
+    return labels
+
+
+def _held(stage: StageFolder) -> bool:
+    return is_held(stage.folder)
+
+
+def _measured(stage: StageFolder) -> Garbage:
+    size, modified = files.size_of(stage.folder)
+    kind: Literal["finished", "unfinished", "unreadable"] = "finished"
+    if isinstance(stage, UnfinishedStage):
+        kind = "unfinished"
+    elif isinstance(stage, UnreadableStage):
+        kind = "unreadable"
+    return Garbage(kind, stage.label, stage.folder, size, modified)
+
+
+def _kernels() -> list[Garbage]:
+    caches = []
+    for folder in sorted(compiled.FOLDER.parent.glob("kernels-*")):
+        if folder != compiled.FOLDER:
+            size, written = files.size_of(str(folder))
+            modified = max(written, folder.stat().st_mtime)  # one without files may be about to be filled
+            caches.append(Garbage("kernels", Path(folder).name, str(folder), size, modified))
+    return caches

@@ -1,0 +1,96 @@
+"""Training with its record in MLflow, and the notes of which models MLflow has.
+
+    <local folder>/mlflow-runs/<digest of server, experiment and model>    the id of the model's run
+
+With the note, a run that reuses its model does not load MLflow. Remove the folder to have MLflow asked again, and
+models recorded again where they are missing.
+"""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import wrapt
+
+from gristmill.flows.curation import Outputs
+from gristmill.flows.machine.engine_python import engine_python
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
+from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
+from gristmill.storage import files
+from gristmill.training.run import launch
+
+if TYPE_CHECKING:
+    from gristmill.flows.run import model_run
+else:
+    model_run = wrapt.lazy_import("gristmill.flows.run.model_run")
+
+
+def noted_run(settings: MachineSettings, experiment: str, key: str) -> str:
+    """The id of the run that has the model with a key; empty if it is not known."""
+    uri = settings.tracking_uri
+    note = _note(settings, experiment, key)
+    is_gone = uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
+    return note.read_text() if note.exists() and not is_gone else ""
+
+
+def note_run(settings: MachineSettings, experiment: str, key: str, run: str) -> None:
+    """Note that the run has the model, complete with its metrics."""
+    files.write_bytes(str(_note(settings, experiment, key)), run.encode())
+
+
+def _note(settings: MachineSettings, experiment: str, key: str) -> Path:
+    name = files.digest("\n".join([settings.tracking_uri, experiment, key]).encode())
+    return Path(settings.local_folder) / "mlflow-runs" / name
+
+
+_SQLITE = "sqlite:///"
+
+
+def train(outputs: Outputs) -> Trained:
+    """Train on the mixture, resuming from the newest checkpoint if there is one.
+
+    With a home that is not on a local disk, each checkpoint is written to the local folder and copied to the home while
+    training goes on; on another machine it goes on from the newest one that is there.
+    """
+    context, recipe, data, unplaced = outputs.context, outputs.recipe, outputs.data, outputs.model_spec
+    settings = context.settings
+    context.begin(unplaced)
+    key = unplaced.label(settings.home).removeprefix(f"{unplaced.name}-")
+    if (stage := context.find(unplaced)) and (run_id := noted_run(settings, recipe.name, key)):
+        return Trained(context.build(unplaced), stage.result["result"], run_id)
+
+    folder = unplaced.folder(settings.home)
+    run = model_run.ModelRun(settings, recipe, data, key, folder)
+    with ExitStack() as stack:
+
+        def places() -> ModelPlaces:
+            """Asked for by the process that makes the stage: it alone has a run to log to."""
+            logged = stack.enter_context(run)
+            python = engine_python(settings, recipe.training.engine)
+            processes = settings.training_processes or launch.default_processes(python)
+            mixture = local_mixture(settings, data.mixture.folder)
+            out = local_folder(settings, folder)
+            initial = initial_folder(settings, recipe)
+            return ModelPlaces(
+                mixture=str(mixture),
+                out=out,
+                folder=folder,
+                processes=processes,
+                nodes=settings.nodes,
+                tracking_uri=settings.tracking_uri,
+                run_id=logged,
+                init_from=str(initial or ""),
+                init_digests=init_digests(settings, initial) if initial else {},
+                eval_tasks=str(tasks_folder(settings, recipe) or ""),
+                max_rollbacks=recipe.training.guard.max_rollbacks,
+                engine=recipe.training.engine,
+                parallel=recipe.training.parallel.model_dump(exclude_none=True),
+                python=python,
+            )
+
+        model = context.build(replace(unplaced, places=places))
+    tracked = run.finish(model)
+    note_run(settings, recipe.name, key, tracked)
+    return Trained(model, model.result["result"], tracked)

@@ -1,1 +1,0 @@
-"""The machine looked after: what it lacks, what may be removed, what starts runs."""

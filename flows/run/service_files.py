@@ -1,0 +1,48 @@
+"""The files that a service runs with: Prefect's deployments, images, Kubernetes, SLURM.
+
+In a checkout they are at the top; an installation has them beside this module. Imports only the standard library, since
+the build of a wheel runs this file.
+"""
+
+from pathlib import Path
+
+NAMES = (
+    "prefect.yaml",
+    "docker/Dockerfile",
+    "docker/Dockerfile.services",
+    "docker/compose.debian.yaml",
+    "docker/compose.yaml",
+    "docker/databases.sh",
+    "docker/entrypoint.sh",
+    "docker/postgres.sh",
+    "docker/ready.py",
+    "docker/requirements.txt",
+    "docker/secrets.sh",
+    "docker/kubernetes/dask-cluster.yaml",
+    "docker/kubernetes/network-policy.yaml",
+    "docker/kubernetes/run.yaml",
+    "docker/kubernetes/training.yaml",
+    "docker/slurm/dask.yaml",
+    "docker/slurm/training.sbatch",
+)
+_CARRIED = Path(__file__).with_name("files")
+
+
+def source() -> Path:
+    """The folder that holds the files."""
+    return _CARRIED if _CARRIED.is_dir() else Path(__file__).resolve().parents[2]
+
+
+def write(to: Path) -> list[Path]:
+    """Write the files into a folder, with their modes; those that are there with the same content stay. Returns the
+    paths. Raises FileExistsError, and writes nothing, for one that is there and differs."""
+    for name in NAMES:
+        there = to / name
+        if there.exists() and there.read_bytes() != (source() / name).read_bytes():
+            raise FileExistsError(f"{there} is there and differs from what ships: move it away, or name another folder")
+    for name in NAMES:
+        original, path = source() / name, to / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(original.read_bytes())
+        path.chmod(original.stat().st_mode & 0o755)
+    return [to / name for name in NAMES]

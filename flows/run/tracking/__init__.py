@@ -1,1 +1,0 @@
-"""MLflow's records of runs and models."""

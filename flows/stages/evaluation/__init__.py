@@ -1,1 +1,0 @@
-"""Which documents models are evaluated on, and what training sees without them."""

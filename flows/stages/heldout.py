@@ -1,0 +1,311 @@
+"""The held-out documents: which documents training does not see, and what the models of a run are evaluated on.
+
+`heldout` removes the held-out documents of the sources from a corpus, and near-duplicates of them. `evaluation_removal`
+(`gristmill.flows.stages.removal`) does the same with the texts that the recipe names.
+
+`heldout_documents` are those that models are evaluated on. They are a property of the sources, so models of all recipes
+on the same sources are evaluated on the same bytes. `survivors/SOURCE` are those of `heldout/SOURCE` that the recipe
+keeps: two recipes have two such sets, so no measure of them is comparable. `evaluation/NAME` are texts that the recipe
+names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.variants import texts_alone, unfiltered
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, heldout_full
+from gristmill.flows.stages.documents import documents
+from gristmill.flows.stages.evaluation_documents import (
+    CHARACTERS,
+    SAMPLED,
+    EvaluationDocumentsPlaces,
+    below,
+    shards_of_sets,
+    unfiltered_documents,
+)
+from gristmill.flows.stages.removal import AllowedCorpus, evaluation_removal, takedown_lists
+from gristmill.storage import files
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.by_shard import Parts
+from gristmill.tasks.documents.selection import Heldout
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import Each, PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.evaluation.documents import choose_documents, sample_shard, sampled_folder
+from gristmill.tasks.evaluation.heldout import (
+    collect_texts,
+    draw_shard,
+    drawn_folder,
+    given_folder,
+    split_shard,
+)
+from gristmill.tasks.evaluation.similar import THRESHOLD
+from gristmill.tasks.url.step import Url
+
+BYTES_A_TOKEN = 4  # of English: `training.eval_tokens` so many times are the bytes of a set
+_MIN_BYTES = 64  # of a document, for which a set has room for all
+
+
+class HeldoutSplit(Settings):
+    """`characters`: code points of a text that are evaluated."""
+
+    heldout: Heldout
+    characters: int
+    shingling: Shingling
+    threshold: float
+
+
+@dataclass(frozen=True)
+class HeldoutPlaces:
+    """`extracted`: the parts with the documents as they were extracted, by shard; `drawn`: those with the held-out
+    documents among others, as the sources have them; `rows`: how many documents arrive; `full`: how many
+    times as many may arrive until no more are held out."""
+
+    corpus: CorpusPlaces
+    extracted: Parts
+    drawn: Parts
+    rows: int
+    full: int
+
+    def forms(self, i: int) -> tuple[str, ...]:
+        """The parts that have texts of a shard's documents."""
+        return tuple(dict.fromkeys((self.extracted[i], self.corpus.documents[i])))
+
+
+@dataclass(frozen=True)
+class Split:
+    """A corpus, and what is left of it to train on. `drawn`: the stage with the held-out documents among others;
+    `stage`: the one that took them out."""
+
+    corpus: Corpus
+    train: Corpus
+    drawn: StageResult
+    stage: StageResult
+
+
+def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
+    """The corpus without the held-out documents, and without all whose Jaccard similarity to one of them, as the
+    sources have it, is at least .8, whether the recipe keeps that one or not; then without the texts of `evaluation`.
+
+    Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
+    """
+    chosen = held_out(recipe, corpus)
+    extracted = drawn = corpus.extracted
+    if recipe.before:
+        # what these steps drop was not extracted, and other recipes on these sources are evaluated on it
+        drawn = documents(context, unfiltered(recipe), (), chosen).documents
+    shards = corpus.places.shards()
+    spec = StageSpec(
+        name="heldout",
+        version=1,
+        body=_split,
+        record=HeldoutSplit(heldout=chosen, characters=CHARACTERS, shingling=Shingling(), threshold=THRESHOLD),
+        inputs=corpus.inputs() | {"extracted": extracted, "drawn": drawn},
+        places=HeldoutPlaces(
+            corpus.places,
+            extracted=Parts(extracted.folder, shards),
+            drawn=Parts(drawn.folder, shards),
+            rows=corpus.rows,
+            full=heldout_full(recipe, corpus),
+        ),
+    )
+    stage = context.build(spec)
+    train = corpus.then(stage)
+    if (named := named_texts(context, recipe)) is not None:
+        train = evaluation_removal(context, replace(corpus, documents=extracted), train, named)
+    return Split(corpus, train, drawn, stage)
+
+
+def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> dict:
+    """Hold documents out, and remove what is like them."""
+    shards = places.corpus.shards()
+    forms = Each(shards, lambda i: {"forms": tuple(dict.fromkeys((places.drawn[i], *places.forms(i))))})
+    drawing = {"heldout": record.heldout, "characters": record.characters}
+    phases.map("draw", draw_shard, forms, temporary=True, common=drawing)
+    collecting = {"shingling": record.shingling}
+    collected = phases.once("collect", collect_texts, collecting, temporary=True, full=places.full)
+    if not collected["texts"]:
+        raise ValueError(nothing_held_out(record.heldout, f"none of {places.rows:,} documents"))
+    jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
+    common = {"shingling": record.shingling, "threshold": record.threshold}
+    split = phases.map("split", split_shard, jobs, common=common).values()
+    files.remove(drawn_folder(phases.folder))
+    files.remove(given_folder(phases.folder))
+    return {"heldout": sum(counts["heldout"] for counts in split)}
+
+
+def before_takedowns(context: RunContext, recipe: Recipe, split: Split) -> Corpus:
+    """What training would see if nothing had been taken down: the tokenizer is trained on it, so that it stays, and
+    with it the token shards that a takedown does not hit."""
+    if isinstance(split.corpus, AllowedCorpus):
+        return heldout(context, recipe, split.corpus.before).train
+    return split.train
+
+
+class HeldoutChoice(Settings):
+    """`most`, `most_bytes`: of a set, documents and bytes of the part of their texts that is evaluated, `characters`
+    code points at most; `below`: of each set, documents whose keyed hash, in [0, 1), is below this are looked at;
+    `heldout`: which documents are candidates, None: all; `takedowns`: lists of documents that are none."""
+
+    below: dict[str, float]
+    most: int
+    most_bytes: int
+    characters: int
+    shingling: Shingling
+    threshold: float
+    heldout: Heldout | None = None
+    takedowns: Url | None = None
+
+
+def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn: StageResult) -> StageResult:
+    """The held-out documents that models are evaluated on, as sets `heldout/SOURCE` and `survivors/SOURCE`.
+
+    `drawn`: the stage with the held-out documents among others, as the sources have them. Raises ValueError where
+    nothing is held out.
+    """
+    chosen = held_out(recipe, corpus)
+    # a stage that has the held-out documents alone has no others to draw them from
+    shares = chosen.fractions if drawn.name == "documents" else dict.fromkeys(chosen.fractions, 1.0)
+    counts = {name: shares[name] * of["documents"] for name, of in drawn.result["sources"].items()}
+    record = _record(recipe, {f"heldout/{name}": count for name, count in counts.items()})
+    record = record.model_copy(update={"heldout": chosen, "takedowns": takedown_lists(context, recipe)})
+    spec = StageSpec(
+        name="heldout_documents",
+        version=1,
+        body=_choose,
+        record=record,
+        inputs={"drawn": drawn, "kept": corpus.kept},
+        places=EvaluationDocumentsPlaces(
+            sets=tuple(f"heldout/{source}" for source in corpus.sources),
+            documents=tuple(drawn.part(i) for i in corpus.places.shards()),
+            kept=corpus.places.kept,
+            full=heldout_full(recipe, corpus),
+        ),
+    )
+    return context.build(spec)
+
+
+def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
+    """The texts that the recipe's `evaluation` names, as sets `evaluation/NAME`; None for a recipe without any.
+
+    Raises NothingLeftError for one without a text, FileNotFoundError for one that is not there.
+    """
+    if not recipe.evaluation:
+        return None
+    corpus = unfiltered_documents(context, texts_alone(recipe, recipe.evaluation))
+    counts = corpus.documents.result["sources"]
+    spec = StageSpec(
+        name="evaluation_documents",
+        version=1,
+        body=_choose,
+        record=_record(recipe, {f"evaluation/{name}": float(of["documents"]) for name, of in counts.items()}),
+        inputs={"documents": corpus.documents},
+        places=EvaluationDocumentsPlaces(
+            sets=tuple(f"evaluation/{name}" for name in corpus.sources),
+            documents=corpus.places.documents,
+        ),
+    )
+    return context.build(spec)
+
+
+def _choose(phases: PhaseRunner, record: HeldoutChoice, places: EvaluationDocumentsPlaces) -> dict:
+    """Choose the documents that models are evaluated on."""
+    common: dict[str, Any] = {
+        "most": SAMPLED * record.most,
+        "characters": record.characters,
+        "seed": 0,
+        "heldout": record.heldout,
+        "takedowns": record.takedowns,
+        "apart": record.heldout is None,
+    }
+
+    def job(i: int) -> dict[str, Any]:
+        kept = places.kept[i] if places.kept else ""
+        return {"documents": places.documents[i], "kept": kept, "below": record.below[places.sets[i]]}
+
+    shards_there = range(len(places.sets))
+    sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=common)
+    full = SAMPLED * record.most * len(record.below) / max(1, sum(counts["sampled"] for counts in sampled.values()))
+    sets = {}
+    for name, shards in shards_of_sets(places.sets).items():
+        if any(sampled[i]["sampled"] for i in shards):
+            sets[name] = record.most, (shards.start, shards.stop)
+        else:
+            phases.message(f"no document is in the set {name}: models are not evaluated on it")
+    if not sets and record.heldout is not None:
+        raise ValueError(nothing_held_out(record.heldout, "no document with a word"))
+    if not sets:
+        raise ValueError("no text of `evaluation` has a word: name others, or leave it out")
+    chosen = phases.once(
+        "choose",
+        choose_documents,
+        {
+            "sets": sets,
+            "characters": record.characters,
+            "shingling": record.shingling,
+            "threshold": record.threshold,
+            "least": 1,
+            "most_bytes": record.most_bytes,
+            "survivors": {name: name.replace("heldout/", "survivors/", 1) for name in sets if places.kept},
+        },
+        full=min(full, places.full),
+    )
+    files.remove(sampled_folder(phases.folder))
+    return {"sets": chosen}
+
+
+def _record(recipe: Recipe, counts: Mapping[str, float]) -> HeldoutChoice:
+    """`counts`: of each set, how many candidates there are, about."""
+    most_bytes = BYTES_A_TOKEN * recipe.training.eval_tokens
+    most = max(1, most_bytes // _MIN_BYTES)
+    return HeldoutChoice(
+        below={name: below(count, SAMPLED * most) for name, count in counts.items()},
+        most=most,
+        most_bytes=most_bytes,
+        characters=CHARACTERS,
+        shingling=Shingling(),
+        threshold=THRESHOLD,
+    )
+
+
+def nothing_held_out(heldout: Heldout, what: str) -> str:
+    """The sentence that ends a run in which nothing is held out."""
+    return (
+        f"{what} is held out, of a share of {max(heldout.fractions.values()):g} of a source: raise "
+        "mixture.heldout_fraction or mixture.heldout_documents, or give the sources more documents"
+    )
+
+
+@dataclass(frozen=True)
+class Data:
+    """`evaluation`: the stages with the documents that models are evaluated on; `evaluation_tokens`: these as tokens;
+    `grouped`: the token shards by group, where groups are not the sources."""
+
+    corpus: Corpus
+    split: Split
+    evaluation: tuple[StageResult, ...]
+    tokenizer: StageResult
+    tokens: StageResult
+    evaluation_tokens: StageResult
+    grouped: StageResult | None
+    mixture: StageResult
+
+    @property
+    def training_stages(self) -> tuple[StageResult, ...]:
+        """The stages that training reads: tokenizer, tokens and mixture, in the order of the fields."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return tuple(value for value in values if isinstance(value, StageResult))
+
+    @property
+    def stages(self) -> tuple[StageResult, ...]:
+        """All stages in their order, the corpus's first."""
+        return (*self.split.train.stages, *self.evaluation, *self.training_stages)
+
+    @property
+    def evaluated(self) -> dict[str, dict]:
+        """By set (`heldout/web`) documents, bytes and digest of what models are evaluated on."""
+        return {name: facts for stage in self.evaluation for name, facts in stage.result["sets"].items()}

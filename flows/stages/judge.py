@@ -1,0 +1,137 @@
+"""What recipes are judged by: the sources of all that are compared as they are extracted, and a clean text set.
+
+No recipe is at home: a source that several recipes read alike gives one set, whatever each of them calls it, and every
+other source gives a set of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check import before_run
+from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.variants import texts_alone
+
+TASK = "task:"  # begins the name of a set of right answers of a task
+CLEAN = "clean"  # the set of texts that no recipe trains on
+EXTRACTED = "extracted"  # to judge by: the sets of all sources
+REFERENCE = "reference"  # a clean text set that a machine can make without a network: `gristmill harvest` writes it
+
+
+@dataclass(frozen=True)
+class SourceSet:
+    """The set of a source. `recipe`: the place of the first recipe that reads it; `source`: what that one calls it."""
+
+    name: str
+    recipe: int
+    source: str
+
+
+def source_sets(recipes: Sequence[Recipe]) -> tuple[SourceSet, ...]:
+    """The sets of the sources of recipes, in their order. A set is called as its source is, with a number behind it
+    where another source has the name."""
+    sets: list[SourceSet] = []
+    earlier: list[tuple] = []
+    for index, recipe in enumerate(recipes):
+        reading = _reading(recipe)
+        for source, read in zip(recipe.sources, reading, strict=True):
+            if read in earlier:
+                continue
+            names, number, name = {CLEAN, *(each.name for each in sets)}, 1, source.name
+            while name in names:
+                number, name = number + 1, f"{source.name}-{number + 1}"
+            sets.append(SourceSet(name, index, source.name))
+        earlier += reading
+    return tuple(sets)
+
+
+def renamed_sets(recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """What is to be said of sets that are not called as their sources are. `recipes`: by what they are called."""
+    names = [*recipes]
+    for each in source_sets([*recipes.values()]):
+        if each.name != each.source:
+            yield f"the evaluation set {each.name} is of the source {each.source} as {names[each.recipe]} reads it"
+
+
+def of_other_sources(recipes: Iterable[Recipe]) -> list[Recipe]:
+    """The first of each of the recipes that read the same sources alike."""
+    readings: list[tuple[list[tuple], Recipe]] = []
+    for recipe in recipes:
+        reading = sorted(_reading(recipe), key=repr)
+        if reading not in [read for read, _ in readings]:
+            readings.append((reading, recipe))
+    return [recipe for _, recipe in readings]
+
+
+def _reading(recipe: Recipe) -> list[tuple]:
+    """Of each source all that decides its documents as they are extracted, but for its name."""
+    alike = (recipe.extract, recipe.normalize, recipe.limit)
+    return [(source.model_dump(exclude={"name"}), *alike) for source in recipe.sources]
+
+
+def set_names(recipes: Sequence[Recipe], clean: str | None) -> tuple[str, ...]:
+    """The sets that these recipes and a clean text set can have, sorted."""
+    return tuple(sorted([*(each.name for each in source_sets(recipes)), *([CLEAN] if clean else [])]))
+
+
+def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str] = ()) -> tuple[str, ...]:
+    """The sets that count, of those with these names: those of `judge`, in which EXTRACTED stands for all sources; else
+    the clean text set. `tasks`: sets of right answers, which count if they are named. Raises ValueError for a set that
+    there is not, and where nothing says what counts."""
+    sources = [name for name in names if name != CLEAN]
+    if not judge and CLEAN not in names:
+        raise ValueError(without_judge(sources))
+    for name in judge:
+        if name.startswith(TASK) and not tasks:
+            raise ValueError(f"--judge {name}: no tasks are given; name their folder by --tasks")
+        if name not in (*names, *tasks, EXTRACTED):
+            hint = did_you_mean(name, [*names, *tasks, EXTRACTED]) or f"there are {', '.join([*names, *tasks])}"
+            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
+    named = [each for name in judge or (CLEAN,) for each in (sources if name == EXTRACTED else [name])]
+    return tuple(dict.fromkeys(named))
+
+
+def without_judge(sources: Sequence[str]) -> str:
+    """What is to be said where nothing says what counts."""
+    return (
+        f"nothing says what to judge by. The documents of {', '.join(sources)} as they were extracted would be there: "
+        "they hold what filters remove, as menus and spam, so they favour recipes that keep it. Name what counts: "
+        f"--judge SET for one of these sources, --clean PATH for texts like those that the model is for (--clean "
+        f"{REFERENCE}: edited prose that `gristmill harvest` writes), or --judge {EXTRACTED} for all sources as they "
+        "were extracted"
+    )
+
+
+def check_judges(
+    settings: MachineSettings,
+    recipes: Sequence[Recipe],
+    clean: str | None,
+    judge: Sequence[str],
+    tasks: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """The sets that count. Raises, ahead of all work, for a clean text set that cannot be read, for a set to judge by
+    that there is not, and where nothing says what counts: RecipeError, ValueError, FileNotFoundError. `tasks`:
+    see `judged_sets`."""
+    names = set_names(recipes, clean)
+    if EXTRACTED in names:
+        raise ValueError(
+            f"a source is called {EXTRACTED}, which stands for all sources as they are extracted: rename it"
+        )
+    if clean:
+        before_run(clean_recipe(settings, recipes[0], clean), settings)
+    return judged_sets(names, judge, tasks)
+
+
+def clean_recipe(settings: MachineSettings, base: Recipe, clean: str) -> Recipe:
+    """A recipe that reads the clean text set, normalised as the base normalises. `clean`: a path or address, or
+    REFERENCE, of which a file or folder of that name is `./reference`."""
+    if CLEAN in [source.name for source in base.sources]:
+        raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
+    if clean != REFERENCE:
+        return texts_alone(base, {CLEAN: clean})
+    path = Path(settings.local_folder, "harvest", f"{REFERENCE}.jsonl")
+    if not path.is_file():
+        raise FileNotFoundError(f"the reference text {path} is not there: `gristmill harvest` writes it")
+    return texts_alone(base, {CLEAN: str(path)})

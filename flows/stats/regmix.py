@@ -1,0 +1,179 @@
+"""RegMix: which mixture of sources gives the lowest loss, by regression over many small runs (arXiv 2407.01492).
+
+Runs on drawn mixtures give a loss each; a regression of loss on mixture is minimized over the simplex. The paper has
+512 runs and LightGBM. A user has tens, from which trees learn steps: their minimum is a region, never a point between
+two runs, and they do not see a slope towards a corner. So the regression is scikit-learn's Gaussian process: smooth,
+with a noise that is estimated too, right for tens of runs in a few dimensions. It sees the square roots of the shares,
+since a loss changes fastest where a source is nearly absent.
+
+Mixtures that are drawn lie all over the simplex, few near its optimum, which then is a prediction of what no run has
+seen. So the last quarter of the mixtures is chosen by a regression over the others: its optimum, and those of resampled
+runs, which lie where the optimum may be (Thompson sampling with a bootstrap, arXiv 1410.4009). What is taken in the end
+is the mixture with the least upper bound of its loss: the least prediction may lie where no run is.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import spearmanr
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from threadpoolctl import threadpool_limits
+
+# Of the paper's code (mixture_config/synthesize_mixture.py). There the concentration of a draw is the strength times
+# the prior, which with many sources are corners mostly; here it is that times the number of sources.
+TEMPERATURE = 0.5
+STRENGTHS = (0.1, 5.0)
+MIN_SHARE = 2e-4
+
+RESAMPLES = 100
+CANDIDATES = 4096  # mixtures that the search for the lowest loss looks at first
+STARTS = 3  # the best of them, from which it goes down
+LEVEL = 0.9
+# Below it less than a quarter of the order of the losses is known from the other runs, and an optimum is one of noise.
+MIN_CORRELATION = 0.5
+# Standard deviations that are added to a predicted loss: the mixture that is taken is the one whose loss is surely low,
+# by a bound that holds in 19 of 20 cases.
+CAUTION = 1.645
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """`shares`: the mixture with the lowest predicted loss, float64 (sources,), sum 1; `low`, `high`: the interval of
+    each share at LEVEL, from resampled runs; `loss`: what is predicted there; `rank_correlation`: Spearman's, of
+    losses with those predicted from the other runs; `resampled`: the optima of resampled runs, float64 (resamples,
+    sources)."""
+
+    shares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    loss: float
+    rank_correlation: float
+    resampled: np.ndarray
+
+
+def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Mixtures to train on, float64 (count, sources), each with the sum 1.
+
+    `prior`: the shares of the sources by their tokens, likewise. A mixture is Dirichlet around the prior at temperature
+    TEMPERATURE, of a strength that is drawn evenly on a log scale. Shares below MIN_SHARE are 0.
+    """
+    draw = np.random.default_rng(seed)
+    centre = prior**TEMPERATURE / (prior**TEMPERATURE).sum()
+    low, high = np.log(STRENGTHS)
+    strengths = np.exp(draw.uniform(low, high, count))
+    mixtures = np.stack([draw.dirichlet(centre * len(prior) * strength) for strength in strengths])
+    mixtures[mixtures < MIN_SHARE] = 0
+    return mixtures / mixtures.sum(1, keepdims=True)
+
+
+def chosen_of(mixtures: int, sources: int) -> int:
+    """How many of so many mixtures are chosen by a regression over the others, which needs two for each source."""
+    return max(0, min(mixtures // 4, mixtures - 2 * sources))
+
+
+def chosen(shares: np.ndarray, losses: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The mixtures to train on next, float64 (count, sources), rows sum to 1: the optimum of the runs that there are,
+    and those of resampled runs. Raises as `optimum`."""
+    best = optimum(shares, losses, seed, resamples=count - 1, caution=0)
+    mixtures = np.vstack([best.shares, *best.resampled])
+    mixtures[mixtures < MIN_SHARE] = 0
+    return mixtures / mixtures.sum(1, keepdims=True)
+
+
+@threadpool_limits.wrap(limits=1)  # matrices are small, and the number of threads would change rounding
+def optimum(
+    shares: np.ndarray,
+    losses: np.ndarray,
+    seed: int,
+    resamples: int = RESAMPLES,
+    caution: float = CAUTION,
+) -> Optimum:
+    """The best mixture by a regression over runs. `shares`: float64 (runs, sources), rows sum to 1; `losses`: (runs,);
+    `caution`: standard deviations of the regression that are added to a predicted loss. A mixture far from all runs
+    may be predicted to lose least, and be the least known: what is taken is to be known as good, what is tried next
+    need not be (0).
+
+    The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted anew.
+    Raises ValueError for fewer runs than twice the sources.
+    """
+    runs, sources = shares.shape
+    if runs < 2 * sources:
+        raise ValueError(f"runs: {runs} runs say too little of {sources} sources; ask for {2 * sources} or more")
+    draw = np.random.default_rng(seed)
+    candidates = np.concatenate([draw.dirichlet(np.full(sources, 0.5), CANDIDATES), np.eye(sources), shares])
+    whole = fitted(shares, losses)
+    best = lowest(whole, candidates, caution)
+    results = []
+    for _ in range(resamples):
+        chosen = draw.integers(runs, size=runs)
+        results.append(lowest(fitted(shares[chosen], losses[chosen], whole), candidates, caution))
+    low, high = np.quantile(results, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0) if results else (best, best)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        left_out = cross_val_predict(_process(whole.kernel_), np.sqrt(shares), losses, cv=LeaveOneOut())
+    correlation = float(spearmanr(left_out, losses)[0])
+    loss = float(predicted(whole, best[None])[0])
+    return Optimum(best, low, high, loss, correlation, np.array(results))
+
+
+def fitted(
+    shares: np.ndarray, losses: np.ndarray, like: GaussianProcessRegressor | None = None
+) -> GaussianProcessRegressor:
+    """The regression. `like`: one whose kernel the fit begins with."""
+    start = (
+        like.kernel_
+        if like
+        else ConstantKernel(1.0, (1e-2, 1e3)) * RBF(np.ones(shares.shape[1]), (0.1, 30.0))
+        + WhiteKernel(0.01, (1e-6, 1.0))
+    )
+    with warnings.catch_warnings():
+        # at a bound: a source that does not matter has a long length, and losses of a law without noise have none
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return _process(start).fit(np.sqrt(shares), losses)
+
+
+def predicted(process: GaussianProcessRegressor, shares: np.ndarray) -> np.ndarray:
+    """Losses of mixtures: float64 (mixtures,) for (mixtures, sources)."""
+    return process.predict(np.sqrt(np.clip(shares, 0, 1)))
+
+
+def cautious(process: GaussianProcessRegressor, roots: np.ndarray, caution: float) -> np.ndarray:
+    """Predicted losses and so many of their standard deviations: float64 (mixtures,) for the square roots of shares,
+    (mixtures, sources)."""
+    if not caution:
+        return process.predict(roots)
+    mean, deviation = process.predict(roots, return_std=True)
+    return mean + caution * deviation
+
+
+def lowest(process: GaussianProcessRegressor, candidates: np.ndarray, caution: float = 0.0) -> np.ndarray:
+    """The mixture with the lowest predicted loss and so many of its standard deviations: the best candidates, and
+    downhill from them on the simplex."""
+    losses = cautious(process, np.sqrt(candidates), caution)
+    scale = 1 / max(float(np.ptp(losses)), 1e-12)  # the search stops at differences that are small beside 1
+    ends = []
+    for start in np.sqrt(candidates[np.argsort(losses, kind="stable")[:STARTS]]):
+
+        def loss(root: np.ndarray, start: np.ndarray = start) -> float:
+            return float(cautious(process, _on_sphere(root, start)[None], caution)[0]) * scale
+
+        end = minimize(loss, start, method="L-BFGS-B", bounds=[(0, 1)] * candidates.shape[1])
+        ends.append((end.fun, _on_sphere(end.x, start)))
+    best = min(ends, key=lambda end: end[0])[1] ** 2
+    return best / best.sum()
+
+
+def _on_sphere(root: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Square roots of the shares that are as `root` to each other; a step to 0 in all of them has come from a corner,
+    and is one to `start`."""
+    norm = np.linalg.norm(root)
+    return root / norm if norm else start
+
+
+def _process(kernel: object) -> GaussianProcessRegressor:
+    return GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
