@@ -12,13 +12,14 @@ from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.browse import opened as opened_corpus
-    from gristmill.flows.explore.browse import pages
+    from gristmill.flows.explore.browse import pages, shown
     from gristmill.flows.explore.browse import server as page_server
     from gristmill.flows.reports.diff import difference
 else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
     page_server = wrapt.lazy_import("gristmill.flows.explore.browse.server")
+    shown = wrapt.lazy_import("gristmill.flows.explore.browse.shown")
     difference = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
 
 _SIDE = "a recipe, as for `run`, which must have finished it; or a stage, name-key as in `status`"
@@ -66,7 +67,7 @@ def browse(
     """
     opened = opened_corpus.open_recipe(name, MachineSettings())
     if to:
-        print_texts([page_server.write(opened, to, seed)])
+        print_texts([shown.write(opened, to, seed)])
         return
 
     with page_server.Server(pages.Pages(opened), port) as server:

@@ -224,8 +224,8 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
         assert (int(row["documents_in"]), int(row["documents_out"])) == (step["rows_in"], step["rows_out"])
     table = files.read_json(str(shown / "funnel.json"))
     assert [row[table["columns"].index("step")] for row in table["data"]] == list(funnel)
-    for plot in ("funnel.png", "losses.png", "classifier.png"):
-        assert (shown / plot).read_bytes().startswith(b"\x89PNG")
+    for plot in ("funnel.svg", "losses.svg", "classifier.svg"):
+        assert (shown / plot).read_bytes().startswith(b"<svg ")
     learned = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("quality_model-")]
     measured = [files.read_json(str(f / "manifest.json"))["result"]["model"] for f in learned]
     # the run with another threshold has trained one of its own

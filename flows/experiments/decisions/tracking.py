@@ -3,7 +3,7 @@
 Runs are grouped in MLflow's tables and charts by the tags `arm`, `pair`, `learning_rate` and `decision`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,10 @@ from typing import Any
 import orjson
 from mlflow.entities import DatasetInput
 
-from gristmill.flows.experiments.decisions import plots
+from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports.plots import figures
 from gristmill.flows.run.tracking.experiment import dataset_input, tag_name
 from gristmill.flows.run.tracking.parent_run import ParentRun
 from gristmill.flows.stats.runs import RunRequest
@@ -147,26 +146,15 @@ def description(report: DecisionReport) -> str:
 
 
 def write_artifacts(folder: Path, report: DecisionReport, recipes: Mapping[str, Recipe]) -> None:
-    """Write what a decision has to show: `decision.json`, `decision.html`, plots as PNG, `recipes/<arm>.yaml`, and
-    `verdicts.json`, a table in MLflow's form."""
+    """Write what a decision has to show: `decision.json`, `decision.html`, `recipes/<arm>.yaml`, and `verdicts.json`, a
+    table in MLflow's form."""
     indented = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
     (folder / "decision.json").write_bytes(orjson.dumps(report.as_json(), option=indented))
     rows = list(report.rows())
     columns = list(rows[0])
     table = {"columns": columns, "data": [[row[column] for column in columns] for row in rows]}
     (folder / "verdicts.json").write_bytes(orjson.dumps(table))
-    (folder / "decision.html").write_text(plots.page(report), encoding="utf-8")
-    drawn: dict[str, tuple[Callable[..., None], int, int]] = {
-        "effects.png": (plots.effects(report), len(rows), 1),
-        "learning_rates.png": (
-            plots.by_learning_rate(report), sum(len(v.by_learning_rate) for v in report.verdicts), 1,
-        ),
-        "sets.png": (plots.by_set(report), sum(map(len, report.sets.values())), 1),
-    }  # fmt: skip
-    if report.attribution:
-        drawn["attribution.png"] = (plots.attribution(report), len(report.attribution), 3)
-    for name, (draw, count, across) in drawn.items():
-        (folder / name).write_bytes(figures.png(draw, plots.height(count), across))
+    (folder / "decision.html").write_text(decision_page.page(report), encoding="utf-8")
     (folder / "recipes").mkdir()
     for name, recipe in recipes.items():
         (folder / "recipes" / f"{tag_name(name)}.yaml").write_text(dump(recipe), encoding="utf-8")

@@ -13,7 +13,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.reports.plots.figures import confusion, curves
+from gristmill.flows.reports.classifier_plots import confusion_file, curves_file
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.storage import files, leftovers
@@ -130,7 +130,7 @@ def _make(
         scores = probabilities[:, examples.names.index(GOOD)]
         found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
         found |= told or {}
-        files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
+        files.write_bytes(f"{out}.svg", curves_file(examples.good, scores))
     classifier_file.write(out, settings, found)
     return found
 
@@ -143,7 +143,7 @@ def _make_topics(
     with _trained(out, settings, fill) as (examples, probabilities):
         names = [name.removeprefix(LABEL) for name in examples.names]
         found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
-        files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
+        files.write_bytes(f"{out}.svg", confusion_file(found))
     classifier_file.write(out, settings, found)
     return found
 

@@ -11,7 +11,7 @@ from gristmill.flows.experiments.models.classifier import arriving, labelled
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.plots.figures import curves
+from gristmill.flows.reports.classifier_plots import curves_file
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.embedding import embedding_vectors
 from gristmill.storage import files, parquet
@@ -109,7 +109,7 @@ def _make(
     embedder = described(given.model.digest, given.tokenizer.digest, settings)
     heads.write(out, Head(kind, weight, bias, embedder, found))
     if kind == "logistic":
-        files.write_bytes(f"{out}.svg", curves("head", unseen[:, 0] == 1, unseen[:, 1]).encode())
+        files.write_bytes(f"{out}.svg", curves_file(unseen[:, 0] == 1, unseen[:, 1]))
     return {"kind": kind, **found}
 
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from markupsafe import Markup
 
 from gristmill.flows.reports.columns import rounded
+from gristmill.flows.reports.pages import short
+from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RuleDecisions
 from gristmill.storage import parquet
@@ -86,6 +89,13 @@ class Judged:
     def most(self, n: int) -> list[tuple[tuple[str, bool], int]]:
         """The `n` most frequent values, and whether they fail, with their documents."""
         return sorted(self.texts.items(), key=lambda item: (-item[1], item[0]))[:n]
+
+    def rows(self, n: int) -> list[tuple[str, int, Markup | None]]:
+        """The `n` most frequent values in a table, each with a bar, and the others together."""
+        found: list[tuple[str, int, Markup | None]] = [
+            (short(value, 40), number, bar(number, self.arrived, fails)) for (value, fails), number in self.most(n)
+        ]
+        return found + ([("rarer ones", rarer, None)] if (rarer := self.rarer(n)) else [])
 
     def rarer(self, n: int) -> int:
         """Documents with other values than these."""
