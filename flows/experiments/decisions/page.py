@@ -7,13 +7,12 @@ import numpy as np
 from markupsafe import Markup
 
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages import Table, charts
 from gristmill.flows.reports.pages.charts import Axis, Layer, bar, interval, span
 from gristmill.flows.stats.protocol import Decision
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.flows.stats.verdict import Verdict
 
-Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]  # names of columns, and rows
 Effect = tuple[float, float, float]  # low, effect, high
 
 
@@ -49,10 +48,10 @@ def page(report: ShownDecision) -> str:
         report=report,
         forest=forest(report),
         steps=steps(report),
-        arms=_arms(report),
+        arms=arms(report),
         funnels=_funnels(report),
         tasks=tasks(report),
-        screen=_screen(report),
+        screen=screen(report),
         pairs={one.candidate: by_pair(report, one.candidate) for one in report.verdicts if one.effect is not None},
         rates=_rates(report),
         sets=_sets(report),
@@ -116,7 +115,8 @@ def tasks(report: ShownDecision) -> Table:
     ]  # fmt: skip
 
 
-def _screen(report: ShownDecision) -> Table:
+def screen(report: ShownDecision) -> Table:
+    """What each task says at this size."""
     head = ("task", "by", "#examples", "#above chance, standard errors", "#rises", "#order", "#signal / noise")
     return (*head, "against it"), [
         (one.name, one.measure, one.examples, _form(one.above_chance, "+.1f"), _form(one.rises, "+.1f"),
@@ -125,7 +125,8 @@ def _screen(report: ShownDecision) -> Table:
     ]  # fmt: skip
 
 
-def _arms(report: ShownDecision) -> Table:
+def arms(report: ShownDecision) -> Table:
+    """What each recipe has, costs, and came to."""
     most, verdicts = max(arm.documents for arm in report.arms.values()), {one.candidate: one for one in report.verdicts}
     rows = []
     for name, arm in report.arms.items():

@@ -8,11 +8,9 @@ from markupsafe import Markup
 
 from gristmill.flows.experiments.scaling.report import LEVEL, ScalingReport
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages import Table, charts
 from gristmill.flows.reports.pages.charts import Axis, Layer, span
 from gristmill.flows.stats.optimum import optimum
-
-Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]  # names of columns, and rows
 
 _CURVES = 6  # of equal compute at most: more lie on each other
 _COMPUTE = Axis("floating-point operations of training", log=True)

@@ -20,6 +20,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 from gristmill.flows.experiments.scaling import page
 from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports import pages
 from gristmill.flows.run.tracking.experiment import TrackedExperiment
 from gristmill.flows.run.tracking.parent_run import ParentRun
 from gristmill.flows.stages.model import local_folder
@@ -65,16 +66,10 @@ def finish(run: ParentRun, report: ScalingReport) -> str:
 
 def description(report: ScalingReport) -> str:
     """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
-    lines = [f"**{report.sentence}.**", "", *(f"- {remark}" for remark in report.remarks)]
-    for _, sentence, (head, rows) in page.tables(report):
-        lines += ["", *([f"**{sentence}.**", ""] if sentence else [])]
-        lines += [f"| {' | '.join(name.removeprefix('#') for name in head)} |", f"|{' ---: |' * len(head)}"]
-        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    return "\n".join(lines)
-
-
-def _cell(value: int | str) -> str:
-    return f"{value:,}" if isinstance(value, int) else value
+    said = [f"**{report.sentence}.**", "\n".join(f"- {remark}" for remark in report.remarks)]
+    for _, sentence, table in page.tables(report):
+        said += [f"**{sentence}.**" * bool(sentence), pages.markdown(table)]
+    return "\n\n".join(part for part in said if part)
 
 
 def write_artifacts(folder: Path, report: ScalingReport) -> None:

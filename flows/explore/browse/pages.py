@@ -1,7 +1,7 @@
 """The pages as HTML. Every text is escaped, and every address is below the page's own."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,31 +21,11 @@ from gristmill.flows.explore.browse.votes import cast, vote_on
 from gristmill.flows.explore.search.phrases import find
 from gristmill.flows.explore.search.words import find_words
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.diff.columns import Numbers
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, Vote, charts, short, shown_drop
+from gristmill.flows.reports.run_page.plots import bins
 from gristmill.flows.reports.whatif import ComparedStep
 from gristmill.tasks.documents.where.syntax import ExpressionError
-
-_BINS = 48
-_TAIL = 0.005  # of the documents, that the axis leaves out at either end
-
-
-def axis(numbers: Numbers, marks: Sequence[float]) -> tuple[float, float, bool]:
-    """The ends of an axis over most of the values and all marks, and whether it is logarithmic."""
-    ends = [number for number in (numbers.quantile(_TAIL), numbers.quantile(1 - _TAIL)) if number is not None]
-    return charts.axis([*ends, *marks])
-
-
-def distribution(numbers: Numbers, marks: Sequence[float], label: str) -> Markup:
-    """How many documents have each value, with lines at the marks."""
-    low, high, logarithmic = axis(numbers, marks)
-    edges = np.geomspace(low, high, _BINS + 1) if logarithmic else np.linspace(low, high, _BINS + 1)
-    counts = numbers.histogram(edges)
-    return charts.histogram(
-        edges, [("part", np.zeros_like(counts), counts)], [(mark, "cut") for mark in marks], label, logarithmic
-    )
-
 
 _N = 10  # documents of a page
 _CHARACTERS = 1500  # shown of a text among others
@@ -330,8 +310,12 @@ class Pages:
             numbers = self.summary.columns.get(one.signal) if one.signal else None
             marks = [float(one.value)] if one.is_number else []
             if numbers is not None and numbers.documents and (marks or one.value is None):
-                plot = distribution(numbers, marks, one.signal)
-                found.append(Control(one, now, axis(numbers, marks), plot))
+                edges, logarithmic = bins(numbers, marks)
+                counts = numbers.histogram(edges)
+                series = [("part", np.zeros_like(counts), counts)]
+                cuts = [(mark, "cut") for mark in marks]
+                plot = charts.histogram(edges, series, cuts, one.signal, logarithmic)
+                found.append(Control(one, now, (float(edges[0]), float(edges[-1]), logarithmic), plot))
             else:
                 found.append(Control(one, now, None if one.ends is None else (*one.ends, False)))
         return found

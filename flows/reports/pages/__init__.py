@@ -31,6 +31,10 @@ _INVISIBLE = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)
 _WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE}
 
 
+# Names of columns, those of numbers with a # before them, and rows of cells, as `cell` writes them.
+Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
+
+
 @dataclass(frozen=True)
 class Vote:
     """The buttons of a reader's vote: the address that is told, and the vote so far."""
@@ -111,6 +115,16 @@ def _written(value: Any) -> Any:
     if value is None:
         return ""
     return value if isinstance(value, Markup) else str(value).translate(_WRITTEN)
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown, without its pictures, whose columns have no name."""
+    head, rows = table
+    there = [at for at, name in enumerate(head) if name]
+    names = [head[at].removeprefix("#") for at in there]
+    rule = ["---:" if head[at].startswith("#") else "---" for at in there]
+    cells = [["" if row[at] is None else f"{cell(row[at])}".replace("|", "/") for at in there] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (names, rule, *cells))
 
 
 def anchor(href: str, text: str) -> Markup:

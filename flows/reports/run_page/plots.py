@@ -1,6 +1,7 @@
 """What a run's page counts over all documents, by source, language, length and encoding; and its plots."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
+from gristmill.flows.reports.diff.columns import Numbers
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.flows.reports.run import Report
@@ -106,28 +108,20 @@ _TAIL = (
 
 def signal(one: Judged) -> Markup:
     """How many documents have each value of a rule's signal, those that fail it apart, and its thresholds."""
-    values, passing, failing = one.counted
-    edges, logarithmic = _bins(one)
-    inside = np.clip(values, edges[0], edges[-1])
-    fails, all_ = (np.histogram(inside, edges, weights=counts)[0] for counts in (failing, passing + failing))
     marks = [(end, "language") for end in one.language_ends if len(one.language_ends) <= _FEW]
     marks += [(end, "cut") for end in one.ends]
+    edges, logarithmic = bins(one.numbers[0], one.ends or one.language_ends, pa.types.is_integer(one.kind))
     label = f"{one.rule.signal}{f', {one.unit}' if one.unit else ''}"
-    series = [("part", fails, all_), ("fails", np.zeros_like(fails), fails)]
+    every, fails = (each.histogram(edges) for each in one.numbers)
+    series = [("part", fails, every), ("fails", np.zeros_like(fails), fails)]
     return charts.histogram(edges, series, marks, label, logarithmic)
 
 
-def _bins(one: Judged) -> tuple[np.ndarray, bool]:
-    """The edges of bins over most of the values and all thresholds, and whether their axis is logarithmic. Bins of
+def bins(numbers: Numbers, ends: Sequence[float], whole: bool = False) -> tuple[np.ndarray, bool]:
+    """The edges of bins over most of the values and all of `ends`, and whether their axis is logarithmic. Bins of
     whole numbers have whole numbers in their middle, or several of them."""
-    values, passing, failing = one.counted
-    ahead = np.cumsum(passing + failing)
-    ends = one.ends or one.language_ends
-    if len(values):
-        tails = np.searchsorted(ahead, [_TAIL * ahead[-1], (1 - _TAIL) * ahead[-1]])
-        ends = [*values[np.minimum(tails, len(values) - 1)].tolist(), *ends]
-    whole = pa.types.is_integer(one.kind)
-    low, high, logarithmic = charts.axis(np.clip(ends, -_FARTHEST, _FARTHEST).tolist())
+    tails = [each for each in (numbers.quantile(_TAIL), numbers.quantile(1 - _TAIL)) if each is not None]
+    low, high, logarithmic = charts.axis(np.clip([*tails, *ends], -_FARTHEST, _FARTHEST).tolist())
     if logarithmic and low > 1 / _FARTHEST:
         edges = np.geomspace(low, high, _BINS + 1)
         if whole:
