@@ -23,7 +23,6 @@ from gristmill.flows.explore.search.words import find_words
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, Vote, charts, short, shown_drop
-from gristmill.flows.reports.run_page.plots import bins
 from gristmill.flows.reports.whatif import ComparedStep
 from gristmill.tasks.documents.where.syntax import ExpressionError
 
@@ -310,7 +309,7 @@ class Pages:
             numbers = self.summary.columns.get(one.signal) if one.signal else None
             marks = [float(one.value)] if one.is_number else []
             if numbers is not None and numbers.documents and (marks or one.value is None):
-                edges, logarithmic = bins(numbers, marks)
+                edges, logarithmic = charts.bins(numbers, marks)
                 counts = numbers.histogram(edges)
                 series = [("part", np.zeros_like(counts), counts)]
                 cuts = [(mark, "cut") for mark in marks]

@@ -6,7 +6,7 @@ a notebook or in a file of its own. `bar`, `stack`, `strip` and `interval` fit i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from markupsafe import Markup
@@ -14,6 +14,9 @@ from markupsafe import Markup
 from gristmill.storage.printable import one_line
 
 _LOGARITHMIC = 50  # from so much between the ends of an axis on
+_BINS = 40
+_FARTHEST = 1e30  # of an axis: beyond, its arithmetic overflows
+_TAIL = 0.005  # of the documents, that the axis may leave out at either end: they are in the outermost bins
 _WIDTH, _HEIGHT = 480, 100
 _LEFT, _RIGHT, _BOTTOM, _LINE = 58, 14, 38, 17  # around a plot; a line of its legend
 _LETTER = 8  # the width of a letter in a legend, for larger ones on a small screen
@@ -56,13 +59,29 @@ class Layer:
     high: Sequence[float] | np.ndarray = field(default=())
 
 
-def axis(ends: Sequence[float]) -> tuple[float, float, bool]:
-    """The ends of an axis that has all finite ones of these values, and whether it is logarithmic."""
-    there = [end for end in ends if np.isfinite(end)] or [0.0]
-    low, high = min(there), max(there)
+class Counted(Protocol):
+    """Values that documents have, of which so large a share does not exceed one; None without documents."""
+
+    def quantile(self, share: float) -> float | None: ...
+
+
+def bins(values: Counted, ends: Sequence[float], whole: bool = False) -> tuple[np.ndarray, bool]:
+    """The edges of bins over most of the values and all of `ends`, float64 (n + 1,), and whether their axis is
+    logarithmic. Bins of whole numbers have whole numbers in their middle, or several of them."""
+    tails = [each for each in (values.quantile(_TAIL), values.quantile(1 - _TAIL)) if each is not None]
+    there = np.clip([*tails, *ends] or [0.0], -_FARTHEST, _FARTHEST)
+    low, high = float(there.min()), float(there.max())
     if low == high:
         low, high = low - max(abs(low), 1) / 20, high + max(abs(high), 1) / 20
-    return low, high, low > 0 and high >= _LOGARITHMIC * low
+    logarithmic = low > 1 / _FARTHEST and high >= _LOGARITHMIC * low
+    if logarithmic:
+        edges = np.geomspace(low, high, _BINS + 1)
+        firsts = np.unique(np.floor(edges))
+        return np.append(firsts, firsts[-1] + 1) - 0.5 if whole else edges, True
+    if whole:
+        step = max(1, -(-int(high - low + 1) // _BINS))
+        return np.arange(np.floor(low), high + step + 1, step) - 0.5, False
+    return np.linspace(low, high, _BINS + 1), False
 
 
 def plot(label: str, x: Axis, y: Axis, *layers: Layer, height: int = 190) -> Markup:
@@ -327,8 +346,8 @@ def _number(value: float) -> str:
 
 def _tick(value: float) -> str:
     """The same as short as it goes: 5M, 2B, 1e13."""
-    for unit, letter in ((1e9, "B"), (1e6, "M")):
-        if unit <= abs(value) < 1000 * unit:
+    for unit, most, letter in ((1e6, 1e9, "M"), (1e9, 1e11, "B")):
+        if unit <= abs(value) < most:
             return f"{value / unit:.4g}{letter}"
     return _number(value).replace("e+", "e")
 

@@ -1,7 +1,6 @@
 """What a run's page counts over all documents, by source, language, length and encoding; and its plots."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from gristmill.flows.reports.diff.columns import Numbers
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.flows.reports.run import Report
@@ -98,40 +96,18 @@ def lengths(counts: Counts) -> Markup:
     return charts.histogram(EDGES[first : last + 1], series, [], "characters of a document", True)
 
 
-_BINS = 40
-_FARTHEST = 1e30  # of an axis: beyond, its arithmetic overflows
 _FEW = 6  # thresholds of languages that are drawn
-_TAIL = (
-    0.005  # of the documents with a value, that the axis may leave out at either end: they are in the outermost bins
-)
 
 
 def signal(one: Judged) -> Markup:
     """How many documents have each value of a rule's signal, those that fail it apart, and its thresholds."""
     marks = [(end, "language") for end in one.language_ends if len(one.language_ends) <= _FEW]
     marks += [(end, "cut") for end in one.ends]
-    edges, logarithmic = bins(one.numbers[0], one.ends or one.language_ends, pa.types.is_integer(one.kind))
+    edges, logarithmic = charts.bins(one.numbers[0], one.ends or one.language_ends, pa.types.is_integer(one.kind))
     label = f"{one.rule.signal}{f', {one.unit}' if one.unit else ''}"
     every, fails = (each.histogram(edges) for each in one.numbers)
     series = [("part", fails, every), ("fails", np.zeros_like(fails), fails)]
     return charts.histogram(edges, series, marks, label, logarithmic)
-
-
-def bins(numbers: Numbers, ends: Sequence[float], whole: bool = False) -> tuple[np.ndarray, bool]:
-    """The edges of bins over most of the values and all of `ends`, and whether their axis is logarithmic. Bins of
-    whole numbers have whole numbers in their middle, or several of them."""
-    tails = [each for each in (numbers.quantile(_TAIL), numbers.quantile(1 - _TAIL)) if each is not None]
-    low, high, logarithmic = charts.axis(np.clip([*tails, *ends], -_FARTHEST, _FARTHEST).tolist())
-    if logarithmic and low > 1 / _FARTHEST:
-        edges = np.geomspace(low, high, _BINS + 1)
-        if whole:
-            firsts = np.unique(np.floor(edges))
-            edges = np.append(firsts, firsts[-1] + 1) - 0.5
-        return edges, True
-    if whole:
-        step = max(1, -(-int(high - low + 1) // _BINS))
-        return np.arange(np.floor(low), high + step + 1, step) - 0.5, False
-    return np.linspace(low, high, _BINS + 1), False
 
 
 def losses(report: Report) -> Markup:
