@@ -245,17 +245,8 @@ def overview(
     none = recall.Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
     examples = summary.examples(crawl, clusters.dropped, none, pairs, _CHARACTERS)
     shown = [_compared(one) for some in examples for one in some]
-    return _overview(crawl, clusters, shown, characters_per_token or _PER_TOKEN, tokens)
-
-
-def _overview(
-    crawl: recall.Crawl,
-    clusters: Clusters,
-    pairs: list[dict[str, Any]],
-    per_token: float,
-    tokens: StageResult | None = None,
-) -> Overview:
-    return Overview(clusters, sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, pairs)
+    per_token = characters_per_token or _PER_TOKEN
+    return Overview(clusters, sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, shown)
 
 
 def page(removal: Removal) -> str:
@@ -284,7 +275,7 @@ def page(removal: Removal) -> str:
         all_settings=[(name, "null" if value is None else str(value)) for name, value in settings],
         lost=removal.lost,
         lost_rows=list(map(_lost_row, removal.lost)),
-        overview=_overview(crawl, clusters, [], _PER_TOKEN),
+        overview=Overview(clusters, sizes(clusters), _largest(crawl, clusters, _PER_TOKEN), _PER_TOKEN, []),
         held_out=held_out,
         bins=[*_bins(bins)],
         recall=recall_plot(bins, step),
@@ -307,16 +298,14 @@ def _counted(
 ) -> Iterator[tuple[str, int, str]]:
     """What became of the documents: rows of name, documents and share. `compared`: the stage, where documents were."""
     arriving, drops = counts["rows_in"], counts["drops"]
-
-    def row(name: str, number: int) -> tuple[str, int, str]:
-        return name, number, f"{number / arriving:.2%}" if arriving else "-"
-
     yield "documents that reached the step", arriving, ""
-    yield row("dropped as near-duplicates", drops.get("near_duplicate", 0))
-    if drops.get("takedown"):
-        yield row("dropped as taken down", drops["takedown"])
-    yield row("documents that stay", counts["rows_out"])
-    yield row("documents in clusters: dropped, or kept with others dropped for them", clustered)
+    for name, number in (
+        ("dropped as near-duplicates", drops.get("near_duplicate", 0)),
+        *([("dropped as taken down", drops["takedown"])] if drops.get("takedown") else []),
+        ("documents that stay", counts["rows_out"]),
+        ("documents in clusters: dropped, or kept with others dropped for them", clustered),
+    ):
+        yield name, number, pages.share(number, arriving)
     if compared is not None:
         more = f"share bands with more kept documents than the {step.comparisons:,} that they were compared with"
         yield f"unlike sets that stay, but {more} (left_out)", compared.result["left_out"], ""

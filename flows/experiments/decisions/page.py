@@ -39,6 +39,7 @@ class ShownDecision(Protocol):
     def task_screen(self) -> Sequence[Any]: ...
     @property
     def steps_of_all(self) -> list[str]: ...
+    def task_effect(self, candidate: str, task: str) -> Any: ...
 
 
 def page(report: ShownDecision) -> str:
@@ -106,13 +107,17 @@ def steps(report: ShownDecision) -> Table:
 
 
 def tasks(report: ShownDecision) -> Table:
-    """The accuracy at each task beside the base's."""
-    head = ("candidate", "task", "#accuracy", f"#of {report.base}", "#difference", "#interval", "#chance")
-    return head, [
-        (name, one.name, f"{one.accuracy:.1%}", f"{one.base:.1%}", f"{one.difference:+.1%}",
-         span(one.low, one.high, "+.1%"), _form(one.chance, ".1%"))
-        for name, some in report.tasks.items() for one in some
-    ]  # fmt: skip
+    """The bits per byte of right answers and the accuracy at each task, beside the base's."""
+    head = ("candidate", "task", "#bits per byte", "#interval", "#accuracy", f"#of {report.base}", "#difference")
+    rows = []
+    for name, some in report.tasks.items():
+        for one in some:
+            bits = report.task_effect(name, one.name)
+            effect = None if bits is None else (bits.low, bits.effect, bits.high)
+            shares = f"{one.accuracy:.1%}", f"{one.base:.1%}", f"{one.difference:+.1%}"
+            ends = span(one.low, one.high, "+.1%"), _form(one.chance, ".1%")
+            rows.append((name, one.name, _form(effect and effect[1], "+.4f"), _span(effect), *shares, *ends))
+    return (*head, "#interval", "#chance"), rows
 
 
 def screen(report: ShownDecision) -> Table:

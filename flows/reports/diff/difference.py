@@ -211,10 +211,7 @@ def _tables(found: Difference) -> dict[str, Any]:
     def form(value: float | None) -> str:
         return "-" if value is None else f"{value:.4g}"
 
-    def share(part: int, side: int) -> str:
-        whole = found.shares.total[side]
-        return f"{part / whole:.2%}" if whole else "-"
-
+    whole_a, whole_b = found.shares.total
     sides = [(letter, *vars(side).values()) for letter, side in (("A", found.a), ("B", found.b))]
     alone = [[(one.reason, one.documents, one.characters) for one in some] for some in (found.only_a, found.only_b)]
     numbers = [
@@ -224,8 +221,8 @@ def _tables(found: Difference) -> dict[str, Any]:
     ]  # fmt: skip
     groups = {
         what: [
-            (one.name[:80], *one.documents, one.amount[0], share(one.amount[0], 0), one.amount[1],
-             share(one.amount[1], 1), f"{one.amount[1] - one.amount[0]:+,}")
+            (one.name[:80], *one.documents, one.amount[0], pages.share(one.amount[0], whole_a), one.amount[1],
+             pages.share(one.amount[1], whole_b), f"{one.amount[1] - one.amount[0]:+,}")
             for one in some.most
         ]
         for what, some in (("source", found.shares.sources), ("host", found.shares.hosts))

@@ -100,7 +100,7 @@ def _environment(package: str) -> jinja2.Environment:
     )
     environment.filters |= {
         "count": lambda number: f"{number:,}",
-        "share": lambda part, whole: f"{part / whole:.2%}" if whole else "-",
+        "share": share,
         "short": short,
         "cell": cell,
     }
@@ -139,6 +139,11 @@ def cell(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else short(str(value))
+
+
+def share(part: int, whole: int) -> str:
+    """A part of a whole in percent."""
+    return f"{part / whole:.2%}" if whole else "-"
 
 
 def short(value: str | None, characters: int = 300) -> str:

@@ -21,7 +21,7 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import beginning
-from gristmill.flows.reports.pages import Shown
+from gristmill.flows.reports.pages import Shown, share
 from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
@@ -108,7 +108,7 @@ def _figures(report: Report) -> Iterator[tuple[str, Any]]:
     """What came out, in a few numbers."""
     first, last = report.steps[0].documents_in, report.corpus.rows
     yield "documents kept", f"{last:,} of {first:,}"
-    yield "kept", _share(last, first)
+    yield "kept", share(last, first)
     yield "tokens", report.tokens
     yield "characters a token", report.characters_per_token and f"{report.characters_per_token:.2f}"
     if report.trained:
@@ -120,15 +120,15 @@ def _most(report: Report, dropping: list["Rule"]) -> list[tuple[Any, ...]]:
     first = report.steps[0].documents_in
     ranks = sorted(dropping, key=lambda one: (-one.dropped, one.step, one.name))[:_RULES]
     return [
-        (f"{one.step}.{one.name}", one.dropped, _share(one.dropped, first), bar(one.dropped, first, True))
+        (f"{one.step}.{one.name}", one.dropped, share(one.dropped, first), bar(one.dropped, first, True))
         for one in ranks
     ]
 
 
 def _lost(one: dict[str, Any]) -> tuple[Any, ...]:
-    share = _share(one["lost"], one["documents"])
-    own = f"{one['by']} {pages.short(one['group'])}", one["documents"], one["lost"], share
-    return *own, f"{one['like_lost']:.1%}", one["step"], one["step_lost"]
+    lost, documents = one["lost"], one["documents"]
+    name, like = f"{one['by']} {pages.short(one['group'])}", f"{one['like_lost']:.1%}"
+    return name, documents, lost, share(lost, documents), like, one["step"], one["step_lost"]
 
 
 def _records(report: Report, counts: Counts) -> Iterator[tuple[Any, ...]]:
@@ -143,12 +143,12 @@ def _records(report: Report, counts: Counts) -> Iterator[tuple[Any, ...]]:
     )
     for what, found in groups:
         for name, number in [*ranked(found).items()][:_ENCODINGS]:
-            yield f"{what} {pages.short(name, 60)}", number, _share(number, first)
+            yield f"{what} {pages.short(name, 60)}", number, share(number, first)
 
 
 def _source(report: Report, name: str, both: plots.Both) -> tuple[Any, ...]:
-    documents = both.arrived, both.kept, _share(both.kept, both.arrived)
-    characters = both.characters_arrived, both.characters_kept, _share(both.characters_kept, both.characters_arrived)
+    documents = both.arrived, both.kept, share(both.kept, both.arrived)
+    characters = both.characters_arrived, both.characters_kept, share(both.characters_kept, both.characters_arrived)
     if not report.mixture:
         return name, *documents, *characters
     mixed = next((one for one in report.mixture if one.name == name), None)
@@ -160,7 +160,7 @@ def _languages(counts: Counts) -> list[tuple[Any, ...]]:
     most = next(iter(order.values()), 0)
     found = [(name, counts.languages[name]) for name in [*order][:_LANGUAGES]]
     return [
-        (pages.short(name, 40), both.arrived, both.kept, _share(both.kept, both.arrived), bar(both.arrived, most))
+        (pages.short(name, 40), both.arrived, both.kept, share(both.kept, both.arrived), bar(both.arrived, most))
         for name, both in found
     ]
 
@@ -175,10 +175,6 @@ def _stages(bill: RunBill) -> Iterator[tuple[Any, ...]]:
         hours = "not measured" if row.core_hours is None else f"{row.core_hours:.4f}"
         yield row.stage, hours, f"{row.bytes / 1e6:.1f}", row.requests
     yield "all", f"{bill.core_hours:.4f}", f"{bill.bytes / 1e6:.1f}", bill.requests
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.2%}" if whole else "-"
 
 
 def rules(report: Report) -> list[Rule]:
