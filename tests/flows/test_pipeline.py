@@ -284,7 +284,9 @@ def test_the_report_page_has_the_figures_of_the_run(undisturbed, runs, recipe):
     [signals] = re.findall(r"<h2>Signals.*?<h2>", page, re.DOTALL)
     others = page.replace(signals, "")
     assert signals.count("<svg") > 20
-    assert others.count("<svg") - others.count('<svg class="bar"') == 5  # lengths, two of the classifier, clusters, losses
+    assert (
+        others.count("<svg") - others.count('<svg class="bar"') == 5
+    )  # lengths, two of the classifier, clusters, losses
 
 
 def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, again):

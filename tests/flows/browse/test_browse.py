@@ -68,6 +68,14 @@ def test_bytes_that_are_no_request_are_given_nothing(server, line):
     assert server.token.encode() not in answer and b"<" not in answer and b"200" not in answer.split(b"\r\n")[0]
 
 
+def test_a_connection_without_a_request_is_closed(server, monkeypatch):
+    monkeypatch.setattr("gristmill.flows.explore.browse.server._SECONDS", 0.1)
+    for begun in (b"", b"GET /x HTTP/1.1\r\n"):
+        with socket.create_connection(server.server_address[:2], timeout=60) as connection:
+            connection.sendall(begun)
+            assert connection.recv(100) == b""
+
+
 @pytest.mark.parametrize(
     "headers",
     [
