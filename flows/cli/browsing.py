@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from gristmill.flows.explore.browse import opened as opened_corpus
-    from gristmill.flows.explore.browse import pages
+    from gristmill.flows.explore.browse import pages, shown
     from gristmill.flows.explore.browse import server as page_server
     from gristmill.flows.reports.diff import difference as differences
     from gristmill.flows.reports.diff.columns import Columns
@@ -29,6 +29,7 @@ else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
     page_server = wrapt.lazy_import("gristmill.flows.explore.browse.server")
+    shown = wrapt.lazy_import("gristmill.flows.explore.browse.shown")
     differences = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
 
 
@@ -173,7 +174,7 @@ def browse(
     """
     opened = opened_corpus.open_recipe(name, MachineSettings())
     if to:
-        print_texts([page_server.write(opened, to, seed)])
+        print_texts([shown.write(opened, to, seed)])
         return
 
     with page_server.Server(pages.Pages(opened), port) as server:

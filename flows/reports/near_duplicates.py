@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from scipy.stats import binomtest
 
 from gristmill.flows.curation import Passed, curate
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports import marking, templates
-from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports import marking, pages
+from gristmill.flows.reports.pages.charts import Axis, Layer, bar, plot, span
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls, lost_text
-from gristmill.storage import files, parquet, token_shards
+from gristmill.storage import parquet, token_shards
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.tasks.dedup.exact import Exact
 from gristmill.tasks.dedup.lost_text import shown_file
@@ -45,57 +44,26 @@ from gristmill.tasks.engine.phases import Silent
 
 def sizes(clusters: Clusters) -> Markup:
     """How many clusters have each size, on logarithmic axes."""
-
-    def draw(axes: Axes) -> None:
-        axes.loglog(clusters.sizes, clusters.counts, "o", color=BLUE, markersize=4)
-        axes.set_xlabel("documents of a cluster")
-        axes.set_ylabel("clusters")
-        axes.set_xlim(1, 2 * clusters.sizes.max(initial=5))
-        axes.set_ylim(0.5, 2 * clusters.counts.max(initial=5))
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter("{x:,.0f}")
-            axis.set_minor_formatter("")
-        axes.grid(color="#dddddd")
-
-    return svg("sizes", "number of clusters by size", draw)
+    points = Layer("points", clusters.sizes, clusters.counts)
+    x, y = Axis("documents of a cluster", log=True, show=(1,)), Axis("clusters", log=True, show=(1,))
+    return plot("number of clusters by size", x, y, points)
 
 
 def recall_plot(bins: Sequence[Bin], settings: MinHash) -> Markup:
-    """Measured shares with their intervals, what the S-curve expects of the same pairs, and how many pairs that are."""
-
-    def draw(axes: Axes, counts: Axes) -> None:
-        at = np.linspace(0, 1, 401)
-        label = f"1 - (1 - J^{settings.rows})^{settings.bands}"
-        axes.plot(at, s_curve(settings.bands, settings.rows, at), color=GREY, linewidth=1, label=label)
-        middle = [one.jaccard for one in bins]
-        ends = [[one.measured - one.least for one in bins], [one.most - one.measured for one in bins]]
-        measured = [one.measured for one in bins]
-        axes.errorbar(
-            middle, measured, ends, fmt="o", color=BLUE, markersize=4, capsize=2, label="measured, 95% interval"
-        )
-        axes.plot(middle, [one.expected for one in bins], "x", color=RED, label="expected of the same pairs")
-        if settings.threshold is not None:
-            axes.axvline(settings.threshold, color=GREY, linestyle=":", label="threshold")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(-0.03, 1.03)
-        axes.set_ylabel("pairs that share a band")
-        axes.grid(color="#dddddd")
-        axes.legend(loc="upper left", frameon=False)
-        counts.bar(
-            [one.low for one in bins],
-            [one.pairs for one in bins],
-            width=[one.high - one.low for one in bins],
-            align="edge",
-            color=LIGHT,
-            edgecolor="white",
-        )
-        counts.set_yscale("log")
-        counts.set_ylim(0.5)
-        counts.yaxis.set_major_formatter("{x:,.0f}")
-        counts.set_ylabel("pairs")
-        counts.set_xlabel("Jaccard similarity J")
-
-    return svg("recall", "share of pairs that share a band, by similarity", draw, heights=(3, 1))
+    """Measured shares with their intervals, and what the S-curve expects of the same pairs."""
+    curve, middle = np.linspace(0, 1, 201), [one.jaccard for one in bins]
+    layers = [
+        Layer("line", curve, s_curve(settings.bands, settings.rows, curve), "soft",
+              f"1 - (1 - J^{settings.rows})^{settings.bands}"),
+        Layer("points", middle, [one.measured for one in bins], "part", "measured, 95% interval",
+              [one.least for one in bins], [one.most for one in bins]),
+        Layer("points", middle, [one.expected for one in bins], "cut", "expected of the same pairs"),
+    ]  # fmt: skip
+    if settings.threshold is not None:
+        layers.append(Layer("dotted", [settings.threshold] * 2, [-np.inf, np.inf], "soft", "threshold"))
+    label = "share of pairs that share a band, by similarity"
+    y = Axis("pairs that share a band", show=(0, 1), form=".0%")
+    return plot(label, Axis("Jaccard similarity J", show=(0, 1)), y, *layers)
 
 
 LEVEL = 0.95
@@ -217,9 +185,18 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
         find_or_make, settings.home, executor=Threads(1, SimpleQueue()), progress=lambda: nullcontext(Silent())
     )
     lost = tuple(lost_by(RunContext(settings, build), way))
-    path = files.join(settings.home, "reports", f"{kept.name}-{kept.key}.html")
-    files.write_bytes(path, page(recipe.name, context.placed(step), kept, lost).encode())
-    return path
+    written = page(Removal(recipe.name, context.placed(step), kept, lost))
+    return pages.write(settings.home, f"{kept.name}-{kept.key}.html", written)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A finished stage `near_duplicates` of a recipe, the step that it is of, and what steps lost."""
+
+    recipe: str
+    step: MinHash
+    kept: StageResult
+    lost: Sequence[LostBy] = ()
 
 
 @dataclass(frozen=True)
@@ -235,14 +212,21 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Overview:
-    """`sizes`: a plot; `largest`: clusters; `characters_per_token`: of the estimates; `pairs`: as `tables.html` shows
-    them, the least similar first."""
+    """`plot`: of sizes; `largest`: clusters; `characters_per_token`: of the estimates; `pairs`: the least similar
+    first, each with what differs."""
 
     clusters: recall.Clusters
-    sizes: Markup
+    plot: Markup
     largest: list[Cluster]
     characters_per_token: float
     pairs: list[dict[str, Any]]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """A row for each of the largest."""
+        for one in self.largest:
+            document, tokens = one.representative, f"{'~' * one.estimated}{one.tokens:,}"
+            about = pages.short(document.title), (document.date or "")[:10], pages.short(document.source, 60), tokens
+            yield one.documents, *about, f"{pages.short(document.url)} {pages.short(document.id)}"
 
 
 def overview(
@@ -262,8 +246,9 @@ def overview(
     return Overview(clusters, sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, shown)
 
 
-def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = ()) -> str:
-    """The page for a finished stage `near_duplicates` of the recipe `name`; `lost`: what steps lost."""
+def page(removal: Removal) -> str:
+    """The page."""
+    step, kept = removal.step, removal.kept
     stage = open_stage(kept.folder)
     crawl, clusters = _clusters(step, kept, _EACH)
     held_out = recall.holdout_pairs(crawl)
@@ -271,23 +256,25 @@ def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = (
     examples = recall.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
     bins = recall.curve(held_out, step)
     [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
-    return templates.template("near_duplicates.html").render(
-        recipe=name,
+    curve = [
+        (f"{jaccard:.2f}", s_curve(step.bands, step.rows, jaccard)) for jaccard in (np.arange(1, 20) / 20).tolist()
+    ]
+    settings = step.model_dump(mode="json").items()
+    return pages.render(
+        "dedup.html",
+        removal=removal,
         stage=stage.label,
-        settings=step,
         arriving=counts["rows_in"],
         staying=counts["rows_out"],
         dropped=counts["drops"].get("near_duplicate", 0),
-        taken_down=counts["drops"].get("takedown", 0),
-        left_out=stage.result["left_out"],
-        s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
-        clusters=clusters,
-        lost=lost,
-        sizes=sizes(clusters),
-        largest=_largest(crawl, clusters, _PER_TOKEN),
-        characters_per_token=_PER_TOKEN,
+        counts=list(_counted(counts, clusters.documents, None if step.threshold is None else stage, step)),
+        s_curve=[("J", *(f"#{name}" for name, _ in curve)), ("share a band", *(f"{share:.2%}" for _, share in curve))],
+        all_settings=[(name, "null" if value is None else str(value)) for name, value in settings],
+        lost=removal.lost,
+        lost_rows=list(map(_lost_row, removal.lost)),
+        overview=Overview(clusters, sizes(clusters), _largest(crawl, clusters, _PER_TOKEN), _PER_TOKEN, []),
         held_out=held_out,
-        bins=bins,
+        bins=[*_bins(bins)],
         recall=recall_plot(bins, step),
         at_threshold=None if step.threshold is None else s_curve(step.bands, step.rows, step.threshold),
         above=None if step.threshold is None else recall.share_banded(held_out, step, step.threshold),
@@ -301,6 +288,40 @@ def page(name: str, step: MinHash, kept: StageResult, lost: Sequence[LostBy] = (
             for number, some in enumerate(examples)
         ],
     )
+
+
+def _counted(
+    counts: dict[str, Any], clustered: int, compared: FinishedStage | None, step: MinHash
+) -> Iterator[tuple[str, int, str]]:
+    """What became of the documents: rows of name, documents and share. `compared`: the stage, where documents were."""
+    arriving, drops = counts["rows_in"], counts["drops"]
+    yield "documents that reached the step", arriving, ""
+    for name, number in (
+        ("dropped as near-duplicates", drops.get("near_duplicate", 0)),
+        *([("dropped as taken down", drops["takedown"])] if drops.get("takedown") else []),
+        ("documents that stay", counts["rows_out"]),
+        ("documents in clusters: dropped, or kept with others dropped for them", clustered),
+    ):
+        yield name, number, pages.share(number, arriving)
+    if compared is not None:
+        more = f"share bands with more kept documents than the {step.comparisons:,} that they were compared with"
+        yield f"unlike sets that stay, but {more} (left_out)", compared.result["left_out"], ""
+
+
+def _lost_row(by: LostBy) -> tuple[Any, ...]:
+    lost, (share, least, most) = by.figure, by.figure.of_corpus
+    own = lost.documents, lost.draws, lost.lost, f"{lost.share:.2%}", span(lost.least, lost.most)
+    return by.step, *own, f"{share:.3%}", span(least, most, ".3%")
+
+
+def _bins(bins: Sequence[Bin]) -> Iterator[tuple[Any, ...]]:
+    most = max((one.pairs for one in bins), default=1)
+    for one in bins:
+        difference = f"{round(100 * (one.measured - one.expected), 2) + 0:+.2f}"
+        if not one.least <= one.expected <= one.most:
+            difference = Markup('<span class="beyond">{}</span>').format(difference)
+        measured = f"{one.measured:.2%}", span(one.least, one.most), f"{one.expected:.2%}", difference
+        yield f"{one.low:.2f} to {one.high:.2f}", one.pairs, bar(one.pairs, most), one.groups, *measured
 
 
 def _clusters(step: MinHash, kept: StageResult, each: int) -> tuple[recall.Crawl, recall.Clusters]:

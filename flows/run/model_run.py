@@ -22,8 +22,7 @@ import gristmill
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.bill import bill
-from gristmill.flows.reports.plots import figures
-from gristmill.flows.reports.plots.figures import cross_fitted, curves_png, trained_classifier
+from gristmill.flows.reports.classifier_plots import cross_fitted, curves_file, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.run.compared import (
@@ -75,8 +74,8 @@ _SIGNATURE = ModelSignature(
 def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None:
     """Log the artifacts of a finished model to its run; `report` is one with training.
 
-    `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, `bill.json`, and of a classifier
-    that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`; of classifiers that
+    `funnel.csv`, `funnel.json` (a table), `funnel.svg`, `losses.svg`, `sample.txt`, `bill.json`, and of a classifier
+    that the corpus has trained the curves, `classifier.svg`, and its measures, `classifier.json`; of classifiers that
     steps name what `train classifier` wrote beside them, `<step>-classifier.json` and `.svg`; of the heads that scored
     documents how good they are, `heads.json`. The model is one of the experiment's, made by the run. Held: on disk,
     the exported model twice while it is copied.
@@ -85,11 +84,10 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
         shown = Path(folder) / "shown"
         shown.mkdir()
         report.funnel.to_csv(shown / "funnel.csv", index=False)
-        rows = 1 + len(report.steps)
-        (shown / "funnel.png").write_bytes(figures.png(plots.funnel(report), (0.3 * rows,)))
-        (shown / "losses.png").write_bytes(figures.png(plots.losses(report), (3.5,)))
+        (shown / "funnel.svg").write_bytes(plots.funnel(report).encode())
+        (shown / "losses.svg").write_bytes(plots.losses(report).encode())
         if (model := trained_classifier(report.corpus)) is not None:
-            (shown / "classifier.png").write_bytes(curves_png(*cross_fitted(model)))
+            (shown / "classifier.svg").write_bytes(curves_file(*cross_fitted(model)))
             files.write_json(str(shown / "classifier.json"), model.result["model"])
         for stage in report.corpus.stages:
             if stage.name == "embedding":

@@ -98,7 +98,7 @@ def test_the_page_of_the_run_has_them(made):
     report = finished(load(recipe(folder / "raw")), MachineSettings(home=str(folder / "home")))
     assert report.lost_groups == found["groups"]
     page = run_page.page(report)
-    assert "Groups that lost far more than their like" in page and f"source <bdi>s{WIPED}</bdi>" in page
+    assert "Groups that lost far more than their like" in page and f"source s{WIPED}</bdi>" in page
     silent = load(recipe(folder / "raw", group_losses={"then": "ignore"}))
     assert finished(silent, MachineSettings(home=str(folder / "home"))).lost_groups == []
 
@@ -123,7 +123,7 @@ def test_a_run_ends_behind_the_step_that_did_it(runs):
     log = runs.log("guarded")
     assert "the source s3 lost 95.0% of its 200 documents" in log and f"what each dropped: {page}" in log
     written = page.read_text(encoding="utf-8")
-    assert f"source <bdi>s{WIPED}</bdi>" in written and "min_words" in written
+    assert f"source s{WIPED}</bdi>" in written and "min_words" in written
 
 
 def test_counts_are_those_of_the_ledgers(made, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from gristmill.flows.reports import near_duplicates
 from gristmill.flows.reports.near_duplicates import LostBy, interval, share_lost
 from gristmill.flows.reports.near_duplicates import documents as shown_documents
-from gristmill.flows.reports.plots.charts import interval as interval_text
+from gristmill.flows.reports.pages.charts import span
 from gristmill.flows.stages.dedup.earlier_crawls import Drawing, crawl_of, lost_text
 from gristmill.flows.stages.dedup.near_duplicates import minhash
 from gristmill.storage import parquet
@@ -116,8 +116,8 @@ def test_the_page_shows_lost_sentences_as_text(tmp_path):
     arriving, left, dropped = removed(tmp_path, documents)
     made = lost_text(context(str(tmp_path)), arriving, left)
     by = LostBy("minhash", share_lost(made), shown_documents(made))
-    page = near_duplicates.page("planted", SETTINGS, left.kept, [by])
+    page = near_duplicates.page(near_duplicates.Removal("planted", SETTINGS, left.kept, [by]))
     assert dropped == {"d1"}
     assert [one.lost for one in by.documents] == [[facts[1]]]
     assert "<li>&lt;i&gt;Epsilon&lt;/i&gt;.</li>" in page
-    assert interval_text(by.figure.least, by.figure.most) in page
+    assert span(by.figure.least, by.figure.most) in page

@@ -271,6 +271,8 @@ def print_scaling(report: "ScalingReport", out: "Console") -> None:
                 f"{future.inside} of {future.predicted}",
             )
         out.print(table)
+    if report.page:
+        _line(out, report.page)
     _line(out, f"MLflow: run scaling-{report.id[:8]} in the experiment {report.recipe}")
 
 

@@ -41,9 +41,10 @@ from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments.decisions import plots, tracking
+    from gristmill.flows.experiments.decisions import page as decision_page
+    from gristmill.flows.experiments.decisions import tracking
 else:
-    plots = wrapt.lazy_import("gristmill.flows.experiments.decisions.plots")
+    decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     tracking = wrapt.lazy_import("gristmill.flows.experiments.decisions.tracking")
 
 
@@ -301,7 +302,7 @@ def _decided(
             diffs=diffs(corpora, compared.base, name),
             page=f"{name}.html",
         )
-        files.write_bytes(report.page, plots.page(report).encode())
+        files.write_bytes(report.page, decision_page.page(report).encode())
         return replace(report, mlflow_run=tracking.finish(tracked, report, compared.recipes))
 
 

@@ -11,7 +11,6 @@ from scipy.special import stdtrit
 
 from gristmill.flows.experiments.decisions.arm_data import CorpusDiff, Shown
 from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
-from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
 from gristmill.flows.stages.judge import TASK
 from gristmill.flows.stats.crossed import estimate
@@ -23,9 +22,9 @@ from gristmill.storage import checked_json, files
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gristmill.flows.experiments.decisions import plots
+    from gristmill.flows.experiments.decisions import page as decision_page
 else:
-    plots = wrapt.lazy_import("gristmill.flows.experiments.decisions.plots")
+    decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
 
 
 VERDICTS = ("better", "worse")  # outcomes that are verdicts
@@ -208,12 +207,8 @@ class DecisionReport:
         return f"<DecisionReport of {self.base}: {'; '.join(self.sentences)}>"
 
     def _repr_html_(self) -> str:
-        """Verdicts, the plot of effects and what the steps are worth as HTML, every text escaped."""
-        return templates.template("decision.html").render(
-            report=self,
-            effects=plots.effects_svg(self),
-            attribution=plots.attribution_svg(self) if self.attribution else "",
-        )
+        """Verdicts, their intervals and what the steps are worth as HTML, every text escaped."""
+        return decision_page.notebook(self)
 
     @property
     def base(self) -> str:

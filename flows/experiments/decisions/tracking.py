@@ -3,7 +3,7 @@
 Runs are grouped in MLflow's tables and charts by the tags `arm`, `pair`, `learning_rate` and `decision`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 import orjson
 from mlflow.entities import DatasetInput
 
-from gristmill.flows.experiments.decisions import plots
+from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports.plots import figures
+from gristmill.flows.reports import pages
 from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
@@ -106,70 +106,27 @@ def request_name(request: RunRequest) -> str:
 
 
 def description(report: DecisionReport) -> str:
-    """The verdicts, then the table, as Markdown."""
-    lines = [f"{report.title}.\n", *(f"**{sentence}.**\n" for sentence in report.sentences)]
-    lines += ["| candidate | effect | interval | documents | CPU hours |", "| --- | ---: | ---: | ---: | ---: |"]
-    base = report.arms[report.base]
-    lines.append(f"| {report.base} (base) | | | {base.documents:,} | {_hours(base.cpu_seconds)} |")
-    for row in report.rows():
-        effect = interval = ""
-        if row["effect"] is not None:
-            effect, interval = f"{row['effect']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"
-        hours = _hours(report.arms[row["candidate"]].cpu_seconds)
-        lines.append(
-            f"| {row['candidate'].replace('|', '/')} | {effect} | {interval} | {row['documents']:,} | {hours} |"
-        )
+    """The verdicts, then the tables, as Markdown."""
+    shown = [decision_page.arms(report)]
     if report.tasks:
-        lines += ["", "| candidate | task | bits per byte | accuracy | of the base | difference | interval |"]
-        lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
-        for name, tasks in report.tasks.items():
-            for task in tasks:
-                bits = report.task_effect(name, task.name)
-                effect = f"{bits.effect:+.4f} ({bits.low:+.4f} to {bits.high:+.4f})" if bits else ""
-                shares = f"{task.accuracy:.1%} | {task.base:.1%} | {task.difference:+.1%}"
-                interval = f"{task.low:+.1%} to {task.high:+.1%}"
-                lines.append(f"| {name.replace('|', '/')} | {task.name} | {effect} | {shares} | {interval} |")
-        lines += ["", "| task | by | against it at this size |", "| --- | --- | --- |"]
-        lines += [f"| {row.name} | {row.measure} | {'; '.join(row.fails)} |" for row in report.task_screen]
-        if report.tasks_note:
-            lines += ["", report.tasks_note]
+        shown += [decision_page.tasks(report), decision_page.screen(report)]
     if report.attribution:
-        lines += ["", "| step | worth | interval | documents it costs |", "| --- | ---: | ---: | ---: |"]
-        for step in report.attribution:
-            worth = interval = ""
-            if step.worth is not None:
-                worth, interval = f"{step.worth:+.4f}", f"{step.low:+.4f} to {step.high:+.4f}"
-            lines.append(f"| {step.step} | {worth} | {interval} | {step.documents:,} |")
-    return "\n".join(
-        [*lines, "", f"Effects: bits per byte of {report.base} minus the candidate's; above 0 the candidate is better."]
-    )
+        shown.append(decision_page.steps(report))
+    said = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *map(pages.markdown, shown)]
+    effects = f"Effects: bits per byte of {report.base} minus the candidate's; above 0 the candidate is better."
+    return "\n\n".join([*said, *([report.tasks_note] if report.tasks_note else []), effects])
 
 
 def write_artifacts(folder: Path, report: DecisionReport, recipes: Mapping[str, Recipe]) -> None:
-    """Write what a decision has to show: `decision.json`, `decision.html`, plots as PNG, `recipes/<arm>.yaml`, and
-    `verdicts.json`, a table in MLflow's form."""
+    """Write what a decision has to show: `decision.json`, `decision.html`, `recipes/<arm>.yaml`, and `verdicts.json`, a
+    table in MLflow's form."""
     indented = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
     (folder / "decision.json").write_bytes(orjson.dumps(report.as_json(), option=indented))
     rows = list(report.rows())
     columns = list(rows[0])
     table = {"columns": columns, "data": [[row[column] for column in columns] for row in rows]}
     (folder / "verdicts.json").write_bytes(orjson.dumps(table))
-    (folder / "decision.html").write_text(plots.page(report), encoding="utf-8")
-    drawn: dict[str, tuple[Callable[..., None], int, int]] = {
-        "effects.png": (plots.effects(report), len(rows), 1),
-        "learning_rates.png": (
-            plots.by_learning_rate(report), sum(len(v.by_learning_rate) for v in report.verdicts), 1,
-        ),
-        "sets.png": (plots.by_set(report), sum(map(len, report.sets.values())), 1),
-    }  # fmt: skip
-    if report.attribution:
-        drawn["attribution.png"] = (plots.attribution(report), len(report.attribution), 3)
-    for name, (draw, count, across) in drawn.items():
-        (folder / name).write_bytes(figures.png(draw, plots.height(count), across))
+    (folder / "decision.html").write_text(decision_page.page(report), encoding="utf-8")
     (folder / "recipes").mkdir()
     for name, recipe in recipes.items():
         (folder / "recipes" / f"{tag_name(name)}.yaml").write_text(dump(recipe), encoding="utf-8")
-
-
-def _hours(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds / 3600:.4f}"

@@ -18,7 +18,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.reports.plots.figures import confusion, curves
+from gristmill.flows.reports.classifier_plots import confusion_file, curves_file
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.flows.stages.learned_filters import embedding_vectors
@@ -141,7 +141,7 @@ def _make(
         scores = probabilities[:, examples.names.index(GOOD)]
         figures = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
         figures |= told or {}
-        files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
+        files.write_bytes(f"{out}.svg", curves_file(examples.good, scores))
     classifiers.write(out, settings, figures)
     return figures
 
@@ -154,7 +154,7 @@ def _make_topics(
     with _trained(out, settings, fill) as (examples, probabilities):
         names = [name.removeprefix(LABEL) for name in examples.names]
         figures = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names), **told}
-        files.write_bytes(f"{out}.svg", confusion("classifier", figures).encode())
+        files.write_bytes(f"{out}.svg", confusion_file(figures))
     classifiers.write(out, settings, figures)
     return figures
 
@@ -293,7 +293,7 @@ def _make_head(
     embedder = described(model_files.model.digest, model_files.tokenizer.digest, settings)
     heads.write(out, Head(kind, weight, bias, embedder, figures))
     if kind == "logistic":
-        files.write_bytes(f"{out}.svg", curves("head", unseen[:, 0] == 1, unseen[:, 1]).encode())
+        files.write_bytes(f"{out}.svg", curves_file(unseen[:, 0] == 1, unseen[:, 1]))
     return {"kind": kind, **figures}
 
 

@@ -7,8 +7,8 @@ the update, for which Muon makes matrices whole. `tests/flows/planning/test_peak
 torch's own tracker.
 
 Eager and compiled trainings keep different tensors. Eager is what autograd keeps of the operations as they are written
-in `gristmill.training.decoder`; norms are computed in float32 and keep their input and their result so. Compiled is what
-a compiler keeps that computes all element-wise operations again in the backward pass, as torch's does on a GPU.
+in `gristmill.training.decoder`; norms are computed in float32 and keep their input and their result so. Compiled is
+what a compiler keeps that computes all element-wise operations again in the backward pass, as torch's does on a GPU.
 """
 
 from collections.abc import Iterable, Iterator

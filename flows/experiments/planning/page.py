@@ -1,15 +1,15 @@
 """The page of a plan: its sentences, memory and time of layouts, and what the laws say of as much compute."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
+from markupsafe import Markup
 
 from gristmill.flows.experiments.planning.layouts import Choice
 from gristmill.flows.experiments.planning.plan import TrainingPlan
-from gristmill.flows.reports import templates
-from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports import pages
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.storage import files
 
 MOST = 8  # layouts that are shown
@@ -114,88 +114,61 @@ def _row(made: TrainingPlan, one: Choice) -> dict[str, str]:
 
 def write(made: TrainingPlan, home: str) -> str:
     """Write the page into the home's `reports`, under the recipe and a hash of what the page has; returns its path."""
-    content = page(made).encode()
-    path = files.join(home, "reports", f"plan-{made.recipe}-{files.digest(content)[:16]}.html")
-    files.write_bytes(path, content)
-    return path
+    content = page(made)
+    return pages.write(home, f"plan-{made.recipe}-{files.digest(content.encode())[:16]}.html", content)
 
 
 def page(made: TrainingPlan) -> str:
     """The page; the same plan gives the same bytes."""
-    rows = layouts(made)
-    return templates.template("plan_page.html").render(
+    best, bill = made.best, made.bill
+    return pages.render(
+        "plan.html",
         plan=made,
-        said=list(lines(made)),
-        columns=list(rows[0]),
-        layouts=[list(row.values()) for row in rows],
+        figures=[
+            ("parameters", made.parameters),
+            ("tokens", made.tokens),
+            ("tokens a parameter", f"{made.tokens / made.parameters:,.1f}"),
+            ("devices", f"{made.devices.count} {made.devices.name}"),
+            ("hours", f"{bill.hours:,.1f}"),
+            ("price", f"{bill.price:,.2f}" if made.price else None),
+            ("memory of a device", f"{best.memory.total / 1e9:,.1f} GB"),
+        ],
+        sentences=list(lines(made)),
+        layouts=_drawn_layouts(made),
+        usable=made.devices.usable,
+        parts=list(zip(charts.SERIES, PARTS, strict=True)),
         laws=list(laws(made)),
-        memory=svg("memory", "memory of a device by part, for each layout", memory(made)),
-        time=svg("time", "seconds of a step, for each layout", time(made)),
-        split=svg("split", "parameters and tokens of as much compute, by law", split(made), heights=(4,)),
+        split=split(made),
     )
 
 
-def memory(made: TrainingPlan) -> Callable[[Axes], None]:
-    """Draws a bar for each layout, its parts on each other, and what a device has."""
-
-    def draw(axes: Axes) -> None:
-        shown = made.choices[:MOST]
-        colours = matplotlib.colormaps["viridis"](np.linspace(0.1, 0.9, len(PARTS)))
-        below = np.zeros(len(shown))
-        for part, colour in zip(PARTS, colours, strict=True):
-            sizes = np.array([getattr(one.memory, part) for one in shown]) / 1e9
-            axes.bar(range(len(shown)), sizes, bottom=below, color=colour, label=part)
-            below += sizes
-        axes.axhline(made.devices.usable / 1e9, color=RED, linewidth=1.2, label="of a device, less a reserve")
-        _ticks(axes, made)
-        axes.set_ylabel("GB a device")
-        axes.legend(loc="lower right", frameon=True, fontsize=8)
-
-    return draw
+def _drawn_layouts(made: TrainingPlan) -> tuple[list[str], list[list[str | Markup]]]:
+    """The layouts as a table, with memory by part and time as pictures."""
+    rows, shown = layouts(made), made.choices[:MOST]
+    slowest = max(max(one.computing, one.sending + one.waiting) for one in shown)
+    head = [*(f"#{name}" for name in rows[0]), "memory by part", "time of a step"]
+    drawn: list[list[str | Markup]] = []
+    for row, one in zip(rows, shown, strict=True):
+        held = [(name, getattr(one.memory, part)) for name, part in zip(charts.SERIES, PARTS, strict=True)]
+        memory = charts.stack(held, made.devices.usable, f"{one.memory.total / 1e9:,.1f} GB")
+        computing = charts.bar(one.computing, slowest)
+        sending = charts.stack([("light", one.sending), ("cut", one.waiting)], slowest, f"{one.sending:.3g} s sent")
+        drawn.append([*row.values(), memory, computing + sending])
+    return head, drawn
 
 
-def time(made: TrainingPlan) -> Callable[[Axes], None]:
-    """Draws what computing, sending and waiting take in a step of each layout."""
-
-    def draw(axes: Axes) -> None:
-        shown = made.choices[:MOST]
-        at = np.arange(len(shown))
-        axes.bar(at - 0.2, [one.computing for one in shown], 0.4, color=BLUE, label="computing, bubble included")
-        sending = [one.sending for one in shown]
-        axes.bar(at + 0.2, sending, 0.4, color=LIGHT, label="weights and gradients on their way meanwhile")
-        waited = [one.waiting for one in shown]
-        axes.bar(at + 0.2, waited, 0.4, bottom=sending, color=GREY, label="activations that are waited for")
-        _ticks(axes, made)
-        axes.set_ylabel("seconds a step")
-        axes.legend(loc="lower right", frameon=True, fontsize=8)
-
-    return draw
-
-
-def split(made: TrainingPlan) -> Callable[[Axes], None]:
-    """Draws the splits of the plan's compute on the line of 6 N D, and the plan."""
-
-    def draw(axes: Axes) -> None:
-        sizes = [one.parameters for one in made.splits] + [made.parameters]
-        line = np.geomspace(min(sizes) / 2, max(sizes) * 2, 50)
-        axes.plot(line, made.compute_6nd / 6 / line, color=GREY, linestyle=":", label="6 N D of this training")
-        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(made.splits)))
-        for one, colour in zip(made.splits, colours, strict=True):
-            axes.plot(one.parameters, one.tokens, "o", color=colour, markersize=6, label=one.law)
-        axes.plot(made.parameters, made.tokens, "D", color=RED, markersize=7, label="this training")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("parameters")
-        axes.set_ylabel("tokens")
-        axes.grid(color="#dddddd")
-        axes.legend(loc="upper right", frameon=False, fontsize=8)
-
-    return draw
-
-
-def _ticks(axes: Axes, made: TrainingPlan) -> None:
-    shown = [one.layout for one in made.choices[:MOST]]
-    axes.set_xticks(range(len(shown)))
-    names = [f"{one.shards} x {one.replicas} x {one.tensor} x {one.pipeline}" for one in shown]
-    axes.set_xticklabels(names, fontsize=8)
-    axes.set_xlabel("shards x replicas x tensor x pipeline")
+def split(made: TrainingPlan) -> Markup:
+    """The splits of the plan's compute on the line of 6 N D, and the plan."""
+    sizes = [one.parameters for one in made.splits] + [made.parameters]
+    line = np.geomspace(min(sizes) / 2, max(sizes) * 2, 50)
+    return charts.plot(
+        "parameters and tokens of as much compute, by law",
+        Axis("parameters", log=True),
+        Axis("tokens", log=True),
+        Layer("dotted", line, made.compute_6nd / 6 / line, "soft", "6 N D of this training"),
+        *(
+            Layer("points", [one.parameters], [one.tokens], charts.SERIES[1 + number % 5], one.law)
+            for number, one in enumerate(made.splits)
+        ),
+        Layer("points", [made.parameters], [made.tokens], "cut", "this training"),
+    )

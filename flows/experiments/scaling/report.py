@@ -103,7 +103,7 @@ class CheckedForecast:
 class ScalingReport:
     """A finished grid. `id`: 16 hexadecimal characters, of all that decides it; `budgets`: compute budgets whose
     optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
-    `mlflow_run`: its id, empty before it is logged."""
+    `mlflow_run`: its id, empty before it is logged; `page`: the path of its page."""
 
     recipe: str
     id: str
@@ -113,6 +113,7 @@ class ScalingReport:
     sweeps: tuple[RateSweep, ...] = ()
     forecasts: tuple[CheckedForecast, ...] = ()
     mlflow_run: str = ""
+    page: str = ""
 
     @cached_property
     def plateau(self) -> Plateau:

@@ -38,9 +38,11 @@ from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:
+    from gristmill.flows.experiments.scaling import page as scaling_page
     from gristmill.flows.experiments.scaling import tracking
     from gristmill.flows.run import tracking as mlflow_runs
 else:
+    scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     tracking = wrapt.lazy_import("gristmill.flows.experiments.scaling.tracking")
     mlflow_runs = wrapt.lazy_import("gristmill.flows.run.tracking")
 
@@ -158,9 +160,10 @@ def scale(
                 log.info("%s", remark)
             report = replace(report, forecasts=_forecast(report, larger, recipe.name, targets))
             report = replace(report, mlflow_run=tracking.finish(tracked, report))
-        path = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}.json")
-        checked_json.write(path, report.as_json())
-        return report
+        name = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}")
+        checked_json.write(f"{name}.json", report.as_json())
+        files.write_bytes(f"{name}.html", scaling_page.page(report).encode())
+        return replace(report, page=f"{name}.html")
 
 
 @recorded_flow(name="agreement", flow_run_name=flow_run_name, persist_result=False)

@@ -8,113 +8,25 @@ so there is one forecast of it, and the first one counts. Its datasets are the r
 keys; its start is the time of registration.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import numpy as np
 import orjson
-from matplotlib.axes import Axes
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
 
+from gristmill.flows.experiments.scaling import page
 from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.plots import figures
-from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED
+from gristmill.flows.reports import pages
 from gristmill.flows.run.tracking import ParentRun, TrackedExperiment
 from gristmill.flows.stages.model import local_folder
-from gristmill.flows.stats.law import Forecast, ForecastCheck, Interval, check, optimum
+from gristmill.flows.stats.law import Forecast, ForecastCheck, Interval, check
 from gristmill.storage import files
 from gristmill.tasks.engine.make import find
 from gristmill.tasks.engine.spec import StageSpec
-
-_CURVES = 6  # of equal compute at most: more lie on each other
-
-
-def by_compute(report: ScalingReport) -> Callable[[Axes], None]:
-    """Draws the loss of all runs by compute, the law's smallest loss at each compute, and forecasts with their
-    intervals."""
-
-    def draw(axes: Axes) -> None:
-        losses = [run.loss for run in report.fitted]
-        computes = [*report.compute, *(one.forecast.reach * report.compute.max() for one in report.forecasts)]
-        line = np.geomspace(min(computes), max(computes) * 1.2, 100)
-        best = [optimum(report.fit.law, report.cost, compute).loss for compute in line]
-        axes.plot(line, best, color=GREY, linestyle=":", label="best of the law at each compute")
-        axes.plot(report.compute, losses, "o", color=BLUE, markersize=5, label="runs of the fit")
-        if out := [run for run in report.runs if run not in report.fitted]:
-            axes.plot([run.flops for run in out], [run.loss for run in out], "o", color=LIGHT, markersize=5,
-                      label="left out")  # fmt: skip
-        for number, one in enumerate(report.forecasts):
-            flops, claim = one.forecast.reach * report.compute.max(), one.forecast.loss
-            axes.plot([flops, flops], [claim.low, claim.high], color=LIGHT, linewidth=5, solid_capstyle="butt",
-                      label=None if number else "forecast, 90% interval")  # fmt: skip
-            axes.plot(flops, one.check.loss, "D", color=RED, markersize=5, label=None if number else "what came")
-        axes.set_xscale("log")
-        axes.set_xlabel("floating-point operations of training")
-        axes.set_ylabel("bits per byte")
-        axes.grid(color="#dddddd")
-        axes.legend(loc="upper right", frameon=False)
-
-    return draw
-
-
-def isoflop(report: ScalingReport) -> Callable[[Axes], None]:
-    """Draws the law's loss by parameters along runs of equal compute, its optimum on each, and the runs.
-
-    A run is drawn in the colour of the nearest curve, moved to that curve's compute by the law: its distance from the
-    curve is its error.
-    """
-
-    def draw(axes: Axes) -> None:
-        law, cost = report.fit.law, report.cost
-        curves = np.geomspace(report.compute.min(), report.compute.max(), _CURVES)
-        nearest = np.abs(np.log(report.compute[:, None] / curves)).argmin(axis=1)
-        sizes = np.array([run.parameters for run in report.fitted], float)
-        line = np.geomspace(sizes.min() / 1.5, sizes.max() * 1.5, 100)
-        shades = np.linspace(0.15, 0.85, _CURVES)
-
-        colours = matplotlib.colormaps["viridis"](shades)
-        for number, compute in enumerate(curves):
-            along = law.loss(line, compute / cost.flops(line, 1))
-            axes.plot(line, along, color=colours[number], linewidth=1, label=f"{compute:.1e}")
-            best = optimum(law, cost, float(compute))
-            if line[0] <= best.parameters <= line[-1]:
-                axes.plot(best.parameters, best.loss, "*", color=colours[number], markersize=11)
-            for index in np.flatnonzero(nearest == number):
-                moved = float(law.loss(sizes[index], compute / cost.flops(sizes[index], 1))) / (
-                    1 + report.fit.errors[index]
-                )
-                axes.plot(sizes[index], moved, "o", color=colours[number], markersize=4)
-        axes.set_xscale("log")
-        axes.set_xlabel("parameters")
-        axes.set_ylabel("bits per byte")
-        axes.grid(color="#dddddd")
-        axes.legend(title="operations; stars: optimum", loc="upper right", frameon=False, ncols=2, fontsize=8)
-
-    return draw
-
-
-def future(report: ScalingReport) -> Callable[[Axes], None]:
-    """Draws the mean error of the larger runs, and its direction, by the compute that the fit was left."""
-
-    def draw(axes: Axes) -> None:
-        reach = [row.reach for row in report.future]
-        axes.plot(reach, [100 * row.error for row in report.future], "o-", color=BLUE, label="mean absolute error")
-        axes.plot(
-            reach, [100 * row.bias for row in report.future], "o--", color=RED, label="mean error: above 0 too high"
-        )
-        axes.axhline(0, color=GREY, linewidth=0.8)
-        axes.set_xlabel("largest compute that is predicted over the largest in the fit")
-        axes.set_ylabel("error of the loss, %")
-        axes.grid(color="#dddddd")
-        axes.legend(loc="upper left", frameon=False)
-
-    return draw
-
 
 SCALING_TAG = "scaling"
 
@@ -152,38 +64,15 @@ def finish(run: ParentRun, report: ScalingReport) -> str:
 
 def description(report: ScalingReport) -> str:
     """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
-    lines = [f"**{report.sentence}.**", "", *(f"- {remark}" for remark in report.remarks), ""]
-    if report.forecasts:
-        lines += [f"**{report.forecast_sentence}.**", ""]
-        lines += _header("parameters", "tokens", "compute", "forecast", "90% interval", "came")
-        for one in report.forecasts:
-            claim, came = one.forecast, one.check
-            loss = f"{came.loss:.4f}{'' if came.inside else ' (outside)'}"
-            spread = f"{claim.loss.low:.4f} to {claim.loss.high:.4f}"
-            size = f"{claim.parameters:,} | {claim.tokens:,} | {claim.reach:.1f} times"
-            lines.append(f"| {size} | {claim.loss.value:.4f} | {spread} | {loss} |")
-        lines.append("")
-    if report.optima:
-        lines += _header("operations", "best parameters", "best tokens", "bits per byte")
-        for best in report.optima:
-            cells = [f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})" for one in (best.parameters, best.tokens)]
-            loss = f"{best.loss.value:.4f} ({best.loss.low:.4f} to {best.loss.high:.4f})"
-            lines.append(f"| {best.compute:.2e} | {' | '.join(cells)} | {loss} |")
-        lines.append("")
-    lines += ["Fitted to the smaller runs, and held against the larger:", ""]
-    lines += _header("operations up to", "runs", "predicted", "reach", "mean error", "bias", "inside 90%")
-    for row in report.future:
-        counts = f"{row.compute:.2e} | {row.fitted} | {row.predicted} | {row.reach:.1f} times"
-        lines.append(f"| {counts} | {row.error:.2%} | {row.bias:+.2%} | {row.inside} |")
-    return "\n".join(lines)
-
-
-def _header(*columns: str) -> list[str]:
-    return [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(columns)}"]
+    said = [f"**{report.sentence}.**", "\n".join(f"- {remark}" for remark in report.remarks)]
+    for _, sentence, table in page.tables(report):
+        said += [f"**{sentence}.**" * bool(sentence), pages.markdown(table)]
+    return "\n\n".join(part for part in said if part)
 
 
 def write_artifacts(folder: Path, report: ScalingReport) -> None:
-    """Write `scaling.json`, the tables `leave_future_out.json` and `forecasts.json` in MLflow's form, and the plots."""
+    """Write `scaling.json`, the tables `leave_future_out.json` and `forecasts.json` in MLflow's form, and the
+    page, `scaling.html`."""
     indented = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
     (folder / "scaling.json").write_bytes(orjson.dumps(report.as_json(), option=indented))
     for name, rows in (
@@ -193,11 +82,7 @@ def write_artifacts(folder: Path, report: ScalingReport) -> None:
         if rows:
             table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
             (folder / f"{name}.json").write_bytes(orjson.dumps(table))
-    drawn = {"compute.png": by_compute(report), "isoflop.png": isoflop(report)}
-    if report.future:
-        drawn["leave_future_out.png"] = future(report)
-    for name, draw in drawn.items():
-        (folder / name).write_bytes(figures.png(draw, (4,)))
+    (folder / "scaling.html").write_text(page.page(report), encoding="utf-8")
 
 
 FORECAST_TAG = "forecast"

@@ -1,50 +1,30 @@
 """The pages as HTML. Every text is escaped, and every address is below the page's own."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 import yaml
 from markupsafe import Markup
 
 from gristmill.flows.explore.browse import draws
-from gristmill.flows.explore.browse.document import document
+from gristmill.flows.explore.browse.document import Score, document
 from gristmill.flows.explore.browse.opened import Opened, Step, Summary, summary
 from gristmill.flows.explore.browse.replay import Replayed, Replays, Threshold, thresholds
 from gristmill.flows.explore.browse.search import search, shard_of
+from gristmill.flows.explore.browse.shown import link, shown_document, shown_match
 from gristmill.flows.explore.browse.topics import topic_map, vectors
 from gristmill.flows.explore.browse.votes import cast, vote_on
 from gristmill.flows.explore.search.phrases import find
 from gristmill.flows.explore.search.words import find_words
-from gristmill.flows.reports import templates
-from gristmill.flows.reports.diff.columns import Numbers
-from gristmill.flows.reports.marking import beginning, excerpt
-from gristmill.flows.reports.plots import charts
+from gristmill.flows.reports import pages
+from gristmill.flows.reports.marking import beginning
+from gristmill.flows.reports.pages import Shown, Vote, charts, short, shown_drop
+from gristmill.flows.reports.whatif import ComparedStep
 from gristmill.tasks.documents.expressions import ExpressionError
-
-_BINS = 48
-_TAIL = 0.005  # of the documents, that the axis leaves out at either end
-
-
-def axis(numbers: Numbers, marks: Sequence[float]) -> tuple[float, float, bool]:
-    """The ends of an axis over most of the values and all marks, and whether it is logarithmic."""
-    ends = [number for number in (numbers.quantile(_TAIL), numbers.quantile(1 - _TAIL)) if number is not None]
-    return charts.axis([*ends, *marks])
-
-
-def distribution(numbers: Numbers, marks: Sequence[float], label: str) -> Markup:
-    """How many documents have each value, with lines at the marks."""
-    low, high, logarithmic = axis(numbers, marks)
-    edges = np.geomspace(low, high, _BINS + 1) if logarithmic else np.linspace(low, high, _BINS + 1)
-    counts = numbers.histogram(edges)
-    return charts.histogram(
-        edges, [("part", np.zeros_like(counts), counts)], [(mark, "cut") for mark in marks], label, logarithmic
-    )
-
 
 _N = 10  # documents of a page
 _CHARACTERS = 1500  # shown of a text among others
@@ -105,39 +85,67 @@ class Pages:
 
     def funnel(self, query: Query) -> str:
         """The first page; of the documents it needs none."""
-        return self._written("funnel.html", first=self.opened.steps[0].row.documents_in)
+        return self._written("overview.html", self.opened.recipe.name, keys=[step.key for step in self.opened.steps])
 
     def step(self, query: Query) -> str:
         """A step's rules, and the settings that can be replayed."""
-        step = self.opened.step(query.get("step", ""))
-        return self._written(
-            "step.html", step=step, controls=self._controls(step), replayed=None, error="", seed=1, given={}
-        )
+        return self._step(self.opened.step(query.get("step", "")))
 
     def rule(self, query: Query) -> str:
         """What a rule dropped, drawn by a seed."""
         step, rule, seed = self.opened.step(query.get("step", "")), query.get("rule", ""), _seed(query)
         if rule not in step.drops:
             raise LookupError(f"{step.row.step} has no rule {rule} that dropped documents")
-        shown = [
-            (one.shard, one.dropped, [] if one.dropped.text is None else _excerpt(one.dropped))
-            for one in draws.dropped(self.opened, step, rule, _N, seed)
-        ]
-        controls = [one for one in self._controls(step) if one.threshold.rule in ("", rule)]
-        return self._written("rule.html", step=step, rule=rule, shown=shown, seed=seed, controls=controls)
+        count, arrived = step.drops[rule], step.row.documents_in
+        return self._documents(
+            f"{step.row.name}.{rule}",
+            step=step,
+            sentence=f"{_counted(count)} dropped, {count / arrived:.2%} of those that reached the step",
+            others=link("rule", step=step.key, rule=rule, seed=_next(seed)),
+            seed=seed,
+            shown=[self._drop(one, step.stage.label) for one in draws.dropped(self.opened, step, rule, _N, seed)],
+            controls=[one for one in self._controls(step) if one.threshold.rule in ("", rule)],
+        )
 
     def replay(self, query: Query) -> str:
         """A step's page, with what another threshold would have done."""
-        step = self.opened.step(query.get("step", ""))
-        seed, found, error = _seed(query), None, ""
+        step, found, error = self.opened.step(query.get("step", "")), None, ""
         try:
             found = self.replayed(query)
         except ValueError as trouble:
             error = str(trouble)
-        given = {"setting": query.get("setting", ""), "value": query.get("value", "")}
-        controls = self._controls(step, given["setting"], given["value"])
+        return self._step(step, query.get("setting", ""), query.get("value", ""), found, error, _seed(query))
+
+    def _step(
+        self,
+        step: Step,
+        setting: str = "",
+        value: str = "",
+        found: Replayed | None = None,
+        error: str = "",
+        seed: int = 1,
+    ) -> str:
+        arrived = step.row.documents_in
+        rules = [
+            (pages.anchor(link("rule", step=step.key, rule=rule), rule), documents,
+             f"{documents / arrived:.2%}", charts.bar(documents, arrived, True))
+            for rule, documents in step.drops.items()
+        ]  # fmt: skip
+        moved = f"{found.enter.documents:,} enter, {found.leave.documents:,} leave" if found else ""
         return self._written(
-            "step.html", step=step, controls=controls, replayed=found, error=error, seed=seed, given=given
+            "step.html",
+            step.row.name,
+            step=step,
+            rules=rules,
+            controls=self._controls(step, setting, value),
+            setting=setting,
+            moved=moved,
+            replayed=found,
+            rows=[_replayed_row(row) for row in found.rows if row.position != "ahead"] if found else [],
+            enter=[shown_document(one, 600) for one in found.enter.examples] if found else [],
+            leave=[shown_document(one, 600) for one in found.leave.examples] if found else [],
+            error=error,
+            seed=seed,
         )
 
     def replayed(self, query: Query) -> Replayed:
@@ -158,29 +166,35 @@ class Pages:
 
     def documents(self, query: Query) -> str:
         """Kept documents, drawn by a seed; or those for which an expression is true, of all that were extracted too."""
-        where, seed, error, found = query.get("where", "").strip(), _seed(query), "", None
+        where, seed, error = query.get("where", "").strip(), _seed(query), ""
         everything = query.get("of") == "extracted"
-        drawn = []
+        of = {"of": "extracted"} if everything else {}
+        drawn, sentence, further = [], "", ""
         try:
             if where:
                 found = search(self.opened, where, _N, seed, _number(query, "from", 0), everything)
                 drawn = found.documents
+                shards = f"{found.end - found.begin:,} of {found.shards:,} shard{'s' * (found.shards != 1)}"
+                sentence = f"{found.matching:,} of {_counted(found.read)} in {shards} match"
+                if found.end < found.shards:
+                    further = link("documents", where=where, seed=seed, **{"from": found.end} | of)
             else:
                 drawn = draws.kept(self.opened, _N, seed)
+                sentence = f"{_counted(self.opened.report.corpus.rows)} kept"
         except ExpressionError as trouble:
             error = str(trouble)
-        shown = [(one, beginning(one.text, _CHARACTERS)) for one in drawn]
-        of = {"of": "extracted"} if everything else {}
-        further = of if found is None else {"from": found.end} | of
-        return self._written(
-            "documents.html",
-            where=where,
-            of=of,
+        stage = "" if everything else self.opened.kept.label
+        return self._documents(
+            "Documents" if everything else "Documents that are kept",
+            form="where",
+            value=where,
+            everything=everything,
+            error=error,
+            sentence=sentence,
+            others=link("documents", **({"where": where} if where else {}), seed=_next(seed), **of),
             further=further,
             seed=seed,
-            shown=shown,
-            found=found,
-            error=error,
+            shown=[self._kept(one, stage, not where) for one in drawn],
         )
 
     def find(self, query: Query) -> str:
@@ -192,40 +206,60 @@ class Pages:
 
     def phrase(self, query: Query) -> str:
         """Documents with a phrase, kept and dropped, where the corpus has its index."""
-        phrase, index = query.get("phrase", ""), self.opened.index
-        found = find(index, phrase, _N) if phrase and index is not None else None
-        return self._written("phrase.html", phrase=phrase, found=found)
+        phrase, index, sentence, shown = query.get("phrase", ""), self.opened.index, "", []
+        if phrase and index is not None:
+            found = find(index, phrase, _N)
+            kept, gone = found.kept, found.dropped.documents
+            rules = ", ".join(f"{rule} {count:,}" for rule, count in found.rules.items())
+            sentence = (
+                f"{_counted(kept.documents)} that are trained on have it ({kept.times:,} times), and {gone:,} that "
+            )
+            sentence += f"were dropped: {rules}" if rules else "were dropped"
+            shown = [shown_match(one, {"times": f"{one.times:,}"}) for one in found.documents]
+        missing = "gristmill index" if index is None else ""
+        return self._documents("Phrases", form="phrase", value=phrase, missing=missing, sentence=sentence, shown=shown)
 
     def words(self, query: Query) -> str:
         """The documents that have some words, the best first, where the corpus has their index."""
-        given, index, error, found = query.get("words", ""), self.opened.words, "", None
+        given, index, error, sentence, shown = query.get("words", ""), self.opened.words, "", "", []
         if given.strip() and index is not None:
             try:
                 found = find_words(index, given, _N)
+                sentence = f"{_counted(found.matching)} match, kept and dropped"
+                shown = [shown_match(one, {"score": f"{one.score:.2f}"}) for one in found.documents]
             except ValueError as trouble:
                 error = str(trouble)
-        return self._written("words.html", given=given, found=found, error=error)
+        missing = "gristmill find --words" if index is None else ""
+        return self._documents(
+            "Words", form="words", value=given, missing=missing, error=error, sentence=sentence, shown=shown
+        )
 
     def map(self, query: Query) -> str:
         """Documents by their vectors, where the recipe stores some."""
         stage, seed = vectors(self.opened), _seed(query)
         made = topic_map(self.opened, stage, seed) if stage is not None else None
         points = made.points if made else []
-        shown = [(one.x, one.y, _link("document", shard=one.shard, id=one.id), one.name) for one in points]
+        shown = [(one.x, one.y, link("document", shard=one.shard, id=one.id), one.name) for one in points]
         plot = charts.scatter(shown, "documents by two directions")
-        return self._written("topics.html", stored=stage is not None, map=made, plot=plot, seed=seed)
+        others = link("map", seed=_next(seed))
+        return self._written("map.html", "Map", stored=stage is not None, map=made, plot=plot, others=others)
 
     def document(self, query: Query) -> str:
         """One document."""
         one = document(self.opened, _number(query, "shard", -1), query.get("id", ""), self.summary)
-        raw = beginning(one.lineage.raw, _WHOLE)
-        text = [] if one.text is None else beginning(one.text, _WHOLE)
+        row = one.lineage.row
         dropped = next((made.stage for made in reversed(one.decisions) if not made.kept), "")
         deciding = {step.stage.label for step in self.opened.steps}
         stage = self.opened.kept.label if one.kept else dropped if dropped in deciding else ""
-        drawn = query.get("drawn") == "1"
         return self._written(
-            "document.html", one=one, raw=raw, text=text, summary=self.summary, stage=stage, drawn=drawn
+            "document.html",
+            short(row["id"], 60),
+            one=one,
+            raw=beginning(one.lineage.raw, _WHOLE),
+            text=None if one.text is None else beginning(one.text, _WHOLE),
+            summary=self.summary,
+            scores=[_score(each) for each in one.scores],
+            vote=self._vote(stage, one.shard, row["id"], query.get("drawn") == "1") if one.text else None,
         )
 
     def vote(self, query: Query) -> None:
@@ -235,17 +269,29 @@ class Pages:
 
     def error(self, message: str) -> str:
         """A page with one sentence."""
-        return self._written("error.html", message=message)
+        return self._written("overview.html", "That did not work", error=message)
 
-    def _written(self, name: str, **given: Any) -> str:
-        known = {
-            "opened": self.opened,
-            "vote_on": partial(vote_on, self.opened),
-            "link": _link,
-            "static": False,
-            "next_seed": _next,
-        }
-        return templates.template(name, "gristmill.flows.explore.browse").render(known | given)
+    def _vote(self, stage: str, shard: int, id_: str, drawn: bool) -> Vote | None:
+        """The buttons for a document, where a stage has decided about it."""
+        to = link("vote", stage=stage, shard=shard, id=id_, drawn=int(drawn))
+        return Vote(to, vote_on(self.opened, stage, id_)) if stage else None
+
+    def _drop(self, one: draws.DrawnDrop, stage: str) -> Shown:
+        id_ = one.dropped.row["id"]
+        vote = self._vote(stage if one.dropped.text else "", one.shard, id_, True)
+        return shown_drop(one.dropped, _CHARACTERS, link("document", shard=one.shard, id=id_, drawn=1), vote)
+
+    def _kept(self, one: draws.DrawnDocument, stage: str, drawn: bool) -> Shown:
+        return shown_document(one, _CHARACTERS, self._vote(stage, one.shard, one.id, drawn), drawn=int(drawn))
+
+    def _documents(self, title: str, **given: Any) -> str:
+        """A page with documents; which form finds them, a sentence on how many there are, and a link to others."""
+        empty = dict.fromkeys(("form", "missing", "error", "sentence", "others", "further", "step", "controls"), "")
+        return self._written("documents.html", title, **empty | {"everything": False, "seed": 1} | given)
+
+    def _written(self, name: str, title: str, **given: Any) -> str:
+        known = {"opened": self.opened, "link": link, "title": title, "error": ""}
+        return pages.render(name, "gristmill.flows.explore.browse", **known | given)
 
     def _thresholds(self, step: Step) -> list[Threshold]:
         made = self.opened.recipe_steps.get(step.row.step)
@@ -263,20 +309,33 @@ class Pages:
             numbers = self.summary.columns.get(one.signal) if one.signal else None
             marks = [float(one.value)] if one.is_number else []
             if numbers is not None and numbers.documents and (marks or one.value is None):
-                plot = distribution(numbers, marks, one.signal)
-                found.append(Control(one, now, axis(numbers, marks), plot))
+                edges, logarithmic = charts.bins(numbers, marks)
+                counts = numbers.histogram(edges)
+                series = [("part", np.zeros_like(counts), counts)]
+                cuts = [(mark, "cut") for mark in marks]
+                plot = charts.histogram(edges, series, cuts, one.signal, logarithmic)
+                found.append(Control(one, now, (float(edges[0]), float(edges[-1]), logarithmic), plot))
             else:
                 found.append(Control(one, now, None if one.ends is None else (*one.ends, False)))
         return found
 
 
-def _excerpt(one: Any) -> list:
-    return excerpt(one.text, one.marks, _CHARACTERS)
+def _score(one: Score) -> tuple[Any, ...]:
+    value = f"{one.value:.4g}" if isinstance(one.value, float) else f"{one.value}"
+    if one.below is None:
+        return one.name, short(value), None, None
+    place = charts.strip(one.below, f"{one.name}: {one.below:.1%} are smaller")
+    return one.name, short(value), f"{one.below:.1%}", place
 
 
-def _link(page: str, **query: Any) -> str:
-    """An address below the page's own."""
-    return f"{page or './'}?{urlencode(query)}" if query else page or "./"
+def _replayed_row(row: ComparedStep) -> tuple[Any, ...]:
+    changed = [f"{rule} {was:,} → {now:,}" for rule, (was, now) in row.rules.items() if was != now]
+    recorded = row.recorded.documents_out if row.recorded else "-"
+    return row.step, recorded, row.replayed.documents_out if row.replayed else "not replayed", ", ".join(changed)
+
+
+def _counted(documents: int) -> str:
+    return f"{documents:,} document{'s' * (documents != 1)}"
 
 
 def _next(seed: int) -> int:

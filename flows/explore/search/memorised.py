@@ -6,19 +6,20 @@ index. Carlini et al. 2023 (arXiv 2202.07646) call text memorised that a model's
 before gives for 50 tokens; Lee et al. 2022 (arXiv 2107.06499) find ten times less of it after deduplication.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import wrapt
-from matplotlib.axes import Axes
+from markupsafe import Markup
 
 from gristmill.flows.experiments.models.evaluation import trained_model
 from gristmill.flows.explore.search.opened import OpenedIndex
-from gristmill.flows.reports import templates
-from gristmill.flows.reports.plots.figures import BLUE, GREY, svg
+from gristmill.flows.reports import pages
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files
 from gristmill.tasks.search import look_ups
@@ -158,26 +159,28 @@ def _of_heldout(
 
 def write(found: Memorised, home: str) -> str:
     """Write the page into the home's `reports`; returns its path."""
-    drawn = svg("memorised", "share continued verbatim, by copies in the training data", _plot(found))
-    content = templates.template("memorised.html").render(found=found, plot=drawn, level=LEVEL).encode()
-    path = files.join(home, "reports", f"memorised-{found.model}-{files.digest(content)[:16]}.html")
-    files.write_bytes(path, content)
-    return path
+    content = page(found)
+    return pages.write(home, f"memorised-{found.model}-{files.digest(content.encode())[:16]}.html", content)
 
 
-def _plot(found: Memorised) -> Callable[[Axes], None]:
-    def draw(axes: Axes) -> None:
-        groups = [group for group in found.groups if group.least]
-        shares = np.array([group.share for group in groups])
-        below = shares - [group.low for group in groups]
-        above = np.array([group.high for group in groups]) - shares
-        axes.errorbar(range(len(groups)), shares, (below, above), fmt="o", color=BLUE, capsize=3)
-        for group in found.groups[:1]:
-            axes.axhline(group.share, color=GREY, linewidth=1.2, label="held-out text")
-            axes.axhspan(group.low, group.high, color=GREY, alpha=0.2)
-        axes.set_xticks(range(len(groups)), [f"{group.name}\n({group.prompts:,})" for group in groups])
-        axes.set_xlabel("copies in the training data (prompts)")
-        axes.set_ylabel("continued verbatim")
-        axes.legend(loc="upper left", frameon=False, fontsize=8)
+def page(found: Memorised) -> str:
+    """The page; the same figures give the same bytes."""
+    rows = [
+        (one.name, one.prompts, f"{one.share:.2%}", charts.span(one.low, one.high), f"{one.tokens:.1%}")
+        for one in found.groups
+    ]
+    read = ", ".join(f"{name} {times:.2f} times" for name, times in found.epochs.items())
+    return pages.render("memorised.html", found=found, rows=rows, read=read, plot=_plot(found), level=LEVEL)
 
-    return draw
+
+def _plot(found: Memorised) -> Markup:
+    held, groups = found.groups[0], [group for group in found.groups if group.least]
+    shares, low, high = ([getattr(group, name) for group in groups] for name in ("share", "low", "high"))
+    return charts.plot(
+        "share continued verbatim, by copies in the training data",
+        Axis("copies in the training data", names=[group.name for group in groups]),
+        Axis("continued verbatim", show=(0,), form=".1%"),
+        Layer("band", [], [], "soft", "", [held.low], [held.high]),
+        Layer("line", [-np.inf, np.inf], [held.share] * 2, "soft", "held-out text"),
+        Layer("points", [*range(len(groups))], shares, "part", f"training text, {LEVEL:.0%} interval", low, high),
+    )

@@ -5,11 +5,8 @@ keyed hash, and of each the text alone. Of a step that drops nothing and gives a
 saved from the page as JSON; `agreement` compares them with the filter.
 """
 
-import base64
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files as resources
 from typing import Any
 
 import numpy as np
@@ -21,12 +18,12 @@ from markupsafe import Markup
 from gristmill.flows.curation import Passed, curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.reports import templates
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.marking import before_edits
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.whatif import decided_by
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.decisions import decide, distances, wanted
 from gristmill.tasks.documents.selection import gather, select, uniform
 from gristmill.tasks.documents.step import EditStep, Step
@@ -157,17 +154,9 @@ def write(recipe: Any, step: str = "", settings: MachineSettings | None = None) 
     paths = []
     for passed in curate(context, recipe):
         for one in passed.steps:
-            cuts = drops(passed, one)
-            if not one.question or step not in ("", one.step) or not (cuts or one.certainty):
-                continue
-            stage = passed.left.kept
-            path = files.join(settings.home, "reports", f"{recipe.name}-audit-{one.step}-{stage.key}.html")
-            drawn = draw(passed, one, by_label=not cuts)
-            shown = texts(passed, one, drawn.documents, labels=not cuts)
-            question = one.question if cuts else _OF_LABELS
-            written = page(recipe, one.step, question, f"{stage.name}-{stage.key}", drawn, shown)
-            files.write_bytes(path, written.encode())
-            paths.append(path)
+            if one.question and step in ("", one.step) and (one.certainty or drops(passed, one)):
+                name = f"{recipe.name}-audit-{one.step}-{passed.left.kept.key}.html"
+                paths.append(pages.write(settings.home, name, page(audit_of(recipe.name, passed, one))))
     if not paths:
         raise ValueError(f"the learned filter {step or filters[0]} of {recipe.name} dropped nothing: there is no cut")
     return paths
@@ -209,27 +198,46 @@ def texts(passed: Passed, step: Step, documents: list[Drawn], labels: bool = Fal
     ]
 
 
-def page(recipe: Recipe, step: str, question: str, stage: str, drawn: Draw, documents: list[Text]) -> str:
+@dataclass(frozen=True)
+class Audit:
+    """What a page is about: the question about each document, the label of the stage that decided, the draw, and the
+    texts of its documents."""
+
+    recipe: str
+    step: str
+    question: str
+    stage: str
+    drawn: Draw
+    texts: list[Text]
+
+
+def audit_of(recipe: str, passed: Passed, step: Step) -> Audit:
+    """The documents of a step to be judged: by its cut, or by its labels where it dropped nothing."""
+    cuts, stage = drops(passed, step), passed.left.kept
+    drawn = draw(passed, step, by_label=not cuts)
+    shown = texts(passed, step, drawn.documents, labels=not cuts)
+    return Audit(recipe, step.step, step.question if cuts else _OF_LABELS, f"{stage.name}-{stage.key}", drawn, shown)
+
+
+def page(audit: Audit) -> str:
     """The page. It says of no document whether the filter keeps it, and loads nothing."""
-    script = resources("gristmill.flows.reports").joinpath("audit", "votes.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    labels = {one.id: one.label for one in documents if one.label}
+    labels = {one.id: one.label for one in audit.texts if one.label}
     about = {
-        "recipe": recipe.name,
-        "stage": stage,
-        "step": step,
-        "sizes": drawn.sizes,
-        "nearest": [one.id for one in drawn.documents if one.nearest],
-        "sampled": [one.id for one in drawn.documents if one.sampled],
+        "recipe": audit.recipe,
+        "stage": audit.stage,
+        "step": audit.step,
+        "sizes": audit.drawn.sizes,
+        "nearest": [one.id for one in audit.drawn.documents if one.nearest],
+        "sampled": [one.id for one in audit.drawn.documents if one.sampled],
         "labels": labels,
     }
-    return templates.template("audit/page.html").render(
-        recipe=recipe.name,
-        step=step,
-        question=question,
+    return pages.render(
+        "audit.html",
+        recipe=audit.recipe,
+        step=audit.step,
+        question=audit.question,
         labelled=bool(labels),
         about=orjson.dumps(about).decode(),
-        documents=documents,
-        script=Markup(script),
-        digest=digest,
+        documents=audit.texts,
+        script=Markup(pages.resource("votes.js")),
     )

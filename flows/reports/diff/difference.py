@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports import templates
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.diff.columns import Columns, columns
 from gristmill.flows.reports.diff.matching import Alone, Matched, match
 from gristmill.flows.reports.diff.shares import Shares, shares
@@ -202,4 +202,32 @@ def write(found: Difference, to: str) -> str:
 
 def page(found: Difference) -> str:
     """The page; the same difference gives the same bytes. It holds first passages of texts that differ."""
-    return templates.template("diff_page.html").render(found=found)
+    return pages.render("diff.html", found=found, **_tables(found))
+
+
+def _tables(found: Difference) -> dict[str, Any]:
+    """Rows of the page's tables: sides, documents of one side, columns with numbers, shares of groups."""
+
+    def form(value: float | None) -> str:
+        return "-" if value is None else f"{value:.4g}"
+
+    whole_a, whole_b = found.shares.total
+    sides = [(letter, *vars(side).values()) for letter, side in (("A", found.a), ("B", found.b))]
+    alone = [[(one.reason, one.documents, one.characters) for one in some] for some in (found.only_a, found.only_b)]
+    numbers = [
+        (f"{one.name[:80]}, {letter}", one.documents[side], one.missing[side], form(one.mean[side]),
+         *(form(both[side]) for both in one.quantiles.values()))
+        for one in found.columns.numbers for side, letter in enumerate("AB")
+    ]  # fmt: skip
+    groups = {
+        what: [
+            (one.name[:80], *one.documents, one.amount[0], pages.share(one.amount[0], whole_a), one.amount[1],
+             pages.share(one.amount[1], whole_b), f"{one.amount[1] - one.amount[0]:+,}")
+            for one in some.most
+        ]
+        for what, some in (("source", found.shares.sources), ("host", found.shares.hosts))
+    }  # fmt: skip
+    quantiles = [f"#{name}" for name in found.columns.numbers[0].quantiles] if numbers else []
+    values = [[(f"{value}"[:60], *both) for value, both in one.values.items()] for one in found.columns.values]
+    shown = {"numbers": numbers, "quantiles": quantiles, "values": values, "groups": groups}
+    return {"sides": sides, "alone": alone} | shown

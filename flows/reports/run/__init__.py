@@ -12,7 +12,7 @@ import wrapt
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports import templates
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.dropped import dropped_by
 from gristmill.flows.reports.funnel import FunnelRow, frame, funnel, ranked
 from gristmill.flows.reports.run import rows
@@ -91,7 +91,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The summary and the funnel as HTML, every text escaped."""
-        return templates.template("notebook.html").render(report=self)
+        return pages.render("notebook.html", report=self)
 
     @cached_property
     def summary(self) -> list[str]:

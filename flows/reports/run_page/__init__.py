@@ -4,6 +4,7 @@ It is in the home beside the stages, `<home>/reports/<recipe>-<key>.html`, by th
 It holds texts of the crawl as they reached the rules that dropped them, ahead of later edits such as those of `pii`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +13,21 @@ from markupsafe import Markup
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import dump
-from gristmill.flows.reports import near_duplicates, templates
-from gristmill.flows.reports.bill import bill
-from gristmill.flows.reports.dropped import Dropped, draw, samples
+from gristmill.flows.reports import near_duplicates, pages
+from gristmill.flows.reports.bill import RunBill, bill
+from gristmill.flows.reports.classifier_plots import cross_fitted, curves, trained_classifier
+from gristmill.flows.reports.dropped import draw, samples
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
 from gristmill.flows.reports.lineage import rows_of
-from gristmill.flows.reports.marking import Piece, beginning, excerpt
-from gristmill.flows.reports.plots.figures import cross_fitted, curves, trained_classifier
+from gristmill.flows.reports.marking import beginning
+from gristmill.flows.reports.pages import Shown, share
+from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
-from gristmill.flows.reports.run_page.plots import count
+from gristmill.flows.reports.run_page.plots import Counts, count
 from gristmill.flows.reports.run_page.signals import Judged, judged
-from gristmill.storage import files, parquet
+from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
 from gristmill.tasks.dedup.near.settings import MinHash
 
@@ -33,16 +36,8 @@ _MOST = 8  # of a rule, where there are more sources than _EACH
 _CHARACTERS = 1500  # shown of a text
 _PAIRS = 3  # of near-duplicates, of each decile of similarity
 _LANGUAGES = 15
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A document on the page: its id, where it comes from, facts about it, and pieces of its text, if there is one."""
-
-    id: str
-    url: str | None
-    facts: dict[str, Any]
-    pieces: list[Piece]
+_RULES = 10  # that dropped most
+_ENCODINGS = 8  # of each kind of record
 
 
 @dataclass(frozen=True)
@@ -68,31 +63,118 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
 def write_page(report: Report) -> str:
     """The same of a report."""
     last = report.trained.model if report.trained else report.corpus.kept
-    path = files.join(report.settings.home, "reports", f"{report.recipe.name}-{last.key}.html")
-    files.write_bytes(path, page(report).encode())
-    return path
+    return pages.write(report.settings.home, f"{report.recipe.name}-{last.key}.html", page(report))
 
 
 def page(report: Report) -> str:
     """The page."""
-    counts = count(report.corpus)
-    languages = ranked({language: both.arrived for language, both in counts.languages.items()})
-    return templates.template("run_page/page.html").render(
+    counts, model = count(report.corpus), trained_classifier(report.corpus)
+    taken = bill(report)
+    dropping = rules(report)
+    return pages.render(
+        "report.html",
         report=report,
-        recipe=dump(report.recipe),
-        rules=rules(report),
-        kept=_kept(report),
+        figures=list(_figures(report)),
+        most=_most(report, dropping),
+        lost=[_lost(one) for one in report.lost_groups],
+        records=list(_records(report, counts)),
         counts=counts,
-        languages=list(languages)[:_LANGUAGES],
-        rarer=max(0, len(languages) - _LANGUAGES),
+        sources=[_source(report, name, both) for name, both in counts.sources.items()],
+        languages=_languages(counts),
+        rarer=max(0, len(counts.languages) - _LANGUAGES),
         lengths=plots.lengths(counts),
         signals=_signals(report),
         each=_each(report),
+        rules=dropping,
+        kept=_kept(report),
+        classifier=model.result["model"] if model else None,
+        curves=curves(*cross_fitted(model)) if model else (),
         duplicates=_duplicates(report),
-        losses=plots.losses_svg(report) if report.trained else None,
-        classifier=_classifier(report),
-        bill=bill(report),
+        losses=plots.losses(report) if report.trained else None,
+        model=[_evaluated(report, *each) for each in _MODELS] if report.trained else [],
+        bill=taken,
+        stages=list(_stages(taken)),
+        recipe=dump(report.recipe),
     )
+
+
+_MODELS = (
+    ("trained model, held-out documents", "heldout"),
+    ("unigram model, the same documents", "unigram"),
+)
+
+
+def _figures(report: Report) -> Iterator[tuple[str, Any]]:
+    """What came out, in a few numbers."""
+    first, last = report.steps[0].documents_in, report.corpus.rows
+    yield "documents kept", f"{last:,} of {first:,}"
+    yield "kept", share(last, first)
+    yield "tokens", report.tokens
+    yield "characters a token", report.characters_per_token and f"{report.characters_per_token:.2f}"
+    if report.trained:
+        yield "bits per byte, held out", f"{report.result['heldout/bits_per_byte']:.4f}"
+
+
+def _most(report: Report, dropping: list["Rule"]) -> list[tuple[Any, ...]]:
+    """The rules that dropped most."""
+    first = report.steps[0].documents_in
+    ranks = sorted(dropping, key=lambda one: (-one.dropped, one.step, one.name))[:_RULES]
+    return [
+        (f"{one.step}.{one.name}", one.dropped, share(one.dropped, first), bar(one.dropped, first, True))
+        for one in ranks
+    ]
+
+
+def _lost(one: dict[str, Any]) -> tuple[Any, ...]:
+    lost, documents = one["lost"], one["documents"]
+    name, like = f"{one['by']} {pages.short(one['group'])}", f"{one['like_lost']:.1%}"
+    return name, documents, lost, share(lost, documents), like, one["step"], one["step_lost"]
+
+
+def _records(report: Report, counts: Counts) -> Iterator[tuple[Any, ...]]:
+    """What the records are: by encoding, by engine, of types that no text is read of, and those that became no
+    document, by what was wrong."""
+    first = report.steps[0].documents_in
+    groups = (
+        ("encoding", counts.encodings),
+        ("text by engine", report.engines),
+        ("no text is read of type", report.types),
+        (f"dropped by {report.steps[0].step}:", report.steps[0].drops),
+    )
+    for what, found in groups:
+        for name, number in [*ranked(found).items()][:_ENCODINGS]:
+            yield f"{what} {pages.short(name, 60)}", number, share(number, first)
+
+
+def _source(report: Report, name: str, both: plots.Both) -> tuple[Any, ...]:
+    documents = both.arrived, both.kept, share(both.kept, both.arrived)
+    characters = both.characters_arrived, both.characters_kept, share(both.characters_kept, both.characters_arrived)
+    if not report.mixture:
+        return name, *documents, *characters
+    mixed = next((one for one in report.mixture if one.name == name), None)
+    return name, *documents, *characters, mixed and f"{mixed.share:.1%}", mixed and f"{mixed.epochs:.2f}"
+
+
+def _languages(counts: Counts) -> list[tuple[Any, ...]]:
+    order = ranked({language: both.arrived for language, both in counts.languages.items()})
+    most = next(iter(order.values()), 0)
+    found = [(name, counts.languages[name]) for name in [*order][:_LANGUAGES]]
+    return [
+        (pages.short(name, 40), both.arrived, both.kept, share(both.kept, both.arrived), bar(both.arrived, most))
+        for name, both in found
+    ]
+
+
+def _evaluated(report: Report, name: str, key: str) -> tuple[str, str, str]:
+    result = report.result
+    return name, f"{result[f'{key}/bits_per_byte']:.4f}", f"{result[f'{key}/loss']:.4f}"
+
+
+def _stages(bill: RunBill) -> Iterator[tuple[Any, ...]]:
+    for row in bill.stages:
+        hours = "not measured" if row.core_hours is None else f"{row.core_hours:.4f}"
+        yield row.stage, hours, f"{row.bytes / 1e6:.1f}", row.requests
+    yield "all", f"{bill.core_hours:.4f}", f"{bill.bytes / 1e6:.1f}", bill.requests
 
 
 def rules(report: Report) -> list[Rule]:
@@ -104,25 +186,16 @@ def rules(report: Report) -> list[Rule]:
             for rule, dropped in ranked(step["drops"]).items():
                 # a page is handed around: what was taken down is not on it
                 some = [] if "takedown" in rule else shown[step["step"], rule]
-                found.append(Rule(step["step"], rule, step["rows_in"], dropped, [*map(_shown, some)]))
+                found.append(
+                    Rule(
+                        step["step"],
+                        rule,
+                        step["rows_in"],
+                        dropped,
+                        [pages.shown_drop(one, _CHARACTERS) for one in some],
+                    )
+                )
     return found
-
-
-def _classifier(report: Report) -> tuple[dict[str, Any], Markup] | None:
-    """The measures of the classifier that the run has trained, and its curves."""
-    model = trained_classifier(report.corpus)
-    return None if model is None else (model.result["model"], curves("classifier", *cross_fitted(model)))
-
-
-def _shown(one: Dropped) -> Shown:
-    left_out = ("id", "url", "step", "rule")
-    facts = {name: value for name, value in one.row.items() if name not in left_out and value is not None}
-    if one.unmarked:
-        facts["not marked"] = one.unmarked
-    if one.remark:
-        facts["marks"] = one.remark
-    pieces = [] if one.text is None else excerpt(one.text, one.marks, _CHARACTERS)
-    return Shown(one.row["id"], one.row.get("url"), facts, pieces)
 
 
 def _each(report: Report) -> int:
@@ -151,8 +224,8 @@ def _kept(report: Report) -> dict[str, list[Shown]]:
 
 def _kept_one(documents: str, id_: str) -> Shown:
     [row] = rows_of(documents, [id_], ["id", "url", "title", "characters", "text"])
-    facts = {name: row[name] for name in ("title", "characters") if row[name] is not None}
-    return Shown(id_, row["url"], facts, beginning(row["text"], _CHARACTERS))
+    facts = {name: row[name] for name in ("id", "title", "characters")}
+    return Shown(row["url"] or id_, facts, beginning(row["text"], _CHARACTERS))
 
 
 def _duplicates(report: Report) -> near_duplicates.Overview | None:

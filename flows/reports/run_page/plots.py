@@ -1,16 +1,15 @@
-"""Plots of a run: its documents by source, language and length, as extracted and as kept; its funnel; its losses."""
+"""What a run's page counts over all documents, by source, language, length and encoding; and its plots."""
 
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
-from matplotlib.axes import Axes
 
-from gristmill.flows.reports.plots import charts
-from gristmill.flows.reports.plots.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page.signals import Judged
 from gristmill.flows.stages.corpus import Corpus
@@ -39,21 +38,26 @@ class Both:
 @dataclass
 class Counts:
     """`languages`: empty where none were identified; `lengths_arrived`, `lengths_kept`: documents by the bins of EDGES,
-    int64 (80,)."""
+    int64 (80,); `encodings`: documents by the encoding of their records."""
 
     sources: dict[str, Both] = field(default_factory=dict)
     languages: dict[str, Both] = field(default_factory=dict)
+    encodings: Counter[str] = field(default_factory=Counter)
     lengths_arrived: np.ndarray = field(default_factory=lambda: np.zeros(len(EDGES) - 1, np.int64))
     lengths_kept: np.ndarray = field(default_factory=lambda: np.zeros(len(EDGES) - 1, np.int64))
 
 
 def count(corpus: Corpus) -> Counts:
-    """Reads the ids, lengths and languages of all documents, a shard at a time, and no text."""
+    """Reads the ids, lengths, encodings and languages of all documents, a shard at a time, and no text."""
     extracted = corpus.extracted
     counts = Counts()
     places = corpus.places
     for number, source in enumerate(places.sources):
-        arrived = parquet.read_table(extracted.part(number), ["id", "characters"])["characters"].to_numpy()
+        there = [name for name in ("characters", "charset") if name in parquet.columns(extracted.part(number))]
+        table = parquet.read_table(extracted.part(number), ["id", *there])
+        arrived = table["characters"].to_numpy()
+        if "charset" in there:
+            counts.encodings.update(_tally(table["charset"]))
         kept = parquet.read_table(places.kept[number], ["id", "characters"])
         lengths = kept["characters"].to_numpy()
         both = counts.sources.setdefault(source, Both())
@@ -92,88 +96,38 @@ def lengths(counts: Counts) -> Markup:
     return charts.histogram(EDGES[first : last + 1], series, [], "characters of a document", True)
 
 
-_BINS = 40
-_FARTHEST = 1e30  # of an axis: beyond, its arithmetic overflows
 _FEW = 6  # thresholds of languages that are drawn
-_TAIL = (
-    0.005  # of the documents with a value, that the axis may leave out at either end: they are in the outermost bins
-)
 
 
 def signal(one: Judged) -> Markup:
     """How many documents have each value of a rule's signal, those that fail it apart, and its thresholds."""
-    values, passing, failing = one.counted
-    edges, logarithmic = _bins(one)
-    inside = np.clip(values, edges[0], edges[-1])
-    fails, all_ = (np.histogram(inside, edges, weights=counts)[0] for counts in (failing, passing + failing))
     marks = [(end, "language") for end in one.language_ends if len(one.language_ends) <= _FEW]
     marks += [(end, "cut") for end in one.ends]
+    edges, logarithmic = charts.bins(one.numbers[0], one.ends or one.language_ends, pa.types.is_integer(one.kind))
     label = f"{one.rule.signal}{f', {one.unit}' if one.unit else ''}"
-    series = [("part", fails, all_), ("fails", np.zeros_like(fails), fails)]
+    every, fails = (each.histogram(edges) for each in one.numbers)
+    series = [("part", fails, every), ("fails", np.zeros_like(fails), fails)]
     return charts.histogram(edges, series, marks, label, logarithmic)
 
 
-def _bins(one: Judged) -> tuple[np.ndarray, bool]:
-    """The edges of bins over most of the values and all thresholds, and whether their axis is logarithmic. Bins of
-    whole numbers have whole numbers in their middle, or several of them."""
-    values, passing, failing = one.counted
-    ahead = np.cumsum(passing + failing)
-    ends = one.ends or one.language_ends
-    if len(values):
-        tails = np.searchsorted(ahead, [_TAIL * ahead[-1], (1 - _TAIL) * ahead[-1]])
-        ends = [*values[np.minimum(tails, len(values) - 1)].tolist(), *ends]
-    whole = pa.types.is_integer(one.kind)
-    low, high, logarithmic = charts.axis(np.clip(ends, -_FARTHEST, _FARTHEST).tolist())
-    if logarithmic and low > 1 / _FARTHEST:
-        edges = np.geomspace(low, high, _BINS + 1)
-        if whole:
-            firsts = np.unique(np.floor(edges))
-            edges = np.append(firsts, firsts[-1] + 1) - 0.5
-        return edges, True
-    if whole:
-        step = max(1, -(-int(high - low + 1) // _BINS))
-        return np.arange(np.floor(low), high + step + 1, step) - 0.5, False
-    return np.linspace(low, high, _BINS + 1), False
+def losses(report: Report) -> Markup:
+    """Training and held-out loss over steps, and the loss of the unigram model."""
+    lines = report.metrics
+    held_out = [(line["step"], line["heldout/loss"]) for line in lines if "heldout/loss" in line]
+    steps, values = np.array(held_out, np.float64).reshape(-1, 2).T
+    unigram = [report.result["unigram/loss"]] * 2
+    return charts.plot(
+        "training and held-out loss by step",
+        Axis("step"),
+        Axis("loss, nats a token"),
+        Layer("line", [line["step"] for line in lines], report.training_losses, "light", "training batch"),
+        Layer("line", steps, values, "part", "held-out documents"),
+        Layer("points", steps, values, "part"),
+        Layer("dotted", [-np.inf, np.inf], unigram, "cut", "unigram model, held-out documents"),
+    )
 
 
-def losses(report: Report) -> Callable[[Axes], None]:
-    """Draws training and held-out loss over steps, and the loss of the unigram model."""
-
-    def draw(axes: Axes) -> None:
-        lines = report.metrics
-        axes.plot(
-            [line["step"] for line in lines], report.training_losses, color=LIGHT, linewidth=1, label="training batch"
-        )
-        held_out = [(line["step"], line["heldout/loss"]) for line in lines if "heldout/loss" in line]
-        axes.plot(*zip(*held_out, strict=True), "o-", color=BLUE, markersize=4, label="held-out documents")
-        axes.axhline(report.result["unigram/loss"], color=RED, linestyle=":", label="unigram model, held-out documents")
-        axes.set_xlabel("step")
-        axes.set_ylabel("loss, nats a token")
-        axes.grid(color="#dddddd")
-        axes.legend(loc="upper right", frameon=False)
-
-    return draw
-
-
-def losses_svg(report: Report) -> Markup:
-    """Training and held-out loss over steps."""
-    return svg("losses", "training and held-out loss by step", losses(report))
-
-
-def funnel(report: Report) -> Callable[[Axes], None]:
-    """Draws the documents behind each step."""
-
-    def draw(axes: Axes) -> None:
-        rows = report.steps
-        names = ["arrived", *(row.name for row in rows)]
-        documents = [rows[0].documents_in, *(row.documents_out for row in rows)]
-        bars = axes.barh(range(len(names)), documents, color=BLUE)
-        axes.bar_label(bars, [f"{count:,}" for count in documents], padding=3, color=GREY)
-        axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
-        axes.margins(x=0.12)
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.set_xlabel("documents")
-        axes.figure.subplots_adjust(left=0.22)
-
-    return draw
+def funnel(report: Report) -> Markup:
+    """The documents after each step, for a file of its own."""
+    rows = [("arrived", report.steps[0].documents_in), *((row.name, row.documents_out) for row in report.steps)]
+    return charts.bars("documents after each step", [(name, number, f"{number:,}") for name, number in rows])

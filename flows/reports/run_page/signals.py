@@ -5,15 +5,17 @@ that few are different, however many documents there are; values of text as they
 are added up: how documents are divided among shards changes none.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from markupsafe import Markup
 
-from gristmill.flows.reports.columns import rounded
+from gristmill.flows.reports.diff.columns import Numbers, Values
+from gristmill.flows.reports.pages import short
+from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RuleDecisions
 from gristmill.storage import parquet
@@ -21,13 +23,8 @@ from gristmill.tasks.documents.decisions import decide, gathered
 from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
 from gristmill.tasks.engine.make import StageResult
 
-_AT_ONCE = 64  # shards whose counts are held before they are added up
-_MOST_VALUES = 10_000  # of a signal that is text; documents with others, as they come, are counted together
-_CHARACTERS = 100  # of such a value
-
 _LISTED = 6  # languages, and values, of a rule in words
 
-Counts = tuple[np.ndarray, np.ndarray, np.ndarray]
 Decisions = tuple[tuple[str, tuple[Decision, ...]], ...]
 
 
@@ -36,9 +33,8 @@ class Judged:
     """A rule with a threshold, over the documents that reached its step.
 
     `arrived`: so many; `nulls`: of them without a value; `beyond`: those that fail the rule, whatever other rules say
-    of them; `unit`: of the signal, if it is known; `kind`: of its column. Numbers: `values`, ascending float64 (n,),
-    each rounded toward zero to eleven binary digits, with the documents that pass and that fail, int64 (n,). Texts and
-    truth values: `texts`, by (value, whether it fails), of the first 10,000 values.
+    of them; `unit`: of the signal, if it is known; `kind`: of its column; `numbers`, or `texts` of texts and truth
+    values: of all documents, then of those that fail.
     """
 
     step: str
@@ -48,14 +44,8 @@ class Judged:
     arrived: int = 0
     nulls: int = 0
     beyond: int = 0
-    texts: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    _held: list[Counts] = field(default_factory=list, repr=False)
-
-    @property
-    def counted(self) -> Counts:
-        """`values`, and how many documents with each pass and fail."""
-        self._held = [_added(self._held)]
-        return self._held[0]
+    numbers: tuple[Numbers, Numbers] = field(default_factory=lambda: (Numbers(), Numbers()))
+    texts: tuple[Values, Values] = field(default_factory=lambda: (Values(), Values()))
 
     @property
     def is_text(self) -> bool:
@@ -85,7 +75,17 @@ class Judged:
 
     def most(self, n: int) -> list[tuple[tuple[str, bool], int]]:
         """The `n` most frequent values, and whether they fail, with their documents."""
-        return sorted(self.texts.items(), key=lambda item: (-item[1], item[0]))[:n]
+        everything, failing = (each.counts for each in self.texts)
+        found = {(value, True): count for value, count in failing.items()}
+        found |= {(value, False): count - failing[value] for value, count in everything.items()}
+        return sorted(((key, count) for key, count in found.items() if count > 0), key=lambda it: (-it[1], it[0]))[:n]
+
+    def rows(self, n: int) -> list[tuple[str, int, Markup | None]]:
+        """The `n` most frequent values in a table, each with a bar, and the others together."""
+        found: list[tuple[str, int, Markup | None]] = [
+            (short(value, 40), number, bar(number, self.arrived, fails)) for (value, fails), number in self.most(n)
+        ]
+        return found + ([("rarer ones", rarer, None)] if (rarer := self.rarer(n)) else [])
 
     def rarer(self, n: int) -> int:
         """Documents with other values than these."""
@@ -97,26 +97,9 @@ class Judged:
         self.arrived += len(column)
         self.nulls += column.null_count
         self.beyond += int(np.count_nonzero(fails))
-        there = pc.is_valid(column)
-        fails, column = fails[np.asarray(there)], column.filter(there)
-        if self.is_text:
-            self._add_texts(column, fails)
-            return
-        values, at = np.unique(rounded(np.asarray(column, np.float64)), return_inverse=True)
-        failing = np.bincount(at[fails], minlength=len(values))
-        self._held.append((values, np.bincount(at, minlength=len(values)) - failing, failing))
-        if len(self._held) > _AT_ONCE:
-            self._held = [_added(self._held)]
-
-    def _add_texts(self, column: pa.ChunkedArray, fails: np.ndarray) -> None:
-        if pa.types.is_boolean(column.type):
-            column = pc.if_else(column, "yes", "no")
-        for wanted_, failing in ((~fails, False), (fails, True)):
-            short = pc.utf8_slice_codeunits(column.filter(pa.array(wanted_)), 0, _CHARACTERS)
-            for each in pc.value_counts(short).to_pylist():
-                key = each["values"], failing
-                if key in self.texts or len(self.texts) < _MOST_VALUES:
-                    self.texts[key] += each["counts"]
+        counts = self.texts if self.is_text else self.numbers
+        counts[0].add(column)
+        counts[1].add(column.filter(pa.array(fails)))
 
 
 def judged(corpus: Corpus) -> dict[str, list[Judged]]:
@@ -206,13 +189,3 @@ def _listed(names: Sequence[str]) -> str:
     more = len(names) - _LISTED
     shown = ", ".join(names[:_LISTED]) or "nothing"
     return f"{shown} and {more:,} more" if more > 0 else shown
-
-
-def _added(held: list[Counts]) -> Counts:
-    values, at = np.unique(np.concatenate([np.empty(0), *(each for each, _, _ in held)]), return_inverse=True)
-    sums = []
-    for which in (1, 2):
-        total = np.zeros(len(values), np.int64)
-        np.add.at(total, at, np.concatenate([np.empty(0, np.int64), *(each[which] for each in held)]))
-        sums.append(total)
-    return values, sums[0], sums[1]

@@ -14,7 +14,7 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.browse import draws
-from gristmill.flows.explore.browse import server as page_server
+from gristmill.flows.explore.browse import shown as static
 from gristmill.flows.explore.browse.opened import Opened, open_recipe
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.browse.search import search
@@ -155,7 +155,7 @@ def test_what_is_written_has_no_markup_of_a_document(opened, server):
         assert not {"Set-Cookie"} & set(headers), name
         check(content, name)
         whole += len(content)
-    check(page_server.page(opened), "static")
+    check(static.page(opened), "static")
 
 
 def check(content: str, name: str) -> None:
@@ -230,14 +230,14 @@ def test_titles_and_found_phrases_have_no_markup_of_a_document(titled):
         check(shown, f"phrase {name}")
         check(pages.words({"words": phrase}), f"query {name}")
         found += "<mark>" in shown
-    check(page_server.page(titled), "static")
+    check(static.page(titled), "static")
     assert found >= 25
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium")
 def test_in_chromium_no_script_runs_and_nothing_is_asked_of_elsewhere(opened, server, tmp_path):
-    (tmp_path / "page.html").write_text(page_server.page(opened), encoding="utf-8", errors="replace")
+    (tmp_path / "page.html").write_text(static.page(opened), encoding="utf-8", errors="replace")
     with chromium() as tab:
         tab.screen(1200)
         for name, address in pages_of(opened, server).items():

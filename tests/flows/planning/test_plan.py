@@ -56,7 +56,7 @@ def test_a_plan_as_json_from_python_and_its_page(recipe, tmp_path):
 
     one, two = page.page(made), page.page(made)
     assert one == two
-    assert one.count("<svg") == 3
+    assert one.count("<svg") >= 3
     assert page.write(made, str(tmp_path / "home")).endswith(".html")
 
 

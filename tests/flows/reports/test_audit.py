@@ -128,10 +128,9 @@ def test_the_page_has_texts_alone_and_runs_nothing_of_theirs(audited):
     _, step, passed = audited
     drawn = draw(passed, step)
     documents = audit.texts(passed, step, drawn.documents)
-    page = audit.page(SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", drawn, documents)
-    assert page == audit.page(
-        SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", draw(passed, step), documents
-    )
+    about = audit.Audit("small", "quality", "Is it good?", "quality_cut-1", drawn, documents)
+    page = audit.page(about)
+    assert page == audit.page(replace(about, drawn=draw(passed, step)))
     tree = lxml.html.document_fromstring(page)
     assert [article.get("data-id") for article in tree.iter("article")] == [one.id for one in documents]
     assert not [*tree.iter("img", "link", "iframe")] and len([*tree.iter("script")]) == 1
@@ -150,8 +149,7 @@ def test_the_page_has_texts_alone_and_runs_nothing_of_theirs(audited):
     for each in drawn.documents:
         other = replace(each, side="kept" if each.side == "dropped" else "dropped")
         swapped = replace(drawn, documents=[other if one == each else one for one in drawn.documents])
-        again = audit.page(SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", swapped, documents)
-        assert again == page
+        assert audit.page(replace(about, drawn=swapped)) == page
 
 
 def test_votes_are_compared_with_the_filter(audited, tmp_path):

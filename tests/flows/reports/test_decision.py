@@ -14,13 +14,13 @@ from rich.console import Console
 from scipy import stats
 
 from gristmill.flows.cli.render.results import attribution_table, print_decision, print_fitting, tables, verdict_table
-from gristmill.flows.experiments.decisions import ablate, plots
+from gristmill.flows.experiments.decisions import ablate
+from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.arm_data import diffs
 from gristmill.flows.experiments.decisions.tasks import TaskScreen
 from gristmill.flows.experiments.decisions.tracking import description, finish
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.plots import figures
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stats.protocol import Protocol
 from gristmill.flows.stats.runs import RunRequest
@@ -71,14 +71,12 @@ def test_the_tables_have_a_row_for_each_recipe_and_step(left_out):
 
 
 def test_pages_escape_names_and_have_every_sentence(left_out):
-    for page in (left_out._repr_html_(), plots.page(left_out)):
+    for page in (left_out._repr_html_(), decision_page.page(left_out)):
         shown = " ".join("".join(html.fromstring(page).itertext()).split())
         assert all(" ".join(sentence.split()) in shown for sentence in left_out.sentences)
         assert "<b>" not in page and "language cannot be left out" in shown
         assert page.count("<svg") >= 2
-    assert "<b>c" not in plots.effects_svg(left_out)
-    png = figures.png(plots.attribution(left_out), plots.height(2), 3)
-    assert png.startswith(b"\x89PNG")
+    assert "a&lt;b&gt;c=1" in decision_page.page(left_out)
     assert all(sentence in description(left_out) for sentence in left_out.sentences)
 
 
@@ -118,8 +116,6 @@ def renderings(decided, folder, monkeypatch) -> dict[str, str]:
     found = tracked.told | {"terminal": shown.getvalue(), "repr": repr(decided), "notebook": decided._repr_html_()}
     found |= {f"table {n}": console_text(table) for n, table in enumerate(tables(decided))}
     found |= {f"artifact {key}": json.dumps(given) for key, given in published.items()} | files
-    drawn = (plots.effects_svg, plots.by_learning_rate_svg, plots.by_set_svg, plots.attribution_svg)
-    found |= {draw.__name__: draw(decided) for draw in drawn}
     found |= {f"row {n}": row["verdict"] for n, row in enumerate(decided.rows())}
     return {name: " ".join(text.split()) for name, text in found.items()}
 
@@ -128,6 +124,20 @@ def console_text(table) -> str:
     shown = StringIO()
     print_fitting(table, Console(file=shown, width=400))
     return shown.getvalue()
+
+
+def test_a_page_begins_with_a_picture_and_a_line_for_each_candidate(left_out):
+    tree = html.fromstring(decision_page.page(left_out))
+    rows = tree.xpath("(//table)[1]//tbody/tr")
+    for row, verdict in zip(rows, left_out.verdicts, strict=True):
+        name, picture, line = row.xpath("th|td")
+        assert name.text_content() == verdict.candidate and picture.xpath(".//*[local-name()='svg']/@aria-label")
+        half = float(line.text_content().split(" bits")[0].split("± ")[1])
+        assert half == pytest.approx((verdict.high - verdict.low) / 2, rel=0.05)
+        assert line.text_content().endswith(f"; {verdict.pairs} pairs; judged by {CONDITIONS.judge}")
+    assert [row.xpath("td")[1].text_content().split()[0] for row in rows[:2]] == ["worse", "better"]
+    whole = " ".join(tree.text_content().split())
+    assert all(whole.count(" ".join(sentence.split())) == 1 for sentence in left_out.sentences)
 
 
 def test_judge_and_size_stand_everywhere_and_in_every_first_sentence(left_out, tmp_path, monkeypatch):
@@ -149,7 +159,7 @@ def test_judge_and_size_stand_everywhere_and_in_every_first_sentence(left_out, t
 
 
 def test_a_page_shows_how_the_recipes_differ(left_out):
-    document = html.fromstring(plots.page(left_out))
+    document = html.fromstring(decision_page.page(left_out))
     below = document.xpath("//details[preceding-sibling::h2[1][.='How the recipes differ']]")
     assert [one.findtext("summary/strong") for one in below] == [verdict.candidate for verdict in left_out.verdicts]
     for one, name in zip(below, left_out.differences, strict=True):
@@ -160,10 +170,10 @@ def test_a_page_shows_how_the_recipes_differ(left_out):
 
     long = ("@@ steps.c4 @@", *(f"-words: - {'x' * 5_000_000}{number}\x00<img src=x>" for number in range(3)))
     many = ("@@ sources.web @@", *(f"-warc: - {number}" for number in range(5_000)))
-    page = plots.page(replace(left_out, differences={"A": long, "B": many, "C": ()}))
+    page = decision_page.page(replace(left_out, differences={"A": long, "B": many, "C": ()}))
     assert len(page) < 200_000 and "<img" not in page and "\x00" not in page
     text = html.fromstring(page).text_content()
-    assert "[… 4,601 more lines; all are in decision.json]" in text and "differ in their names alone" in text
+    assert "[… 4,601 more lines; all are in decision.json]" in text and "differ only in their names" in text
 
 
 def accuracy(request: RunRequest) -> dict[str, float]:
@@ -190,8 +200,8 @@ def test_accuracies_are_compared_pair_by_pair():
         assert quiz.difference == pytest.approx(quiz.accuracy - quiz.base)
         assert (cloze.accuracy, cloze.difference, cloze.low, cloze.high) == (0.125, 0, 0, 0)
     shown = f"{scored.tasks['A'][1].difference:+.1%}"
-    assert shown in description(scored) and shown in plots.page(scored) and shown in scored._repr_html_()
-    assert "<i>o" not in plots.page(scored)
+    assert shown in description(scored) and shown in decision_page.page(scored) and shown in scored._repr_html_()
+    assert "<i>o" not in decision_page.page(scored)
     rows = list(scored.rows())
     assert rows[0]["accuracy_difference/quiz"] == scored.tasks["A"][1].difference
     assert json.loads(orjson.dumps(scored.as_json()))["tasks"]["A"][1]["name"] == "quiz"
@@ -199,7 +209,7 @@ def test_accuracies_are_compared_pair_by_pair():
 
 def test_the_page_says_which_tasks_say_something():
     row = TaskScreen("qu<i>z", "accuracy", 300, 4.2, None, 0.5, 0.08, 0.02, ("noise <b>",))
-    page = plots.page(replace(report({"A": 0.1}, scored=accuracy), task_screen=(row,)))
+    page = decision_page.page(replace(report({"A": 0.1}, scored=accuracy), task_screen=(row,)))
     shown = " ".join(html.fromstring(page).text_content().split())
     assert "Which tasks say something" in shown and "qu<i>zaccuracy300+4.2+0.54.0noise <b>" in shown
     assert "<i>" not in page
@@ -243,7 +253,7 @@ def test_what_was_screened_out_has_no_effect_anywhere():
     outcomes = {row["candidate"]: row for row in screened.rows()}
     assert outcomes["C"]["outcome"] == "screened out" and outcomes["C"]["effect"] is None
     assert set(screened.sets) == {"A"} and screened.attribution == []
-    assert "screened out" in plots.page(screened) and verdict_table(screened).row_count == 4
+    assert "screened out" in decision_page.page(screened) and verdict_table(screened).row_count == 4
 
 
 def test_the_page_has_the_command_of_the_diff_and_the_link_once_it_was_made(tmp_path):
@@ -254,8 +264,8 @@ def test_the_page_has_the_command_of_the_diff_and_the_link_once_it_was_made(tmp_
     words = shlex.split(found.command)
     assert words[:5] == ["gristmill", "diff", f"rules-{0:016x}", f"rules-{1:016x}", "--to"] and found.page == ""
     made = replace(report({"a b": 0.02}), diffs={"a b": found})
-    assert found.command in plots.page(made)
+    assert found.command in decision_page.page(made)
     Path(words[5]).write_text("")
     made = replace(made, diffs=diffs(corpora, "base", name))
-    [link] = html.fromstring(plots.page(made)).xpath("//li/a/@href")
-    assert (tmp_path / link).exists() and found.command not in plots.page(made)
+    [link] = html.fromstring(decision_page.page(made)).xpath("//li/a/@href")
+    assert (tmp_path / link).exists() and found.command not in decision_page.page(made)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.reports import templates
-from gristmill.flows.reports.plots import figures
+from gristmill.flows.reports import pages
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer
 
-ROOMS = Path(templates.__file__).parents[1]
+ROOMS = Path(pages.__file__).parents[2]
 # Text on what it stands on, 4.5 to 1; parts of plots and edges of fields, 3 to 1.
 TEXT = [
     ("text", "paper"), ("text", "panel"), ("soft", "paper"), ("soft", "panel"), ("link", "paper"), ("link", "panel"),
@@ -16,7 +17,8 @@ TEXT = [
     ("paper", "part"),
 ]  # fmt: skip
 PARTS = [("part", "paper"), ("part", "panel"), ("part", "line"), ("cut", "paper"), ("cut", "line"), ("field", "paper"),
-         ("field", "panel"), ("soft", "paper"), ("link", "paper")]  # fmt: skip
+         ("field", "panel"), ("soft", "paper"), ("link", "paper"),
+         *((name, "paper") for name in charts.SERIES)]  # fmt: skip
 
 
 def luminance(colour: str) -> float:
@@ -33,7 +35,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def colours(scheme: str) -> dict[str, str]:
-    blocks = re.findall(r":root \{(.*?)\}", templates.style(), re.S)
+    blocks = re.findall(r":root \{(.*?)\}", pages.resource("style.css"), re.S)
     assert len(blocks) == 2
     return dict(re.findall(r"--(\w+): (#[0-9a-f]+);", blocks[scheme == "dark"]))
 
@@ -53,13 +55,15 @@ def test_contrast_is_enough(scheme):
 
 
 def test_every_colour_that_is_used_is_one_of_these():
-    used = set(re.findall(r"var\(--(\w+)\)", templates.style()))
+    used = set(re.findall(r"var\(--(\w+)\)", pages.resource("style.css")))
     assert used == set(colours("light"))
-    outside = re.sub(r":root \{.*?\}", "", templates.style(), flags=re.S)
+    outside = re.sub(r":root \{.*?\}", "", pages.resource("style.css"), flags=re.S)
     assert not re.findall(r"#[0-9a-fA-F]{3,6}\b", outside)
-    drawn = figures.svg("x", "a plot", lambda axes: (axes.plot([0, 1], [0, 1], color=figures.BLUE), axes.grid()))
-    assert "var(--part, #1f5fa8)" in drawn and "var(--paper, #ffffff)" in drawn
-    assert set(re.findall(r"var\(--(\w+),", drawn)) <= set(colours("light"))
+    style = pages.resource("style.css")
+    for name in (*charts.SERIES, "light", "cut", "line", "kept", "arrived", "fails", "mark", "tick", "language"):
+        [color] = set(re.findall(rf"\.{name}\b[^{{}}]*\{{ color: var\(--(\w+)\)", style))
+        drawn = charts.plot("a plot", Axis("x"), Axis("y"), Layer("line", [0, 1], [0, 1], name))
+        assert f'class="{name}" color="{colours("light")[color]}"' in drawn, name
 
 
 def test_no_page_has_a_style_of_its_own():
@@ -67,8 +71,7 @@ def test_no_page_has_a_style_of_its_own():
     assert len(pages) > 15 and [path.name for path in ROOMS.rglob("*.css")] == ["style.css"]
     having = {str(path.relative_to(ROOMS)): path.read_text() for path in pages}
     assert {name for name, text in having.items() if "<style" in text} == {
-        "reports/page.html",
-        "explore/browse/static.html",
+        "reports/pages/page.html",
     }
     assert not [name for name, text in having.items() if "style=" in text]
     for name, text in having.items():
