@@ -7,8 +7,9 @@
     len(samples)            # those of the whole run
 
 They are those of Gristmill's own training, by the same code: shares, phases, epochs and packing, for any number of
-processes. Rank r of n takes the samples r, r + n, ... of each batch. Needs numpy alone, so it runs beside any
-trainer: `pip install --no-deps gristmill numpy`. A store's address needs Gristmill's own libraries.
+processes. Rank r of n takes the samples r, r + n, ... of each batch. Needs only numpy and xxhash, so it runs beside
+any trainer: `pip install --no-deps gristmill && pip install numpy xxhash`. A store's address needs Gristmill's other
+libraries.
 
     samples ─▶ torch_dataset          batches of tensors: torch, torchtitan, nanochat, litgpt
             ─▶ itself                 Grain: a data source is what has a length and items
