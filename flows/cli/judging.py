@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from gristmill.flows.reports import rules as rule_books
     from gristmill.flows.reports import thresholds as proposals
     from gristmill.flows.reports import whatif as replaying
-    from gristmill.flows.reports.audit import agreement
-    from gristmill.flows.reports.audit.agreement import Agreement
+    from gristmill.flows.reports.audit import Agreement
 else:
     tables = wrapt.lazy_import("gristmill.flows.cli.render.tables")
     step_files = wrapt.lazy_import("gristmill.flows.recipe.new_step")
@@ -38,7 +37,6 @@ else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     votes_on_drops = wrapt.lazy_import("gristmill.flows.explore.browse.votes")
     audit_pages = wrapt.lazy_import("gristmill.flows.reports.audit")
-    agreement = wrapt.lazy_import("gristmill.flows.reports.audit.agreement")
     contamination_report = wrapt.lazy_import("gristmill.flows.reports.contamination")
 
 
@@ -62,7 +60,7 @@ def audit(
         print_texts(audit_pages.write(name, step, MachineSettings()))
         return
 
-    result = agreement.agreement(votes, MachineSettings())
+    result = audit_pages.agreement(votes, MachineSettings())
     if as_json:
         print_json(result)
         return

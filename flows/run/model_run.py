@@ -22,7 +22,7 @@ import gristmill
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.bill import bill
-from gristmill.flows.reports.classifier_plots import cross_fitted, curves_file, trained_classifier
+from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves_file, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.run.compared import (

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gristmill.flows.explore.browse.draws import TAKEN
 from gristmill.flows.explore.browse.opened import Opened, Step
-from gristmill.flows.reports.audit.agreement import LEVEL, Share
+from gristmill.flows.reports.audit import LEVEL, Share
 from gristmill.flows.reports.lineage import row_of
 from gristmill.storage import files
 

@@ -15,7 +15,6 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import near_duplicates, pages
 from gristmill.flows.reports.bill import RunBill, bill
-from gristmill.flows.reports.classifier_plots import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.dropped import draw, samples
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
@@ -23,6 +22,7 @@ from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, share
 from gristmill.flows.reports.pages.charts import bar
+from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import Counts, count

@@ -27,10 +27,10 @@ from gristmill.flows.curation import curate
 from gristmill.flows.explore.browse import draws, replay
 from gristmill.flows.explore.browse import shown as static
 from gristmill.flows.explore.browse.document import outline_of
+from gristmill.flows.explore.browse.draws import search, shard_of
 from gristmill.flows.explore.browse.opened import Opened, open_recipe
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.browse.replay import Replays, SupersededError, replayed, thresholds
-from gristmill.flows.explore.browse.search import search, shard_of
 from gristmill.flows.explore.browse.server import POLICY, Server
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import funnel, whatif
@@ -346,7 +346,7 @@ def test_documents_are_chosen_by_an_expression(opened, server):
 
 @pytest.mark.parametrize("of", [{}, {"of": "extracted"}])
 def test_further_shards_are_read_by_a_link(opened, server, monkeypatch, of):
-    monkeypatch.setattr("gristmill.flows.explore.browse.search._READ", 1)
+    monkeypatch.setattr("gristmill.flows.explore.browse.draws._READ", 1)
     asked, ends = {"where": "characters > 0"} | of, []
     for _ in range(3):
         shown = html.fromstring(page(server, "documents", **asked))

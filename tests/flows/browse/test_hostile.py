@@ -15,9 +15,9 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.browse import draws
 from gristmill.flows.explore.browse import shown as static
+from gristmill.flows.explore.browse.draws import search
 from gristmill.flows.explore.browse.opened import Opened, open_recipe
 from gristmill.flows.explore.browse.pages import Pages
-from gristmill.flows.explore.browse.search import search
 from gristmill.flows.explore.browse.server import Server
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load

@@ -19,8 +19,8 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
-from gristmill.flows.reports.audit.agreement import agreement
-from gristmill.flows.reports.classifier_plots import curves, curves_file
+from gristmill.flows.reports.audit import agreement
+from gristmill.flows.reports.pages.classifier_plots import curves, curves_file
 from gristmill.tasks.models.classifiers import BINS, Classifier, calibration_error, measures
 from gristmill.tasks.models.quality import Quality
 

@@ -18,8 +18,7 @@ from scipy.stats import mannwhitneyu
 from gristmill.flows.curation import Passed
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import audit
-from gristmill.flows.reports.audit import draw
-from gristmill.flows.reports.audit.agreement import agreement, share
+from gristmill.flows.reports.audit import agreement, draw, share
 from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage.home import Home
