@@ -182,7 +182,8 @@ def _parse(query: str) -> Node:
         message = f"{tree['error_message']}".splitlines()[0][:200]
         hints = [hint for pattern, hint in _FORMER_SYNTAX.items() if re.search(pattern, expression)]
         for word in sorted({*re.findall("[a-z]+", expression)} & _reserved()):
-            if not _tree("select " + re.sub(rf"\b{word}\b", f'"{word}"', expression))["error"]:
+            quoted = re.sub(rf"\b{word}\b(?!\s*\()", f'"{word}"', expression)
+            if quoted != expression and not _tree(f"select {quoted}")["error"]:
                 hints.append(f'if {word} is a column, write it in double quotes: "{word}"')
         raise ExpressionError(f"{_short(expression)} is not an expression: {'; '.join([message, *hints])}")
     select = [statement["node"] for statement in tree["statements"]]

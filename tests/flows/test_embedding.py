@@ -15,9 +15,9 @@ from gristmill.flows.reports.audit import draw
 from gristmill.flows.stages.learned_filters import embedding
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.models import heads as head_files
 from gristmill.tasks.models.embedders import Embedder
 from gristmill.tasks.models.embedding import Embedding
-from gristmill.tasks.models.embedding import heads as head_files
 from gristmill.tasks.models.heads import Head
 from gristmill.tasks.models.quality import QualityBucket
 from tests import embedders

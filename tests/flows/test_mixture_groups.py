@@ -25,15 +25,17 @@ def recipe(folder, *by, columns=("topic", "doc-type"), **mixture) -> dict:
     ("by", "said"),
     [
         ("languag", "groups documents by languag, which no step measures; did you mean `language`?"),
-        ("'a' if langage == 'en' else 'b'", "groups documents by langage, which no step measures; did you mean `lang"),
-        ("'a' if language = 'en' else 'b'", "which is no column and no expression: .* two values are compared by =="),
-        ("'a' if characters > 'x' else 'b'", "compares characters, a number, with 'x', a text"),
-        ("'a' if characters else 'b'", "characters is a number, neither true nor false"),
-        ("'a' if language == 'en' else 1", "is a text or a number; let both be of a kind"),
-        ("gopher_quality_alpha_words", "whose values are numbers: give its edges or quantiles, or write int"),
-        ("characters / 2", "whose values are numbers: give its edges or quantiles, or write int"),
+        (
+            "case when langage = 'en' then 'a' else 'b' end",
+            "groups documents by langage, which no step measures; did you mean `lang",
+        ),
+        ("'a' if language = 'en' else 'b'", "which is no column and no expression: .* write `case when test then a"),
+        ("case when characters > 'x' then 'a' else 'b' end", "Could not convert string 'x' to INT64"),
+        ("case when language = 'en' then language else 1 end", "Cannot mix values of type"),
+        ("gopher_quality_alpha_words", "whose values are numbers: give its edges or quantiles, or cast them"),
+        ("characters / 2", "whose values are numbers: give its edges or quantiles, or cast them"),
         ({"column": "lower(language)", "quantiles": 3}, "a text, which has no ranges"),
-        ("time(date)", "a time: make it a text or a whole number"),
+        ("date::timestamptz", "a time: make it a text or a whole number"),
     ],
 )
 def test_check_says_what_makes_no_groups(tmp_path, by, said):
@@ -50,8 +52,8 @@ def test_check_says_what_makes_no_groups(tmp_path, by, said):
         "doc-type",
         "host",
         "characters > 300",
-        "int(gopher_quality_alpha_words * 10)",
-        "'science' if topic == 'science' and characters > 300 else None",
+        "trunc(gopher_quality_alpha_words * 10)::bigint",
+        "case when topic = 'science' and characters > 300 then 'science' end",
         {"column": "characters / (gopher_quality_words + 1)", "quantiles": 4},
     ],
 )

@@ -24,7 +24,6 @@ OURS = {
     "gristmill.flows.cli",
     "gristmill.flows.cli.app",
     "gristmill.storage",
-    "gristmill.storage.remote",
     "gristmill.storage.printable",
 }
 
