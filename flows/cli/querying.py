@@ -16,6 +16,7 @@ from gristmill.flows.cli.app import FinishedRecipe
 from gristmill.flows.cli.terminal import console, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import files
+from gristmill.storage.printable import printable
 
 if TYPE_CHECKING:
     import duckdb
@@ -50,16 +51,17 @@ def sql(
     report = finished.finished(recipe, MachineSettings())
     if query or not sys.stdin.isatty():
         result = report.sql(query or sys.stdin.read())
-        if as_csv:
-            _print_csv(result)
-        elif as_json:
-            for row in _rows(result):
-                value = dict(zip(result.columns, row, strict=True))
-                typer.echo(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
-        elif parquet:
-            _write_parquet(result, parquet)
-        else:
-            _print_table(result)
+        try:
+            if as_csv:
+                _print_csv(result)
+            elif as_json:
+                _print_json(result)
+            elif parquet:
+                _write_parquet(result, parquet)
+            else:
+                _print_table(result)
+        except duckdb.Error as error:  # a value that cannot be computed is known when its row is read
+            raise ValueError(f"{error}".splitlines()[0]) from None
     elif as_csv or as_json or parquet:
         raise ValueError("give a query: --csv, --json and --parquet write the rows of one")
     else:
@@ -69,6 +71,12 @@ def sql(
 def _rows(result: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
     for batch in result.to_arrow_reader(BATCH):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _print_json(result: "duckdb.DuckDBPyRelation") -> None:
+    for row in _rows(result):
+        value = dict(zip(result.columns, row, strict=True))
+        typer.echo(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
 
 
 def _print_csv(result: "duckdb.DuckDBPyRelation") -> None:
@@ -92,7 +100,7 @@ def _print_table(result: "duckdb.DuckDBPyRelation") -> None:
     numbers = [str(type) in _NUMBERS or str(type).startswith("DECIMAL") for type in result.types]
     table = Table()
     for name, is_number in zip(result.columns, numbers, strict=True):
-        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+        table.add_column(Text(printable(name)), justify="right" if is_number else "left", overflow="fold")
     for row in rows[:MAX_ROWS]:
         table.add_row(*map(Text, map(_cell, row)))
     out = console()
@@ -109,7 +117,8 @@ _NUMBERS = {
 
 def _cell(value: Any) -> str:
     text = "" if value is None else f"{value:,}" if type(value) is int else f"{value}"
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
+    # written out here, so that the table has room for them
+    return printable(text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}...")
 
 
 def _prompt(report: "Report") -> None:
@@ -139,8 +148,10 @@ def _prompt(report: "Report") -> None:
                 _describe(report, text[1:].split())
             elif text:
                 _print_table(report.sql(text))
-        except (ValueError, LookupError) as error:
-            print_texts([f"{error}"])
+        except (ValueError, LookupError, duckdb.Error) as error:
+            print_texts([f"{error}".splitlines()[0]])
+        except KeyboardInterrupt:
+            print_texts(["the query was stopped"])
 
 
 def _describe(report: "Report", words: list[str]) -> None:

@@ -166,5 +166,8 @@ def test_the_command_prints_tables_csv_json_and_writes_parquet(undisturbed, reci
     assert f"{len(expected)} rows in" in call(query, "--parquet", str(tmp_path / "rows.parquet"))
     assert [tuple(row.values()) for row in pq.read_table(tmp_path / "rows.parquet").to_pylist()] == expected
     assert expected[0][0] in call(input=query)
+    failed = CliRunner().invoke(app, ["sql", str(path), "select cast(url as int) from documents"])
+    assert failed.exit_code != 0 and "Could not convert string" in str(failed.exception)
+    assert "\\x1b[31mx" in call("select chr(27) || '[31mx' as a")
     refused = CliRunner().invoke(app, ["sql", str(path), query, "--csv", "--json"])
     assert refused.exit_code != 0 and "exclude each other" in str(refused.exception)
