@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.reports.run.sql import QueryError
+from tests.flows.reports.test_open import make, project
 
 PAGE = Path(__file__).parents[3] / "docs/sql.md"
 
@@ -171,3 +172,14 @@ def test_the_command_prints_tables_csv_json_and_writes_parquet(undisturbed, reci
     assert "\\x1b[31mx" in call("select chr(27) || '[31mx' as a")
     refused = CliRunner().invoke(app, ["sql", str(path), query, "--csv", "--json"])
     assert refused.exit_code != 0 and "exclude each other" in str(refused.exception)
+
+
+def test_a_home_in_an_object_store_is_queried_alike(s3, tmp_path):
+    path = project(tmp_path / "project")
+    make(path, "s3://crawl/home")
+    run = gristmill.open(path, home="s3://crawl/home")
+    assert run.sql("select rule, count(*) from ledger group by rule order by rule").fetchall() == [
+        ("near_duplicate", 1),
+        ("words", 2),
+    ]
+    assert run.sql("select count(*), min(length(text)) > 100 from documents").fetchall() == [(7, True)]
