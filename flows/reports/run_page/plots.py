@@ -103,9 +103,9 @@ def signal(one: Judged) -> Markup:
     """How many documents have each value of a rule's signal, those that fail it apart, and its thresholds."""
     marks = [(end, "language") for end in one.language_ends if len(one.language_ends) <= _FEW]
     marks += [(end, "cut") for end in one.ends]
-    edges, logarithmic = charts.bins(one.numbers[0], one.ends or one.language_ends, pa.types.is_integer(one.kind))
+    edges, logarithmic = charts.bins(one.values[0], one.ends or one.language_ends, pa.types.is_integer(one.kind))
     label = f"{one.rule.signal}{f', {one.unit}' if one.unit else ''}"
-    every, fails = (each.histogram(edges) for each in one.numbers)
+    every, fails = (each.histogram(edges) for each in one.values)
     series = [("part", fails, every), ("fails", np.zeros_like(fails), fails)]
     return charts.histogram(edges, series, marks, label, logarithmic)
 
