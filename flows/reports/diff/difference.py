@@ -160,12 +160,13 @@ def diff(a: Any, b: Any, settings: MachineSettings | None = None) -> Difference:
 def between(one: Side, other: Side) -> Difference:
     """The same of two sides."""
     matched = match(one, other)
+    about = _about(one)
     return Difference(
-        _about(one),
+        about,
         _about(other),
         matched.alone_a,
         matched.alone_b,
-        matched.both,
+        about.documents - sum(some.documents for some in matched.alone_a),
         matched.by_url,
         changed(one, other, matched),
         columns(one, other),

@@ -1,40 +1,33 @@
 """How the tokens of two sides, or their characters, are divided among sources and hosts."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import wrapt
+import duckdb
 
 from gristmill.flows.reports.diff.sides import Side
-from gristmill.storage import files, parquet
+from gristmill.storage import files, isolated_duckdb
 from gristmill.storage.token_shards import index_path
-from gristmill.tasks.documents.expressions import evaluate, parsed
+from gristmill.tasks.documents.expressions import DERIVED_SQL
 from gristmill.tasks.documents.selection import gather
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from gristmill.storage import isolated_duckdb
-else:
-    duckdb = wrapt.lazy_import("duckdb")
-    isolated_duckdb = wrapt.lazy_import("gristmill.storage.isolated_duckdb")
 
 _MOST = 30  # hosts that are kept, those first whose share moved most
 NO_HOST = "no host"
 _AMOUNTS = "create table amounts (side int, source text, host text, documents bigint, amount bigint)"
-_ADD = "insert into amounts select {side}, source, host, count(*), sum(amount) from part group by all"
-_GROUPS = """
-create or replace table groups as
-select {by} as name, {sums} from amounts group by name
+_ADD = f"""
+insert into amounts
+select {{side}}, source, coalesce({DERIVED_SQL["host"]}, '{NO_HOST}') as host, count(*), sum({{amount}})
+from part
+group by all
 """
-_SUMS = ", ".join(
-    f"coalesce(sum({what}) filter (side = {side}), 0)::bigint as {what}_{side}"
-    for what in ("documents", "amount")
-    for side in (0, 1)
-)
+_GROUPS = """
+create or replace table groups as select {by} as name,
+    coalesce(sum(documents) filter (side = 0), 0)::bigint as documents_a,
+    coalesce(sum(documents) filter (side = 1), 0)::bigint as documents_b,
+    coalesce(sum(amount) filter (side = 0), 0)::bigint as amount_a,
+    coalesce(sum(amount) filter (side = 1), 0)::bigint as amount_b
+from amounts group by name
+"""
+_DIFFER = "(documents_a, amount_a) <> (documents_b, amount_b)"
 
 
 @dataclass(frozen=True)
@@ -70,48 +63,35 @@ class Shares:
 
 def shares(a: Side, b: Side) -> Shares:
     """By source and by host. Holds a shard's URLs; sums of hosts are DuckDB's, which spills them."""
-    unit = "tokens" if a.tokens and b.tokens else "characters"
+    with_tokens = a.tokens is not None and b.tokens is not None
     connection = isolated_duckdb.connect()
     connection.execute(_AMOUNTS)
     for number, side in enumerate((a, b)):
-        for table in _amounts(side, unit):
-            connection.register("part", table)
-            connection.execute(_ADD.format(side=number))
+        for shard in side.shards:
+            selection = index_path(side.tokens.folder, shard) if with_tokens and side.tokens else side.kept.part(shard)
+            if files.exists(selection):
+                amount = "length" if with_tokens else "characters"
+                parts = (side.documents.part(shard), selection)
+                connection.register("part", gather(parts, selection, ["source", "url", amount]))
+                connection.execute(_ADD.format(side=number, amount=amount))
     sources, hosts = _groups(connection, "source"), _groups(connection, "host")
-    [total] = connection.execute("select sum(amount_0)::bigint, sum(amount_1)::bigint from groups").fetchall()
-    one_tokenizer = unit == "characters" or _tokenizer(a) == _tokenizer(b)
-    return Shares(unit, one_tokenizer, (total[0] or 0, total[1] or 0), sources, hosts)
+    total = "coalesce(sum(amount) filter (side = {}), 0)::bigint"
+    [totals] = connection.execute(f"select {total.format(0)}, {total.format(1)} from amounts").fetchall()
+    one_tokenizer = not with_tokens or _tokenizer(a) == _tokenizer(b)
+    return Shares("tokens" if with_tokens else "characters", one_tokenizer, totals, sources, hosts)
 
 
 def _tokenizer(side: Side) -> str:
     return side.tokens.digests["tokenizer"] if side.tokens else ""
 
 
-def _amounts(side: Side, unit: str) -> Iterator[pa.Table]:
-    """Of each shard `host`, `source` and `amount` of its documents."""
-    for shard in side.shards:
-        if unit == "tokens":
-            assert side.tokens is not None, "both sides have tokens"
-            index = index_path(side.tokens.folder, shard)
-            if not files.exists(index):
-                continue
-            table = gather((side.documents.part(shard),), index, ["source", "url"])
-            amount = parquet.read_table(index, ["length"])["length"]
-        else:
-            kept = side.kept.part(shard)
-            table = gather((side.documents.part(shard),), kept, ["source", "url"])
-            amount = parquet.read_table(kept, ["characters"])["characters"]
-        host = pc.fill_null(evaluate(parsed("host"), table.select(["url"])), NO_HOST)
-        yield pa.table({"host": host, "source": table["source"], "amount": amount.cast(pa.int64())})
-
-
-def _groups(connection: "duckdb.DuckDBPyConnection", by: str) -> Groups:
-    """The table `groups` of sources or hosts, and what differs in it."""
-    connection.execute(_GROUPS.format(by=by, sums=_SUMS))
-    differ = "documents_0 <> documents_1 or amount_0 <> amount_1"
-    counts = ", ".join(f"count(*) filter ({test})" for test in ("documents_0 > 0", "documents_1 > 0", differ))
-    [(*there, differing)] = connection.execute(f"select {counts} from groups").fetchall()
-    rows = connection.execute(
-        f"from groups where {differ} order by abs(amount_1 - amount_0) desc, name limit {_MOST}"
+def _groups(connection: duckdb.DuckDBPyConnection, by: str) -> Groups:
+    connection.execute(_GROUPS.format(by=by))
+    [(in_a, in_b, differing)] = connection.execute(
+        "select count(*) filter (documents_a > 0), count(*) filter (documents_b > 0), "
+        f"count(*) filter ({_DIFFER}) from groups"
     ).fetchall()
-    return Groups(there, differing, [Group(row[0], row[1:3], row[3:5]) for row in rows])
+    most = connection.execute(
+        f"from groups where {_DIFFER} order by abs(amount_b - amount_a) desc, name limit {_MOST}"
+    ).fetchall()
+    return Groups([in_a, in_b], differing, [Group(row[0], row[1:3], row[3:5]) for row in most])
