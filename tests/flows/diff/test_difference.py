@@ -131,6 +131,23 @@ def test_all_that_was_planted_is_named(tmp_path, changes):
     assert found.shares.hosts.there == [6, 7]
 
 
+def test_documents_with_other_ids_are_matched_by_url_each_once(tmp_path):
+    """Of two with the same URL and record the first is matched; one that is dropped has its reason."""
+    one, other = planted(), planted()
+    for shards in (one, other):
+        shards[1][5] |= {name: shards[1][4][name] for name in ("url", "record_id")}
+    for row in other[1]:
+        row["id"] = f"moved-{row['id']}"
+    other[1][0]["text"] = "too short"
+    found = compare(curated(tmp_path, one), curated(tmp_path, other, name="moved"))
+    assert [(alone.reason, alone.documents, alone.examples[0][0]) for alone in found.only_a] == [
+        ("gopher_quality.words", 1, "books-00"),
+        ("not read", 1, "books-05"),
+    ]
+    assert [(alone.reason, alone.examples[0][0]) for alone in found.only_b] == [("not read", "moved-books-05")]
+    assert (found.both, found.by_url, found.changed.documents) == (46, 22, 0)
+
+
 def test_tokens_are_those_of_the_documents_that_are_trained_on(tmp_path):
     """Each document has two tokens a word; of the second side one document is held out."""
     sides = []
