@@ -33,8 +33,8 @@ class Judged:
     """A rule with a threshold, over the documents that reached its step.
 
     `arrived`: so many; `nulls`: of them without a value; `beyond`: those that fail the rule, whatever other rules say
-    of them; `unit`: of the signal, if it is known; `kind`: of its column; `values`: of all documents, then of those
-    that fail.
+    of them; `unit`: of the signal, if it is known; `kind`: of its column; `values`: of those that pass, then of
+    those that fail.
     """
 
     step: str
@@ -74,10 +74,9 @@ class Judged:
 
     def most(self, n: int) -> list[tuple[tuple[str, bool], int]]:
         """The `n` most frequent values, and whether they fail, with their documents."""
-        everything, failing = (dict(each.most_common()) for each in self.values)
-        found = {(value, True): count for value, count in failing.items()}
-        found |= {(value, False): count - failing.get(value, 0) for value, count in everything.items()}
-        return sorted(((key, count) for key, count in found.items() if count > 0), key=lambda it: (-it[1], it[0]))[:n]
+        sides = zip((False, True), self.values, strict=True)
+        counts = [((value, fails), count) for fails, side in sides for value, count in side.most_common(n)]
+        return sorted(counts, key=lambda it: (-it[1], it[0]))[:n]
 
     def rows(self, n: int) -> list[tuple[str, int, Markup | None]]:
         """The `n` most frequent values in a table, each with a bar, and the others together."""
@@ -96,7 +95,7 @@ class Judged:
         self.arrived += len(column)
         self.nulls += column.null_count
         self.beyond += int(np.count_nonzero(fails))
-        self.values[0].add(column)
+        self.values[0].add(column.filter(pa.array(~fails)))
         self.values[1].add(column.filter(pa.array(fails)))
 
 

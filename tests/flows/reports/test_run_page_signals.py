@@ -86,11 +86,12 @@ def pages(reports) -> dict[int, str]:
 
 def counted(one: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values, and how many documents with each pass and fail."""
-    every, failing = one.values
-    values = every.values.cast(pa.float64()).to_numpy()
-    fails = np.zeros(len(values), np.int64)
-    fails[np.searchsorted(values, failing.values.cast(pa.float64()))] = failing.counts
-    return values, every.counts - fails, fails
+    sides = [(side.values.cast(pa.float64()).to_numpy(), side.counts) for side in one.values]
+    values = np.unique(np.concatenate([some for some, _ in sides]))
+    passing, failing = np.zeros((2, len(values)), np.int64)
+    for (some, counts), whole in zip(sides, (passing, failing), strict=True):
+        whole[np.searchsorted(values, some)] = counts
+    return values, passing, failing
 
 
 def test_values_and_what_fails_are_those_of_all_documents_that_reached_the_step(reports):
