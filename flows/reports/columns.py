@@ -1,13 +1,11 @@
 """The columns that an expression may name at a place in a recipe, and their values where a run is finished."""
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +17,7 @@ from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stats.distributions import Distribution
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import FinishedStage, StageFolder
 from gristmill.storage.schema import own_of
@@ -28,94 +27,7 @@ from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError
 
-MOST_TEXTS = 10_000  # of a column, that are counted at a time
-CHARACTERS = 100  # of a text, by which it is counted
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
-_DIGITS = np.uint64(42)  # of the 52 of a float64's mantissa, left out
-_AT_ONCE = 64  # shards whose counts are held before they are added up
-
-
-@dataclass
-class Values:
-    """The values of a column in some documents. `documents`: how many there are; `nulls`: of them without a value.
-
-    `texts`: of texts and truth values, how many documents have each of the most common, at most `error` too few.
-    """
-
-    documents: int = 0
-    nulls: int = 0
-    texts: Counter[str] = field(default_factory=Counter)
-    error: int = 0
-    _numbers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list, repr=False)
-
-    def add(self, column: pa.Array) -> None:
-        """Count the values of some documents, as `gristmill.tasks.documents.expressions` gives them. Of lists, times
-        and mappings those without a value are counted alone."""
-        self.documents += len(column)
-        self.nulls += column.null_count
-        column = column.drop_null()
-        if pa.types.is_boolean(column.type):
-            column = pc.if_else(column, "True", "False")
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            found = pc.value_counts(pc.utf8_slice_codeunits(column, 0, CHARACTERS))
-            for begin in range(0, len(found), MOST_TEXTS):
-                some = found.slice(begin, MOST_TEXTS).to_pylist()
-                self.texts.update({each["values"]: each["counts"] for each in some})
-                self._reduce()
-        elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-            self._hold(*np.unique(rounded(np.asarray(column, np.float64)), return_counts=True))
-
-    def join(self, other: "Values") -> None:
-        """Count the documents of another, too."""
-        self.documents += other.documents
-        self.nulls += other.nulls
-        self.error += other.error
-        self.texts.update(other.texts)
-        self._reduce()
-        for held in other._numbers:
-            self._hold(*held)
-
-    def quantiles(self, shares: Sequence[float] = QUANTILES) -> dict[float, float]:
-        """For each share the least value that at least so many of the documents with a value do not exceed; none for a
-        column that has no numbers."""
-        values, counts = self._added()
-        if not len(values):
-            return {}
-        ends = np.cumsum(counts)
-        # a rank is a whole number of documents, which a product of floats may miss by a rounding
-        ranks = [max(1, int(np.ceil(round(share * ends[-1], 6)))) for share in shares]
-        return {share: float(values[np.searchsorted(ends, rank)]) for share, rank in zip(shares, ranks, strict=True)}
-
-    def most_common(self, most: int) -> list[tuple[str, int]]:
-        """Texts with their documents, the most frequent first, equal ones by their code points."""
-        return sorted(self.texts.items(), key=lambda item: (-item[1], item[0]))[:most]
-
-    def _hold(self, values: np.ndarray, counts: np.ndarray) -> None:
-        self._numbers.append((values, counts))
-        if len(self._numbers) > _AT_ONCE:
-            self._numbers = [self._added()]
-
-    def _added(self) -> tuple[np.ndarray, np.ndarray]:
-        values = np.concatenate([np.empty(0), *(each for each, _ in self._numbers)])
-        counts = np.concatenate([np.empty(0, np.int64), *(each for _, each in self._numbers)])
-        different, at = np.unique(values, return_inverse=True)
-        return different, np.bincount(at, counts, len(different)).astype(np.int64)
-
-    def _reduce(self) -> None:
-        """Take the count of the one behind the first MOST_TEXTS from all, and let go of those with nothing left."""
-        if len(self.texts) <= MOST_TEXTS:
-            return
-        less = sorted(self.texts.values(), reverse=True)[MOST_TEXTS]
-        self.error += less
-        self.texts = Counter({text: count - less for text, count in self.texts.items() if count > less})
-
-
-def rounded(values: np.ndarray) -> np.ndarray:
-    """Float64 values, each rounded toward zero to eleven binary digits."""
-    bits = np.ascontiguousarray(values + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    return (bits >> _DIGITS << _DIGITS).view(np.float64)
-
-
 _HASHES = "signatures"  # hashes, of which no expression is of use
 
 
@@ -255,9 +167,9 @@ def _place(recipe: Recipe, at: str, settings: MachineSettings) -> _Place:
     return _Place(passed.left)
 
 
-def _values(place: _Place, names: list[str]) -> tuple[int, dict[str, Values]]:
+def _values(place: _Place, names: list[str]) -> tuple[int, dict[str, Distribution]]:
     """How many documents there are, and the values of columns. Holds the columns of a shard for each core."""
-    totals: dict[str, Values] = {}
+    totals: dict[str, Distribution] = {}
     documents = 0
     at_once = os.cpu_count() or 1
     shards = place.corpus.places.shards()
@@ -267,11 +179,11 @@ def _values(place: _Place, names: list[str]) -> tuple[int, dict[str, Values]]:
             for count, found in pool.map(lambda shard: _of_shard(place, shard, names), some):
                 documents += count
                 for name, values in found.items():
-                    totals.setdefault(name, Values()).join(values)
+                    totals.setdefault(name, Distribution()).join(values)
     return documents, totals
 
 
-def _of_shard(place: _Place, shard: int, names: list[str]) -> tuple[int, dict[str, Values]]:
+def _of_shard(place: _Place, shard: int, names: list[str]) -> tuple[int, dict[str, Distribution]]:
     places = place.corpus.places
     parts = places.signals[shard]
     there = [name for part in parts for name in parquet.columns(part)]
@@ -284,20 +196,18 @@ def _of_shard(place: _Place, shard: int, names: list[str]) -> tuple[int, dict[st
     found = {}
     for name in names:
         if stored(name, table.column_names) in table.column_names:
-            found[name] = Values()
-            found[name].add(evaluate(expressions.column(name), table))
+            found[name] = Distribution()
+            column = evaluate(expressions.column(name), table)
+            found[name].add(pc.if_else(column, "True", "False") if pa.types.is_boolean(column.type) else column)
     return len(table), found
 
 
-def _described(column: KnownColumn, values: Values | None) -> DescribedColumn:
-    if values is None or not values.documents:
+def _described(column: KnownColumn, values: Distribution | None) -> DescribedColumn:
+    whole = values.documents + values.missing if values else 0
+    if values is None or not whole:
         return DescribedColumn(**vars(column))
-    whole = values.documents
-    common = [(text, count / whole) for text, count in values.most_common(COMMON)]
+    quantiles = {share: value for share in QUANTILES if (value := values.quantile(share)) is not None}
+    common = [] if quantiles else [(text, count / whole) for text, count in values.most_common(COMMON)]
     return DescribedColumn(
-        **vars(column),
-        nulls=values.nulls / whole,
-        quantiles=values.quantiles(),
-        common=common,
-        error=values.error / whole,
+        **vars(column), nulls=values.missing / whole, quantiles=quantiles, common=common, error=values.error / whole
     )

@@ -12,13 +12,13 @@ from gristmill.flows.explore.search.opened import OpenedIndex, opened
 from gristmill.flows.explore.search.words import OpenedWords, opened_words
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.diff.columns import Numbers
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus, pinned
 from gristmill.flows.stages.removal import takedown_lists
+from gristmill.flows.stats.distributions import Distribution, is_number
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.tasks.dedup.takedowns import taken_down
@@ -143,7 +143,7 @@ class Summary:
     shards: int = 0
     of: int = 0
     documents: int = 0
-    columns: dict[str, Numbers] = field(default_factory=dict)
+    columns: dict[str, Distribution] = field(default_factory=dict)
 
 
 def summary(opened: Opened) -> Summary:
@@ -163,10 +163,9 @@ def summary(opened: Opened) -> Summary:
             names = [name for name, where in have.items() if where == part]
             for group in parquet.groups(part, names):
                 for name in names:
-                    found.columns.setdefault(name, Numbers()).add(group[name])
+                    found.columns.setdefault(name, Distribution()).add(group[name])
     return found
 
 
 def _counts(column: pa.Field) -> bool:
-    number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    return number and column.name not in _PLACES
+    return is_number(column.type) and column.name not in _PLACES

@@ -9,9 +9,9 @@ from gristmill.flows.explore.search.phrases import FoundDocument
 from gristmill.flows.explore.search.words import RankedDocument
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.diff.columns import QUANTILES
 from gristmill.flows.reports.marking import Piece, beginning
 from gristmill.flows.reports.pages import Shown, Vote, short, shown_drop
+from gristmill.flows.stats.distributions import QUANTILES
 from gristmill.storage import files
 
 MOST_BYTES = 5_000_000

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -152,29 +150,27 @@ def diff(a: Any, b: Any, settings: MachineSettings | None = None) -> Difference:
     """Compare two finished recipes, or stages of the home named `name-key`.
 
     Reads shard by shard, and texts only where the sides have them from different stages. Rows of corpora of other files
-    are matched in a temporary folder beside the databases of this machine, about 200 bytes for each record. Raises
-    NotFinishedError for a recipe that is not finished, LookupError and ValueError as `side_of` does.
+    are matched by DuckDB, which spills what exceeds memory to the system's temporary folder. Raises NotFinishedError
+    for a recipe that is not finished, LookupError and ValueError as `side_of` does.
     """
     settings = settings or MachineSettings()
-    return between(side_of(a, settings), side_of(b, settings), Path(settings.local_folder))
+    return between(side_of(a, settings), side_of(b, settings))
 
 
-def between(one: Side, other: Side, scratch: Path) -> Difference:
-    """The same of two sides; `scratch`: a folder for temporary files."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="diff-", dir=scratch) as folder:
-        matched = match(one, other, Path(folder))
-        divided = shares(one, other, Path(folder))
+def between(one: Side, other: Side) -> Difference:
+    """The same of two sides."""
+    matched = match(one, other)
+    about = _about(one)
     return Difference(
-        _about(one),
+        about,
         _about(other),
-        _ranked(matched.alone_a),
-        _ranked(matched.alone_b),
-        matched.both,
+        matched.alone_a,
+        matched.alone_b,
+        about.documents - sum(some.documents for some in matched.alone_a),
         matched.by_url,
         changed(one, other, matched),
         columns(one, other),
-        divided,
+        shares(one, other),
     )
 
 
@@ -185,10 +181,6 @@ def _about(side: Side) -> About:
         documents += len(kept)
         characters += int(kept.to_numpy().sum())
     return About(side.label, side.kept.label, documents, characters)
-
-
-def _ranked(alone: dict[str, Alone]) -> list[Alone]:
-    return sorted(alone.values(), key=lambda one: (-one.documents, one.reason))
 
 
 # The page of a comparison: what differs between two corpora, on one HTML page that needs no server and no network.

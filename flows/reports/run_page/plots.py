@@ -13,6 +13,7 @@ from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page.signals import Judged
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stats.distributions import Distribution
 from gristmill.storage import parquet
 
 # ten bins a decade, from one character to a hundred million; longer texts are in the last
@@ -103,10 +104,13 @@ def signal(one: Judged) -> Markup:
     """How many documents have each value of a rule's signal, those that fail it apart, and its thresholds."""
     marks = [(end, "language") for end in one.language_ends if len(one.language_ends) <= _FEW]
     marks += [(end, "cut") for end in one.ends]
-    edges, logarithmic = charts.bins(one.numbers[0], one.ends or one.language_ends, pa.types.is_integer(one.kind))
+    every = Distribution()
+    for each in one.values:
+        every.join(each)
+    edges, logarithmic = charts.bins(every, one.ends or one.language_ends, pa.types.is_integer(one.kind))
     label = f"{one.rule.signal}{f', {one.unit}' if one.unit else ''}"
-    every, fails = (each.histogram(edges) for each in one.numbers)
-    series = [("part", fails, every), ("fails", np.zeros_like(fails), fails)]
+    fails = one.values[1].histogram(edges)
+    series = [("part", fails, every.histogram(edges)), ("fails", np.zeros_like(fails), fails)]
     return charts.histogram(edges, series, marks, label, logarithmic)
 
 

@@ -1,8 +1,8 @@
 """The signals by which steps decided: how each is distributed over the documents that reached the step, and its rule.
 
 The parts with signals are read once, a shard at a time. Numbers are counted by their first eleven binary digits, so
-that few are different, however many documents there are; values of text as they are, the first 10,000 of them. Counts
-are added up: how documents are divided among shards changes none.
+that few are different, however many documents there are; values of text as they are, the most common 10,000 of them.
+Counts are added up: how documents are divided among shards changes none, unless there are more different texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from gristmill.flows.reports.diff.columns import Numbers, Values
 from gristmill.flows.reports.pages import short
 from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RuleDecisions
+from gristmill.flows.stats.distributions import Distribution
 from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide, gathered
 from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
@@ -33,8 +33,8 @@ class Judged:
     """A rule with a threshold, over the documents that reached its step.
 
     `arrived`: so many; `nulls`: of them without a value; `beyond`: those that fail the rule, whatever other rules say
-    of them; `unit`: of the signal, if it is known; `kind`: of its column; `numbers`, or `texts` of texts and truth
-    values: of all documents, then of those that fail.
+    of them; `unit`: of the signal, if it is known; `kind`: of its column; `values`: of those that pass, then of
+    those that fail.
     """
 
     step: str
@@ -44,8 +44,7 @@ class Judged:
     arrived: int = 0
     nulls: int = 0
     beyond: int = 0
-    numbers: tuple[Numbers, Numbers] = field(default_factory=lambda: (Numbers(), Numbers()))
-    texts: tuple[Values, Values] = field(default_factory=lambda: (Values(), Values()))
+    values: tuple[Distribution, Distribution] = field(default_factory=lambda: (Distribution(), Distribution()))
 
     @property
     def is_text(self) -> bool:
@@ -75,10 +74,9 @@ class Judged:
 
     def most(self, n: int) -> list[tuple[tuple[str, bool], int]]:
         """The `n` most frequent values, and whether they fail, with their documents."""
-        everything, failing = (each.counts for each in self.texts)
-        found = {(value, True): count for value, count in failing.items()}
-        found |= {(value, False): count - failing[value] for value, count in everything.items()}
-        return sorted(((key, count) for key, count in found.items() if count > 0), key=lambda it: (-it[1], it[0]))[:n]
+        sides = zip((False, True), self.values, strict=True)
+        counts = [((value, fails), count) for fails, side in sides for value, count in side.most_common(n)]
+        return sorted(counts, key=lambda it: (-it[1], it[0]))[:n]
 
     def rows(self, n: int) -> list[tuple[str, int, Markup | None]]:
         """The `n` most frequent values in a table, each with a bar, and the others together."""
@@ -97,9 +95,8 @@ class Judged:
         self.arrived += len(column)
         self.nulls += column.null_count
         self.beyond += int(np.count_nonzero(fails))
-        counts = self.texts if self.is_text else self.numbers
-        counts[0].add(column)
-        counts[1].add(column.filter(pa.array(fails)))
+        self.values[0].add(column.filter(pa.array(~fails)))
+        self.values[1].add(column.filter(pa.array(fails)))
 
 
 def judged(corpus: Corpus) -> dict[str, list[Judged]]:

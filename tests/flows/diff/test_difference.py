@@ -18,13 +18,12 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.diff import matching
-from gristmill.flows.reports.diff.columns import QUANTILES, Numbers, Values
 from gristmill.flows.reports.diff.difference import Difference, between, changed_characters, diff, page, write
 from gristmill.flows.reports.diff.shares import shares
 from gristmill.flows.reports.diff.sides import side_of, side_of_corpus
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import rules, signals
+from gristmill.flows.stats.distributions import QUANTILES, Distribution
 from gristmill.storage import parquet
 from gristmill.storage.token_shards import index_path
 from gristmill.tasks.engine.make import NotFinishedError
@@ -66,8 +65,8 @@ def curated(home: Path, shards: list[list[dict]], step: GopherQuality = LENIENT,
     return rules(made, signals(made, given_.corpus(str(home), name), (step,)), (step,))
 
 
-def compare(a: Corpus, b: Corpus, scratch: Path) -> Difference:
-    return between(side_of_corpus("a", a), side_of_corpus("b", b), scratch)
+def compare(a: Corpus, b: Corpus) -> Difference:
+    return between(side_of_corpus("a", a), side_of_corpus("b", b))
 
 
 def reasons(alone: list) -> dict[str, int]:
@@ -76,23 +75,23 @@ def reasons(alone: list) -> dict[str, int]:
 
 def test_of_a_corpus_with_itself_nothing_differs(tmp_path):
     one = curated(tmp_path, planted())
-    found = compare(one, one, tmp_path)
+    found = compare(one, one)
     assert found.empty and found.both == found.a.documents == 48
     assert not (found.columns.numbers or found.columns.values) and "gopher_quality_words" in found.columns.same
-    other = compare(one, curated(tmp_path / "other", planted(), name="again"), tmp_path)
+    other = compare(one, curated(tmp_path / "other", planted(), name="again"))
     assert other.empty and other.both == 48
     assert "Nothing differs" in page(other)
 
 
 def test_a_threshold_is_named_with_all_that_it_dropped(tmp_path):
-    found = compare(curated(tmp_path, planted()), curated(tmp_path, planted(), STRICT), tmp_path)
+    found = compare(curated(tmp_path, planted()), curated(tmp_path, planted(), STRICT))
     assert (reasons(found.only_a), found.only_b) == ({"gopher_quality.words": 8}, [])
     assert found.both == 40 and not found.changed.documents and not found.empty
     [words] = [one for one in found.columns.numbers if one.name == "gopher_quality_words"]
     assert words.quantiles["0.05"] == (20, 40) and words.documents == (48, 40)
     assert found.shares.unit == "characters"
     assert {one.name: one.documents for one in found.shares.sources.most} == {"web": (24, 20), "books": (24, 20)}
-    assert reasons(compare(curated(tmp_path, planted(), STRICT), curated(tmp_path, planted()), tmp_path).only_b) == {
+    assert reasons(compare(curated(tmp_path, planted(), STRICT), curated(tmp_path, planted())).only_b) == {
         "gopher_quality.words": 8
     }
 
@@ -113,10 +112,8 @@ def changes() -> list[list[dict]]:
     return [web[::-1][:10], books, web[::-1][10:]]
 
 
-@pytest.mark.parametrize("rows", [500_000, 5])
-def test_all_that_was_planted_is_named_however_rows_are_divided(tmp_path, changes, monkeypatch, rows):
-    monkeypatch.setattr(matching, "ROWS", rows)
-    found = compare(curated(tmp_path, planted()), curated(tmp_path, changes, name="changes"), tmp_path)
+def test_all_that_was_planted_is_named(tmp_path, changes):
+    found = compare(curated(tmp_path, planted()), curated(tmp_path, changes, name="changes"))
     assert reasons(found.only_a) == {"gopher_quality.words": 1, "not read": 1}
     assert {one.reason: one.examples[0][0] for one in found.only_a} == {
         "gopher_quality.words": "web-02",
@@ -132,7 +129,23 @@ def test_all_that_was_planted_is_named_however_rows_are_divided(tmp_path, change
     hosts = {one.name: one.documents for one in found.shares.hosts.most}
     assert hosts["new.example"] == (0, 1) and hosts["web0.example"] == (8, 7)
     assert found.shares.hosts.there == [6, 7]
-    assert not list(tmp_path.glob("diff-*"))
+
+
+def test_documents_with_other_ids_are_matched_by_url_each_once(tmp_path):
+    """Of two with the same URL and record the first is matched; one that is dropped has its reason."""
+    one, other = planted(), planted()
+    for shards in (one, other):
+        shards[1][5] |= {name: shards[1][4][name] for name in ("url", "record_id")}
+    for row in other[1]:
+        row["id"] = f"moved-{row['id']}"
+    other[1][0]["text"] = "too short"
+    found = compare(curated(tmp_path, one), curated(tmp_path, other, name="moved"))
+    assert [(alone.reason, alone.documents, alone.examples[0][0]) for alone in found.only_a] == [
+        ("gopher_quality.words", 1, "books-00"),
+        ("not read", 1, "books-05"),
+    ]
+    assert [(alone.reason, alone.examples[0][0]) for alone in found.only_b] == [("not read", "moved-books-05")]
+    assert (found.both, found.by_url, found.changed.documents) == (46, 22, 0)
 
 
 def test_tokens_are_those_of_the_documents_that_are_trained_on(tmp_path):
@@ -150,7 +163,7 @@ def test_tokens_are_those_of_the_documents_that_are_trained_on(tmp_path):
         sides.append(
             replace(side_of_corpus(name, corpus), tokens=SimpleNamespace(folder=folder, digests={"tokenizer": name}))
         )
-    found = shares(*sides, tmp_path)
+    found = shares(*sides)
     assert found.unit == "tokens" and not found.one_tokenizer
     assert found.total == (2 * (40 * 40 + 8 * 20), 2 * 39 * 40)
     assert {one.name: one.documents for one in found.sources.most} == {"web": (24, 19), "books": (24, 20)}
@@ -187,7 +200,7 @@ def test_nothing_of_a_document_is_markup(tmp_path):
         for row in shard:
             row |= {"text": f"{row['text']} {EVIL}", "url": f"https://x.example/{EVIL}{row['id']}"}
     other = [[{**row, "text": f"{EVIL} {row['text']}"} for row in shard[2:]] for shard in evil]
-    written = page(compare(curated(tmp_path, evil), curated(tmp_path, other, name="other"), tmp_path))
+    written = page(compare(curated(tmp_path, evil), curated(tmp_path, other, name="other")))
     parsed = Parsed(written)
     assert parsed.open == []
     assert not {tag for tag, _ in parsed.tags} & {"script", "img", "iframe", "a", "form", "object", "base"}
@@ -214,7 +227,7 @@ def test_changed_characters_of_long_texts_are_those_of_lines():
 def test_quantiles_are_those_of_the_values_to_three_digits():
     rng = np.random.default_rng(3)
     values = np.concatenate([rng.lognormal(3, 2, 5000), -rng.lognormal(1, 1, 500), [0.0, np.nan]])
-    whole, divided = Numbers(), Numbers()
+    whole, divided = Distribution(), Distribution()
     whole.add(pa.chunked_array([values]))
     for some in np.array_split(values, 7):
         divided.add(pa.chunked_array([some]))
@@ -226,7 +239,7 @@ def test_quantiles_are_those_of_the_values_to_three_digits():
 
 
 def test_the_same_shares_of_more_documents_are_the_same_distribution():
-    one, other, unlike = Values(), Values(), Values()
+    one, other, unlike = Distribution(), Distribution(), Distribution()
     one.add(pa.chunked_array([["a", "b", "b"]]))
     other.add(pa.chunked_array([["b", "a", "b", "b", "b", "a"]]))
     unlike.add(pa.chunked_array([["a", "a", "b"]]))
@@ -235,7 +248,7 @@ def test_the_same_shares_of_more_documents_are_the_same_distribution():
 
 def test_the_page_is_written_where_it_is_asked(tmp_path):
     one = curated(tmp_path, planted())
-    found = compare(one, one, tmp_path)
+    found = compare(one, one)
     assert Path(write(found, str(tmp_path / "deep" / "page.html"))).exists()
 
 

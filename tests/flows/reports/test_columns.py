@@ -16,8 +16,9 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.columns import known_columns
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports import columns as column_reports
-from gristmill.flows.reports.columns import QUANTILES, Values, columns
+from gristmill.flows.reports.columns import QUANTILES, columns
+from gristmill.flows.stats import distributions
+from gristmill.flows.stats.distributions import Distribution
 from gristmill.storage import layout, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.expressions import column
@@ -157,32 +158,34 @@ def test_the_command_prints_lines_and_json(recipe, home, tmp_path, monkeypatch):
 
 @given(st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=40), max_size=6), st.integers(1, 5))
 def test_no_text_that_is_more_frequent_than_the_error_is_missed(shards, most):
-    held = column_reports.MOST_TEXTS
-    column_reports.MOST_TEXTS = most
+    held = distributions.MAX_TEXTS
+    distributions.MAX_TEXTS = most
     try:
-        whole = Values()
+        whole = Distribution()
         for shard in shards:
-            one = Values()
+            one = Distribution()
             one.add(pa.array(shard, pa.string()))
             whole.join(one)
     finally:
-        column_reports.MOST_TEXTS = held
+        distributions.MAX_TEXTS = held
     counted = Counter(text for shard in shards for text in shard)
-    assert len(whole.texts) <= most
+    texts = dict(whole.most_common())
+    assert len(texts) <= most
     assert whole.error * (most + 1) <= counted.total()
     for text, count in counted.items():
-        assert 0 <= count - whole.texts[text] <= whole.error
+        assert 0 <= count - texts.get(text, 0) <= whole.error
 
 
 @given(st.lists(st.lists(st.floats(-1e9, 1e9), max_size=30), min_size=1, max_size=5))
 def test_quantiles_are_as_near_as_it_is_said(shards):
-    whole = Values()
+    whole = Distribution()
     for shard in shards:
-        one = Values()
+        one = Distribution()
         one.add(pa.array(shard, pa.float64()))
         whole.join(one)
     ordered = sorted(number for shard in shards for number in shard)
-    for share, value in whole.quantiles().items():
+    quantiles = {share: value for share in QUANTILES if (value := whole.quantile(share)) is not None}
+    for share, value in quantiles.items():
         exact = ordered[max(0, math.ceil(round(share * len(ordered), 6)) - 1)]
         assert abs(value) <= abs(exact) and math.isclose(value, exact, rel_tol=1e-3, abs_tol=1e-300)
-    assert bool(ordered) == bool(whole.quantiles())
+    assert bool(ordered) == bool(quantiles)
