@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
-from rich.table import Table
 
 from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
-from gristmill.flows.cli.render import documents
-from gristmill.flows.cli.render import tables as render
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import print_json, print_table, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 
 if TYPE_CHECKING:
@@ -65,11 +62,9 @@ def evaluate(
     if as_json:
         print_json(asdict(result))
         return
-    if result.heldout:
-        console().print(render.heldout_table(result))
-    if result.tasks:
-        console().print(render.tasks_table(result))
-    print_texts(render.remarks(result))
+    for table in result.tables:
+        print_table(table)
+    print_texts(result.remarks())
 
 
 def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
@@ -80,7 +75,7 @@ def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json:
     if as_json:
         print_json(asdict(result) | {"page": path})
         return
-    console().print(documents.memorised_table(result))
+    print_table(result.table)
     print_texts([path])
 
 
@@ -98,21 +93,8 @@ def tokenizer_report(
         print_json([_plain(figures) for figures in measurements])
         return
 
-    table = Table("tokenizer", "source", "language", "bytes a token", "tokens a word", "tokens")
     for figures in measurements:
-        table.add_row(
-            f"{figures.name}: vocabulary {figures.vocab_size:,}, unused {figures.unused:,}, in the first "
-            f"{figures.shared:.1%}, embedding {figures.embedding:,} parameters, inexact documents {figures.inexact:,}",
-            "all",
-            "",
-            f"{figures.bytes_per_token():.3f}",
-            f"{figures.fertility():.3f}",
-            f"{sum(figures.tokens.values()):,}",
-        )
-        for group in sorted(figures.tokens):
-            row = f"{figures.bytes_per_token(group):.3f}", f"{figures.fertility(group):.3f}"
-            table.add_row("", *group, *row, f"{figures.tokens[group]:,}")
-    console().print(table)
+        print_table(figures.table)
 
 
 def _plain(figures: "TokenizerFigures") -> dict[str, Any]:

@@ -5,18 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 import wrapt
-from rich.table import Table
+import yaml
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render import documents as document_lines
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import console, print_json, print_table, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
     from gristmill.flows.cli.render import tables
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import votes as votes_on_drops
-    from gristmill.flows.explore.browse.votes import StepPrecision
     from gristmill.flows.recipe import new_step as step_files
     from gristmill.flows.reports import audit as audit_pages
     from gristmill.flows.reports import contamination as contamination_report
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from gristmill.flows.reports import rules as rule_books
     from gristmill.flows.reports import thresholds as proposals
     from gristmill.flows.reports import whatif as replaying
-    from gristmill.flows.reports.audit import Agreement
 else:
     tables = wrapt.lazy_import("gristmill.flows.cli.render.tables")
     step_files = wrapt.lazy_import("gristmill.flows.recipe.new_step")
@@ -64,7 +61,7 @@ def audit(
     if as_json:
         print_json(result)
         return
-    console().print(agreement_table(result))
+    print_table(result.table)
     if result.whole is not None:
         votes = f"the {result.sample.all.votes} votes on the sample"
         print_texts([f"by {votes} a reader agrees with {result.step} on {result.whole:.0%} of what it judged"])
@@ -80,39 +77,11 @@ def _print_precision(name: str, step: str, as_json: bool) -> None:
     if not rows:
         print_texts([f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"])
     for one in rows:
-        console().print(precision_table(one))
+        print_table(one.table)
         if one.precision is not None:
             what = f"of {one.step}'s drops readers would drop" if one.step else "of what is kept readers would keep"
             over = "" if one.covered == one.documents else f", over rules with {one.covered:,} of {one.documents:,}"
             print_texts([f"{one.precision:.0%} ({one.low:.0%} to {one.high:.0%}) {what}{over}"])
-
-
-def precision_table(precision: "StepPrecision") -> "Table":
-    """A row for each rule of a step, or one for what is kept."""
-    title = f"votes on the drops of {precision.step} ({precision.stage})" if precision.step else "votes on what is kept"
-    table = Table(title=title)
-    for column in ("rule", "documents", "votes", "agree", "share", "95% interval", "cannot say", "looked for"):
-        table.add_column(column, justify="left" if column == "rule" else "right")
-    for one in precision.rules:
-        limits = one.share
-        share = f"{limits.agreeing / limits.votes:.0%}" if limits.votes else "-"
-        interval = f"{limits.low:.0%} to {limits.high:.0%}" if limits.votes else "-"
-        counts = (str(limits.votes), str(limits.agreeing), share, interval, str(one.unsure), str(one.sought))
-        table.add_row(one.rule or "kept", f"{one.documents:,}", *counts)
-    return table
-
-
-def agreement_table(result: "Agreement") -> "Table":
-    """For each draw a row for all its documents, and one for each side or label."""
-    table = Table(title=f"votes on {result.step} ({result.stage}), of {result.recipe}")
-    for column in ("documents", "", "votes", "agree with the filter", "share", "95% interval"):
-        table.add_column(column, justify="left" if column in ("documents", "") else "right")
-    for drawn, shares in (("nearest the cut", result.nearest), ("sample", result.sample)):
-        for side, one in {"": shares.all, **shares.by_side}.items():
-            share = f"{one.agreeing / one.votes:.0%}" if one.votes else "-"
-            interval = f"{one.low:.0%} to {one.high:.0%}"
-            table.add_row(drawn, side or "all", str(one.votes), str(one.agreeing), share, interval)
-    return table
 
 
 def contamination(
@@ -126,8 +95,8 @@ def contamination(
         print_json(benchmarks)
         return
     for one in benchmarks:
-        console().print(document_lines.benchmarks_table(one))
-        print_texts(document_lines.remarks(one))
+        print_table(one.table)
+        print_texts(one.remarks())
 
 
 def whatif(
@@ -142,8 +111,8 @@ def whatif(
     if as_json:
         print_json(list(replaying.funnel(replay)))
         return
-    console().print(tables.whatif_table(replaying.funnel(replay)))
-    print_texts(tables.whatif_remarks(replay))
+    print_table(replaying.table(replaying.funnel(replay)))
+    print_texts(replay.remarks)
 
 
 def thresholds(
@@ -157,8 +126,8 @@ def thresholds(
     if as_json:
         print_json(result)
         return
-    console().print(tables.thresholds_table(result))
-    print_texts([*tables.thresholds_remarks(result, least), tables.recipe_part(result)])
+    print_table(result.table)
+    print_texts([*result.remarks(least), yaml.safe_dump(result.recipe_part(), sort_keys=False, allow_unicode=True)])
 
 
 def dedup_report(name: FinishedRecipe) -> None:
@@ -204,6 +173,6 @@ def plan_mixture(
     if as_json:
         print_json(rows)
         return
-    console().print(tables.plan_table(rows))
+    print_table(mixture_plan.plan_table(rows))
     if packing:
-        console().print(tables.packing_table(rows))
+        print_table(mixture_plan.packing_table(rows))

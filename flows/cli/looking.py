@@ -11,7 +11,7 @@ from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.render import documents
 from gristmill.flows.cli.render import documents as render
 from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table, verified_line
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import console, print_json, print_table, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages
 
@@ -48,8 +48,7 @@ def status(
         for recipe, nodes in stages.trees(rows).items():
             console().print(stage_tree(recipe, nodes), soft_wrap=True)
     elif sys.stdout.isatty():
-        out = console()
-        out.print(status_table(rows, out.width))
+        print_table(status_table(rows, console().width))
     else:
         print_texts(status_lines(rows))
     print_texts(status_remarks(rows))

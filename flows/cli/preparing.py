@@ -9,8 +9,8 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render.results import capacity_lines, capacity_table, plan_tables
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.render.results import capacity_lines
+from gristmill.flows.cli.terminal import print_json, print_table, print_texts
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe import check as checking
@@ -171,7 +171,7 @@ def capacity(
     if as_json:
         print_json(result)
         return
-    console().print(capacity_table(result))
+    print_table(result.table)
     print_texts(capacity_lines(result))
 
 
@@ -231,8 +231,8 @@ def plan(
     if as_json:
         print_json(result.as_json())
     else:
-        for table in plan_tables(result):
-            console().print(table)
+        print_table(plan_page.layouts(result))
+        print_table(plan_page.laws(result))
         print_texts(plan_page.lines(result))
     if page:
         print_texts([plan_page.write(result, MachineSettings().home)])

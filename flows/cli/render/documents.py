@@ -7,20 +7,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import wrapt
-from rich.table import Table
 from rich.text import Text
 
+from gristmill.flows.reports.tables import listed
 from gristmill.storage.printable import one_line, printable
 from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search.batches import Batch
-    from gristmill.flows.explore.search.memorised import Memorised
     from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase, Trace
     from gristmill.flows.explore.search.words import FoundWords, RankedDocument
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
-    from gristmill.flows.reports.contamination import Contamination
     from gristmill.flows.reports.dropped import Dropped, Edit
     from gristmill.flows.reports.lineage import Decision, Lineage
     from gristmill.flows.reports.marking import Passage
@@ -202,34 +200,6 @@ def difference(sides: "tuple[Passage, Passage] | None") -> Text:
 _SHOWN = 300  # characters of an example
 
 
-def benchmarks_table(result: "Contamination") -> Table:
-    """A row for each benchmark."""
-    table = Table()
-    table.add_column("benchmark")
-    for name in ("items", "judged", "dirty", "of judged", "documents", "of all"):
-        table.add_column(name, justify="right")
-    for row in result.benchmarks:
-        table.add_row(
-            row.benchmark,
-            *(f"{count:,}" for count in (row.items, row.judged, row.dirty)),
-            f"{row.share:.2%}",
-            f"{row.documents:,}",
-            f"{row.shared:.3%}",
-        )
-    return table
-
-
-def remarks(result: "Contamination") -> Iterator[Text]:
-    """What the table does not say: the sum, examples, and where the rest is."""
-    yield Text(f"{result.holding:,} of {result.documents:,} documents hold an item of a benchmark.")
-    for one in result.examples:
-        shown = " ".join(one.found.split())
-        cut = "..." if len(shown) > _SHOWN else ""
-        yield Text(f"{one.benchmark}:{one.item} in {one.document}, score {one.score:.2f}: {shown[:_SHOWN]}{cut}")
-    yield Text(f"items, clean and dirty ones apart: {result.split}")
-    yield Text(f"every item with its documents and score: {result.items}")
-
-
 _VALUE_CHARACTERS = 40  # of a text among the values of a column
 
 
@@ -283,7 +253,7 @@ def phrase(result: "FoundPhrase") -> Iterator[Text]:
     """How often, what dropped the documents that are not kept, then some documents."""
     yield Text(f"kept: {_count(result.kept)}; dropped: {_count(result.dropped)}")
     if result.rules:
-        yield Text("dropped by " + ", ".join(f"{rule} {count:,}" for rule, count in result.rules.items()))
+        yield Text("dropped by " + listed(result.rules))
     for document in result.documents:
         yield Text()
         yield from _document(document)
@@ -354,17 +324,3 @@ def batch(contents: "Batch") -> Iterator[str]:
         yield f"{document.tokens:>8,} tokens  {one_line(row['id'])}  {where}"
     if (more := len(contents.documents) - _DOCUMENTS) > 0:
         yield f"and {more:,} documents more: --json has all"
-
-
-def memorised_table(result: "Memorised") -> Table:
-    """Groups of prompts by their copies."""
-    table = Table(
-        title=f"{result.prompt} tokens given, the {result.continuation} that follow expected of {result.model}"
-    )
-    table.add_column("copies in the training data")
-    for name in ("prompts", "continued verbatim", "interval", "tokens before the first other"):
-        table.add_column(name, justify="right")
-    for group in result.groups:
-        interval = f"{group.low:.2%} to {group.high:.2%}"
-        table.add_row(group.name, f"{group.prompts:,}", f"{group.share:.2%}", interval, f"{group.tokens:.1%}")
-    return table

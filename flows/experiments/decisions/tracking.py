@@ -15,7 +15,6 @@ from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports import pages
 from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
@@ -107,12 +106,8 @@ def request_name(request: RunRequest) -> str:
 
 def description(report: DecisionReport) -> str:
     """The verdicts, then the tables, as Markdown."""
-    shown = [decision_page.arms(report)]
-    if report.tasks:
-        shown += [decision_page.tasks(report), decision_page.screen(report)]
-    if report.attribution:
-        shown.append(decision_page.steps(report))
-    said = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *map(pages.markdown, shown)]
+    shown = [table.markdown() for table in decision_page.tables(report)]
+    said = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *shown]
     effects = f"Effects: bits per byte of {report.base} minus the candidate's; above 0 the candidate is better."
     return "\n\n".join([*said, *([report.tasks_note] if report.tasks_note else []), effects])
 

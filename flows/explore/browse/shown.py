@@ -11,7 +11,8 @@ from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.diff.columns import QUANTILES
 from gristmill.flows.reports.marking import Piece, beginning
-from gristmill.flows.reports.pages import Shown, Vote, short, shown_drop
+from gristmill.flows.reports.pages import Shown, Vote, shown_drop
+from gristmill.flows.reports.tables import short
 from gristmill.storage import files
 
 MOST_BYTES = 5_000_000

@@ -19,6 +19,7 @@ from gristmill.flows.explore.browse.draws import TAKEN
 from gristmill.flows.explore.browse.opened import Opened, Step
 from gristmill.flows.reports.audit import LEVEL, Share
 from gristmill.flows.reports.lineage import row_of
+from gristmill.flows.reports.tables import Table
 from gristmill.storage import files
 
 if TYPE_CHECKING:
@@ -73,6 +74,18 @@ class StepPrecision:
     precision: float | None
     low: float
     high: float
+
+    @property
+    def table(self) -> Table:
+        """A row for each rule of a step, or one for what is kept."""
+        columns = ("rule", "#documents", "#votes", "#agree", "#share|.0%", "#95% interval|.0%", "#cannot say")
+        rows = [
+            (one.rule or "kept", one.documents, one.share.votes, one.share.agreeing, one.share.share,
+             (one.share.low, one.share.high) if one.share.votes else None, one.unsure, one.sought)
+            for one in self.rules
+        ]  # fmt: skip
+        title = f"votes on the drops of {self.step} ({self.stage})" if self.step else "votes on what is kept"
+        return Table((*columns, "#looked for"), rows, title)
 
 
 def cast(opened: Opened, stage: str, shard: int, id_: str, vote: str, drawn: bool) -> Vote | None:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from gristmill.flows.reports.diff.columns import Numbers, Values
-from gristmill.flows.reports.pages import short
 from gristmill.flows.reports.pages.charts import bar
+from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RuleDecisions
 from gristmill.storage import parquet
