@@ -132,29 +132,15 @@ def found_mixture(
     # more than all the text there is: each source then gives all that it may
     reachable = min(budget, int(settings.max_epochs * sum(tokens[name] for name in positive)))
     shares = capped_shares(positive, tokens, reachable, settings.max_epochs)
-    return FoundMixture(
-        recipe,
-        method,
-        tuple(
-            SourceWeight(
-                name,
-                weight,
-                low,
-                high,
-                1 / len(weights),
-                tokens[name] / sum(tokens.values()),
-                tokens[name],
-                weight * budget / tokens[name],
-                shares.get(name, 0.0),
-            )  # fmt: skip
-            for name, (weight, low, high) in weights.items()
-        ),
-        reasons,
-        interval,
-        settings.max_epochs,
-        budget,
-        refusal,
+    uniform, whole = 1 / len(weights), sum(tokens.values())
+    found = tuple(
+        SourceWeight(
+            name, weight, low, high, uniform, size / whole, size, weight * budget / size, shares.get(name, 0.0)
+        )
+        for name, (weight, low, high) in weights.items()
+        for size in [tokens[name]]
     )
+    return FoundMixture(recipe, method, found, reasons, interval, settings.max_epochs, budget, refusal)
 
 
 def written(mixture: FoundMixture) -> str:
