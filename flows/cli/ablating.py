@@ -1,6 +1,5 @@
 """Commands that compare recipes: ablate, proxy-noise, by which its reach is known, and decisions, which lists all."""
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +9,8 @@ import wrapt
 
 from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.results import print_decision
-from gristmill.flows.cli.terminal import console, print_json, print_table, print_texts
+from gristmill.flows.cli.render.results import decision_parts
+from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
@@ -165,11 +164,7 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **opti
     recipe, *_ = _checked(base, candidates, options.get("clean"), options.get("judge", []), options.get("tasks"))
 
     report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **candidates, **options))
-    if as_json:
-        print_json(report.as_json())
-        return
-
-    print_decision(report, MachineSettings(), console())
+    print_result(report.as_json(), decision_parts(report, MachineSettings()), as_json)
 
 
 def _numbers(text: str) -> list[int]:
@@ -187,12 +182,8 @@ def proxy_noise(
     fitted_noise = noise.fit_noise(MachineSettings().home, load_proxy(proxy), runs)
     written = proxy.with_suffix(".json")
     noise.write_noise(fitted_noise, written)
-    print_texts(
-        [
-            f"{written}: {fitted_noise.tokens:,} tokens a run, {fitted_noise.documents} documents, "
-            f"{fitted_noise.degrees} degrees"
-        ]
-    )
+    size = f"{fitted_noise.documents} documents, {fitted_noise.degrees} degrees"
+    print_texts([f"{written}: {fitted_noise.tokens:,} tokens a run, {size}"])
 
 
 def decisions(
@@ -207,11 +198,6 @@ def decisions(
 
     home = MachineSettings().home
     rows = report.leaderboard(home, base or None, by_cost)
-    if as_json:
-        print_json([asdict(one) for one in rows])
-        return
-    if not rows:
-        against = f" against {base}" if base else ""
-        print_texts([f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"])
-        return
-    print_table(decision_page.leaderboard(rows))
+    against = f" against {base}" if base else ""
+    missing = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
+    print_result(rows, [decision_page.leaderboard(rows) if rows else missing], as_json)

@@ -7,7 +7,7 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.terminal import print_json, print_table, print_texts
+from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.tables import Table
 
@@ -121,14 +121,8 @@ def diff(
     difference = differences.diff(a, b, MachineSettings())
     if to:
         print_texts([differences.write(difference, to)])
-    if as_json:
-        print_json({"empty": difference.empty} | vars(difference))
-    elif not to:
-        for part in difference_lines(difference):
-            if isinstance(part, str):
-                print_texts([part])
-            else:
-                print_table(part)
+    if as_json or not to:
+        print_result({"empty": difference.empty} | vars(difference), difference_lines(difference), as_json)
 
 
 def browse(

@@ -1,7 +1,6 @@
 """How well models predict, and tokenizers cut."""
 
 import dataclasses
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
-from gristmill.flows.cli.terminal import print_json, print_table, print_texts
+from gristmill.flows.cli.terminal import print_result
 from gristmill.flows.machine.settings import MachineSettings, require
 
 if TYPE_CHECKING:
@@ -59,12 +58,7 @@ def evaluate(
         result = evaluation.evaluate(
             name, tasks, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
-    if as_json:
-        print_json(asdict(result))
-        return
-    for table in result.tables:
-        print_table(table)
-    print_texts(result.remarks())
+    print_result(result, (*result.tables, *result.remarks()), as_json)
 
 
 def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
@@ -72,11 +66,7 @@ def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json:
         raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
     result = memorization.memorised(searching.opened_index(name), prompts, prompt, continuation)
     path = memorization.write(result, MachineSettings().home)
-    if as_json:
-        print_json(asdict(result) | {"page": path})
-        return
-    print_table(result.table)
-    print_texts([path])
+    print_result(vars(result) | {"page": path}, [result.table, path], as_json)
 
 
 def tokenizer_report(
@@ -89,12 +79,7 @@ def tokenizer_report(
 ) -> None:
 
     measurements = tokenizers.tokenizer_figures(name, others or ())
-    if as_json:
-        print_json([_plain(figures) for figures in measurements])
-        return
-
-    for figures in measurements:
-        print_table(figures.table)
+    print_result(list(map(_plain, measurements)), (figures.table for figures in measurements), as_json)
 
 
 def _plain(figures: "TokenizerFigures") -> dict[str, Any]:

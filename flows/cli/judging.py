@@ -8,7 +8,7 @@ import wrapt
 import yaml
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.terminal import console, print_json, print_table, print_texts
+from gristmill.flows.cli.terminal import console, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
@@ -58,30 +58,14 @@ def audit(
         return
 
     result = audit_pages.agreement(votes, MachineSettings())
-    if as_json:
-        print_json(result)
-        return
-    print_table(result.table)
-    if result.whole is not None:
-        votes = f"the {result.sample.all.votes} votes on the sample"
-        print_texts([f"by {votes} a reader agrees with {result.step} on {result.whole:.0%} of what it judged"])
-    print_texts([f"{result.unsure} votes cannot say"])
+    print_result(result, [result.table, *result.remarks], as_json)
 
 
 def _print_precision(name: str, step: str, as_json: bool) -> None:
     opened = opened_corpus.open_recipe(name, MachineSettings())
     rows = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        print_texts([f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"])
-    for one in rows:
-        print_table(one.table)
-        if one.precision is not None:
-            what = f"of {one.step}'s drops readers would drop" if one.step else "of what is kept readers would keep"
-            over = "" if one.covered == one.documents else f", over rules with {one.covered:,} of {one.documents:,}"
-            print_texts([f"{one.precision:.0%} ({one.low:.0%} to {one.high:.0%}) {what}{over}"])
+    missing = f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"
+    print_result(rows, [part for one in rows for part in one.parts()] or [missing], as_json)
 
 
 def contamination(
@@ -91,12 +75,7 @@ def contamination(
 ) -> None:
 
     benchmarks = contamination_report.contamination(name, n)
-    if as_json:
-        print_json(benchmarks)
-        return
-    for one in benchmarks:
-        print_table(one.table)
-        print_texts(one.remarks())
+    print_result(benchmarks, (part for one in benchmarks for part in one.parts()), as_json)
 
 
 def whatif(
@@ -108,11 +87,8 @@ def whatif(
 ) -> None:
 
     replay = replaying.whatif(name, replaying.parsed(settings))
-    if as_json:
-        print_json(list(replaying.funnel(replay)))
-        return
-    print_table(replaying.table(replaying.funnel(replay)))
-    print_texts(replay.remarks)
+    steps = replaying.funnel(replay)
+    print_result(steps, [replaying.table(steps), *replay.remarks], as_json)
 
 
 def thresholds(
@@ -123,11 +99,8 @@ def thresholds(
 ) -> None:
 
     result = proposals.propose(name, reference, least)
-    if as_json:
-        print_json(result)
-        return
-    print_table(result.table)
-    print_texts([*result.remarks(least), yaml.safe_dump(result.recipe_part(), sort_keys=False, allow_unicode=True)])
+    part = yaml.safe_dump(result.recipe_part(), sort_keys=False, allow_unicode=True)
+    print_result(result, [result.table, *result.remarks(least), part], as_json)
 
 
 def dedup_report(name: FinishedRecipe) -> None:
@@ -143,10 +116,8 @@ def rules(
     as_json: Json = False,
 ) -> None:
 
-    if as_json:
-        print_json(list(rule_books.books(step)))
-        return
-    print_texts(tables.rules(list(rule_books.books(step)), console().width))
+    books = list(rule_books.books(step))
+    print_result(books, tables.rules(books, console().width), as_json)
 
 
 def new_step(
@@ -170,9 +141,5 @@ def plan_mixture(
 ) -> None:
 
     rows = mixture_plan.plan_mixture(name, mixture, tokens, packing=packing)
-    if as_json:
-        print_json(rows)
-        return
-    print_table(mixture_plan.plan_table(rows))
-    if packing:
-        print_table(mixture_plan.packing_table(rows))
+    packed = [mixture_plan.packing_table(rows)] if packing else []
+    print_result(rows, [mixture_plan.plan_table(rows), *packed], as_json)

@@ -1,17 +1,16 @@
 """Commands that look at documents and stages: status, verify, show, columns, lineage, similar."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
 from rich.progress import Progress
 
 from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.render import documents
 from gristmill.flows.cli.render import documents as render
-from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table, verified_line
-from gristmill.flows.cli.terminal import console, print_json, print_table, print_texts
+from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_table, verified_line
+from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages
 
@@ -41,17 +40,12 @@ def status(
 ) -> None:
 
     rows = stages.status(MachineSettings().home)
-    if as_json:
-        print_json(stages.trees(rows) if tree else rows)
-        return
+    trees, remarks = stages.trees(rows), [row.trouble for row in rows if row.trouble]
     if tree:
-        for recipe, nodes in stages.trees(rows).items():
-            console().print(stage_tree(recipe, nodes), soft_wrap=True)
-    elif sys.stdout.isatty():
-        print_table(status_table(rows, console().width))
+        parts: list[Any] = [stage_tree(recipe, nodes) for recipe, nodes in trees.items()]
     else:
-        print_texts(status_lines(rows))
-    print_texts(status_remarks(rows))
+        parts = [status_table(rows, console().width)] if sys.stdout.isatty() else status_lines(rows)
+    print_result(trees if tree else rows, [*parts, *remarks], as_json)
 
 
 def verify(
@@ -114,10 +108,7 @@ def columns(
 
     gristmill columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
     description = described_columns.columns(name, at, MachineSettings())
-    if as_json:
-        print_json(description)
-        return
-    print_texts(render.column_lines(description))
+    print_result(description, render.column_lines(description), as_json)
 
 
 def lineage(
@@ -166,10 +157,7 @@ def _batch(recipe: str | None, step: int, as_json: bool) -> None:
         raise typer.BadParameter("name the recipe whose training made the step: gristmill lineage RECIPE --step 1200")
 
     contents = batches.batch_of(recipe, step, MachineSettings())
-    if as_json:
-        print_json(contents)
-    else:
-        print_texts(documents.batch(contents))
+    print_result(contents, render.batch(contents), as_json)
 
 
 def similar(

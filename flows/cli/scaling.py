@@ -9,8 +9,8 @@ import wrapt
 
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.results import coordinate_lines, print_scaling, sweep_lines
-from gristmill.flows.cli.terminal import console, print_json, print_table, print_texts
+from gristmill.flows.cli.render.results import coordinate_lines, scaling_parts, sweep_lines
+from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.proxy import load_proxy
@@ -81,7 +81,7 @@ def mix(
 
     others = seeds, keep or None, tokens, clean or None, judge, eta, smoothing
     mixture = in_flow("mix", recipe.name, lambda: mixtures.mix(recipe, str(method), proxy, runs, *others))
-    print_table(mixture.table)
+    print_texts([mixture.table])
     if mixture.refusal:
         print_texts([*mixture.found, f"no recipe is written: {mixture.refusal}"])
         return
@@ -157,11 +157,7 @@ def scale(
         return
 
     report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **options))
-    if as_json:
-        print_json(report.as_json())
-        return
-
-    print_scaling(report, console())
+    print_result(report.as_json(), scaling_parts(report), as_json)
 
 
 def agreement(
@@ -208,13 +204,7 @@ def agreement(
     recipe = recipe_to_run(base, None)
 
     report = in_flow("agreement", recipe.name, lambda: flow.agreement(recipe, **options))
-    if as_json:
-        print_json(report.as_json())
-        return
-
-    print_texts([report.sentence])
-    for table in report.tables():
-        print_table(table)
+    print_result(report.as_json(), (report.sentence, *report.tables()), as_json)
 
 
 def transfer(

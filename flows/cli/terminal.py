@@ -35,20 +35,30 @@ def console(stderr: bool = False) -> Console:
     return SafeConsole(stderr=stderr, emoji=False, width=None if stream.isatty() else 120)
 
 
-def print_texts(texts: Iterable[RenderableType], out: Console | None = None) -> None:
-    """Print texts as they are: without markup, colors of numbers, or new line ends."""
+def print_texts(parts: Iterable[RenderableType | Table], out: Console | None = None) -> None:
+    """Print tables, and texts as they are: without markup, colors of numbers, or new line ends."""
     out = out or console()
-    for text in texts:
-        out.print(text, markup=False, highlight=False, soft_wrap=True)
+    for part in parts:
+        if isinstance(part, Table):
+            print_table(part, out)
+        else:
+            out.print(part, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_result(value: Any, parts: Iterable[RenderableType | Table], as_json: bool) -> None:
+    """Print a result as JSON, or its parts for a person."""
+    if as_json:
+        print_json(value)
+    else:
+        print_texts(parts)
 
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 
 
-def print_table(table: Table, out: Console | None = None) -> None:
+def print_table(table: Table, out: Console) -> None:
     """Print a table, whose last column may take several lines; where the console is too narrow for that, each row as a
     block with a line for each column."""
-    out = out or console()
     columns, rows = table.texts()
     title = Text(table.title, style="table.title") if table.title else None
     drawn = Drawn(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

@@ -335,6 +335,12 @@ class Agreement:
         columns = ("documents", "side", "#votes", "#agree with the filter", "#share|.0%", "#95% interval|.0%")
         return Table(columns, rows, f"votes on {self.step} ({self.stage}), of {self.recipe}")
 
+    @property
+    def remarks(self) -> list[str]:
+        votes = f"{self.sample.all.votes} votes on the sample a reader agrees with {self.step}"
+        whole = [] if self.whole is None else [f"by the {votes} on {self.whole:.0%} of what it judged"]
+        return [*whole, f"{self.unsure} votes cannot say"]
+
 
 def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:
     """The agreement of a file of votes with the step that they are about, whose stage the home still has.

@@ -54,14 +54,10 @@ class Contamination:
     split: str
     items: str
 
-    @property
-    def table(self) -> Table:
-        """A row for each benchmark."""
+    def parts(self) -> Iterator[Table | str]:
+        """A row for each benchmark; then the sum, examples, and where the rest is."""
         columns = ("benchmark", "#items", "#judged", "#dirty", "#of judged|.2%", "#documents", "#of all|.3%")
-        return Table(columns, [tuple(vars(row).values()) for row in self.benchmarks])
-
-    def remarks(self) -> Iterator[str]:
-        """What the table does not say: the sum, examples, and where the rest is."""
+        yield Table(columns, [tuple(vars(row).values()) for row in self.benchmarks])
         yield f"{self.holding:,} of {self.documents:,} documents hold an item of a benchmark."
         for one in self.examples:
             shown = " ".join(one.found.split())

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import wrapt
-from rich.console import Console, Group
+from rich.console import RenderableType
+from rich.text import Text
 
-from gristmill.flows.cli.terminal import print_table, print_texts
 from gristmill.flows.reports import funnel
-from gristmill.flows.reports.tables import listed
+from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
@@ -32,30 +32,31 @@ else:
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
 
-def print_report(report: "Report", console: Console) -> None:
-    """Print the funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
-
+def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
+    """The funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
     title = f"Funnel of {report.recipe.name}"
-    print_table(funnel.table(report.steps, report.characters_per_token, report.tokens, title), console)
+    yield funnel.table(report.steps, report.characters_per_token, report.tokens, title)
     if report.types:
-        console.print(types_line(report.types), highlight=False)
+        yield types_line(report.types)
     if report.engines:
-        console.print(engines_line(report.engines), highlight=False)
+        yield f"texts by engine: {listed(report.engines)}"
     if report.mixture:
-        console.print(mixture_line(report), highlight=False)
-    sections = {"Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages]}
-    looked_at = [prefect_line(*prefect_env.user_interface())]
+        yield mixture_line(report)
     if report.trained:
-        console.print(Group(*training_lines(report)), highlight=False)
+        yield from training_lines(report)
         if report.result["sample"] is not None:
-            sections = {"Sample": [report.result["sample"]], **sections}
-        looked_at.append(mlflow_line(report.settings))
+            yield from _section("Sample", report.result["sample"])
+    outputs = (f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages)
+    yield from _section("Outputs", *outputs)
     if report.exported:
-        sections["Exported"] = [exported_line(report.exported)]
-    sections["Look at it"] = looked_at
-    for name, lines in sections.items():
-        console.print(f"\n[bold]{name}[/bold]")
-        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        yield from _section("Exported", exported_line(report.exported))
+    servers = [mlflow_line(report.settings)] if report.trained else []
+    yield from _section("Look at it", prefect_line(*prefect_env.user_interface()), *servers)
+
+
+def _section(name: str, *lines: str) -> Iterator[RenderableType]:
+    yield Text(f"\n{name}", style="bold")
+    yield from lines
 
 
 _TYPES = 8  # that a line names
@@ -65,11 +66,6 @@ def types_line(types: Mapping[str, int]) -> str:
     """The types of records of which no text is read."""
     more = f", and {len(types) - _TYPES:,} types more" if len(types) > _TYPES else ""
     return f"no text is read of: {listed(types, _TYPES)}{more}"
-
-
-def engines_line(engines: Mapping[str, int]) -> str:
-    """How many documents have the text of each engine that a union asked."""
-    return f"texts by engine: {listed(engines)}"
 
 
 def mixture_line(report: "Report") -> str:
@@ -121,28 +117,27 @@ def _programs() -> Path:
     return Path(sys.executable).parent
 
 
-def print_decision(report: "DecisionReport", settings: "MachineSettings", console: Console) -> None:
-    """Print the verdicts, the table beside them, what each step is worth, and how to look at the runs."""
-
-    for sentence in [*report.sentences, *([report.tasks_note] if report.tasks_note else [])]:
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    for table in decision_page.tables(report):
-        print_table(table, console)
-    console.print("\n[bold]Look at it[/bold]")
-    looked_at = [prefect_line(*prefect_env.user_interface()), mlflow_line(settings)]
-    looked_at.append(report.page)
-    looked_at.append(f"in MLflow: experiment {report.base}, run `{report.headline}`")
-    console.print("\n".join(looked_at), markup=False, highlight=False, soft_wrap=True)
+def decision_parts(report: "DecisionReport", settings: "MachineSettings") -> Iterator[RenderableType | Table]:
+    """The verdicts, the table beside them, what each step is worth, and how to look at the runs."""
+    yield from report.sentences
+    if report.tasks_note:
+        yield report.tasks_note
+    yield from decision_page.tables(report)
+    where = f"in MLflow: experiment {report.base}, run `{report.headline}`"
+    servers = prefect_line(*prefect_env.user_interface()), mlflow_line(settings)
+    yield from _section("Look at it", *servers, report.page, where)
 
 
-def print_scaling(report: "ScalingReport", out: "Console") -> None:
-    """Print the law first, then its tables."""
-    print_texts([report.sentence, *report.remarks], out)
+def scaling_parts(report: "ScalingReport") -> Iterator[RenderableType | Table]:
+    """The law first, then its tables."""
+    yield from (report.sentence, *report.remarks)
     for sentence, table in scaling_page.tables(report):
-        print_table(table, out)
-        print_texts([sentence] if sentence else [], out)
-    print_texts([report.page] if report.page else [], out)
-    print_texts([f"MLflow: run scaling-{report.id[:8]} in the experiment {report.recipe}"], out)
+        yield table
+        if sentence:
+            yield sentence
+    if report.page:
+        yield report.page
+    yield f"MLflow: run scaling-{report.id[:8]} in the experiment {report.recipe}"
 
 
 def sweep_lines(sweep: "Sweep") -> Iterator[str]:

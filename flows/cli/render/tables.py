@@ -70,11 +70,6 @@ def _grow(tree: Tree, node: StageNode) -> None:
         _grow(branch, other)
 
 
-def status_remarks(rows: Iterable[StageStatus]) -> list[str]:
-    """Why stages cannot be read."""
-    return [row.trouble for row in rows if row.trouble]
-
-
 def verified_line(result: "Verified") -> str:
     """What was read of a stage, and what is wrong with it."""
     name = result.folder.rpartition("/")[2]

@@ -13,8 +13,8 @@ from lxml import html
 from rich.console import Console
 from scipy import stats
 
-from gristmill.flows.cli.render.results import print_decision
-from gristmill.flows.cli.terminal import print_table
+from gristmill.flows.cli.render.results import decision_parts
+from gristmill.flows.cli.terminal import print_table, print_texts
 from gristmill.flows.experiments.decisions import ablate
 from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.arm_data import diffs
@@ -113,7 +113,7 @@ def renderings(decided, folder, monkeypatch) -> dict[str, str]:
     )
     monkeypatch.setattr(ablate, "create_table_artifact", lambda **given: published.update({given["key"]: given}))
     ablate.publish_decision(decided)
-    print_decision(decided, MachineSettings(home=str(folder)), Console(file=shown, width=400))
+    print_texts(decision_parts(decided, MachineSettings(home=str(folder))), Console(file=shown, width=400))
     files = {name: (folder / name).read_text() for name in ("decision.json", "decision.html", "verdicts.json")}
     found = tracked.told | {"terminal": shown.getvalue(), "repr": repr(decided), "notebook": decided._repr_html_()}
     found |= {f"table {n}": console_text(table) for n, table in enumerate(tables(decided))}
