@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 import wrapt
+from rich.text import Text
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
+from gristmill.flows.cli.render.documents import passage
 from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.tables import Table
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.diff.difference import Difference
     from gristmill.flows.reports.diff.matching import Alone
     from gristmill.flows.reports.diff.shares import Groups
-    from gristmill.flows.reports.marking import Passage
 else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
@@ -33,7 +34,7 @@ _QUANTILES = ("0.05", "0.5", "0.95")  # shown in a terminal; the page and --json
 _HOSTS = 10
 
 
-def difference_lines(difference: "Difference") -> "Iterator[str | Table]":
+def difference_lines(difference: "Difference") -> "Iterator[str | Table | Text]":
     """All of it, the parts that do not differ in a word."""
     for letter, side in (("A", difference.a), ("B", difference.b)):
         yield f"{letter}  {side.name}: {side.documents:,} documents, {side.characters:,} characters ({side.stage})"
@@ -62,7 +63,7 @@ def _alone(other: str, some: "Sequence[Alone]") -> Table:
     return Table((f"in {other} dropped by", "#documents", "#characters", "one of them"), rows)
 
 
-def _changed(difference: "Difference") -> Iterator[str]:
+def _changed(difference: "Difference") -> Iterator[str | Text]:
     changed = difference.changed
     if not changed.documents:
         return
@@ -75,15 +76,10 @@ def _changed(difference: "Difference") -> Iterator[str]:
     for one in changed.examples:
         yield f"  {one.id_a} {one.url or ''}: {one.removed:,} of A alone, {one.added:,} of B alone"
         for letter, side in zip("AB", one.passages or (), strict=False):
-            yield f"    {letter}  {_passage(side)}"
+            yield passage(side, f"    {letter} ")
 
 
-def _passage(one: "Passage") -> str:
-    words = " ".join(f"⟦{each.text}⟧" if each.alone else each.text for each in one.stretches)
-    return f"{'… ' if one.begins_within else ''}{words}{' …' if one.ends_within else ''}"
-
-
-def _columns(columns: "Columns") -> "Iterator[str | Table]":
+def _columns(columns: "Columns") -> "Iterator[str | Table | Text]":
     if columns.numbers:
         names = [f"#{name} {side}|.4g" for name in ("mean", *_QUANTILES) for side in "AB"]
         pairs = [(one.name, [one.mean, *(one.quantiles[share] for share in _QUANTILES)]) for one in columns.numbers]

@@ -32,6 +32,17 @@ class Method(StrEnum):
     REGMIX = "regmix"
 
 
+Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
+Clean = Annotated[
+    str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
+]
+Judge = Annotated[
+    list[str],
+    typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all; likewise"),
+]
+Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
+
+
 def mix(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     method: Annotated[
@@ -41,9 +52,7 @@ def mix(
         ),
     ] = Method.REGMIX,
     out: Annotated[Path | None, typer.Option(help="the recipe to write; default: NAME-METHOD.yaml")] = None,
-    proxy: Annotated[
-        str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")
-    ] = "small",
+    proxy: Proxy = "small",
     runs: Annotated[
         int | None, typer.Option(min=1, help="seeds of doremi (default 3), mixtures of regmix (default 32)")
     ] = None,
@@ -59,9 +68,7 @@ def mix(
         ),
     ] = "",
     tokens: Annotated[int | None, typer.Option(min=1, help="of a run; default: the proxy's")] = None,
-    clean: Annotated[
-        str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
-    ] = "",
+    clean: Clean = "",
     judge: Annotated[
         list[str], typer.Option(metavar="SET", help="regmix: a set that counts: a source, clean, or extracted for all")
     ] = [],  # noqa: B006
@@ -94,17 +101,6 @@ def mix(
     print_texts(
         [*mixture.found, *mixture.remarks(), f"wrote {to}. Test it:", f"  {mixtures.command(mixture, to, options)}"]
     )
-
-
-Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
-Clean = Annotated[
-    str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
-]
-Judge = Annotated[
-    list[str],
-    typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all; likewise"),
-]
-Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
 
 
 def scale(

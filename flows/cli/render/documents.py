@@ -3,7 +3,7 @@
 Also what a search found in them: phrases, spans, batches and memorized text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import wrapt
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.dropped import Dropped, Edit
     from gristmill.flows.reports.lineage import Decision, Lineage
-    from gristmill.flows.reports.marking import Passage
+    from gristmill.flows.reports.marking import Passage, Piece
     from gristmill.flows.reports.similar import LookUp, Match
     from gristmill.flows.reports.status import KeptDocuments
     from gristmill.flows.reports.token_lineage import TokenLineage
@@ -29,7 +29,6 @@ else:
     marking = wrapt.lazy_import("gristmill.flows.reports.marking")
 
 
-CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"
 
 
@@ -65,22 +64,16 @@ def dropped(sample: "Dropped", characters: int) -> Text:
         shown.append(f"{sample.remark}\n")
     if sample.text is None:
         return shown
-    budget = characters
-    position = 0
-    for start, stop in sample.marks:
-        if budget <= 0:
-            break
-        shown.append(_between(sample.text[position:start]))
-        shown.append(f"⟦{sample.text[start:stop]}⟧", style=_MARKED)
-        budget -= stop - start + min(start - position, 2 * CONTEXT)
-        position = stop
-    shown.append(shortened(sample.text[position:], max(budget, CONTEXT)))
-    return shown.append("\n")
+    return shown.append_text(_pieces(marking.excerpt(sample.text, sample.marks, characters))).append("\n")
 
 
-def _between(text: str) -> str:
-    omitted = len(text) - 2 * CONTEXT
-    return text if omitted <= 0 else f"{text[:CONTEXT]} [... {omitted:,} characters] {text[-CONTEXT:]}"
+def _pieces(pieces: "Iterable[Piece]") -> Text:
+    """Pieces of a text, the marked ones in ⟦brackets⟧."""
+    shown = Text()
+    for piece in pieces:
+        shown.append(*((f"⟦{piece.text}⟧", _MARKED) if piece.marked else (piece.text,)))
+        shown.append(f" [... {piece.left_out:,} characters] " if piece.left_out else "")
+    return shown
 
 
 def edit(sample: "Edit") -> Text:
@@ -187,14 +180,16 @@ def difference(sides: "tuple[Passage, Passage] | None") -> Text:
     """Two passages under each other; what differs in ⟦brackets⟧."""
     if sides is None:
         return Text("no word differs\n")
-    shown = Text()
-    for name, side in zip(("this ", "other"), sides, strict=True):
-        shown.append(f"  {name} {' ...' if side.begins_within else ''}")
-        for stretch in side.stretches:
-            shown.append(" ")
-            shown.append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
-        shown.append(" ...\n" if side.ends_within else "\n")
-    return shown
+    names = ("  this  ", "  other ")
+    return Text("\n").join([passage(side, name) for name, side in zip(names, sides, strict=True)]).append("\n")
+
+
+def passage(side: "Passage", name: str = "") -> Text:
+    """A few words of a text after a name; those that the other text has not in ⟦brackets⟧."""
+    shown = Text(f"{name}{' ...' if side.begins_within else ''}")
+    for stretch in side.stretches:
+        shown.append(" ").append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
+    return shown.append(" ..." if side.ends_within else "")
 
 
 _SHOWN = 300  # characters of an example
@@ -265,21 +260,23 @@ def ranked(result: "FoundWords") -> Iterator[Text]:
     yield Text(f"{result.matching:,} {documents}")
     for rank, one in enumerate(result.documents, 1):
         yield Text()
-        fate = "kept" if one.kept else f"dropped by {one.step}.{one.rule}" if one.step else "dropped"
-        yield Text(f"{rank}. {one_line(one.id)}  {fate}, score {one.score:.2f}")
+        yield Text(f"{rank}. {one_line(one.id)}  {_fate(one)}, score {one.score:.2f}")
         row = one.record
         yield Text("  ".join(one_line(f"{part}") for part in (row["source"], row["title"], row["url"]) if part))
         yield _excerpt(one)
 
 
 def _document(result: "FoundDocument") -> Iterator[Text]:
-    fate = "kept" if result.kept else f"dropped by {result.step}.{result.rule}" if result.step else "dropped"
     times = "once" if result.times == 1 else f"{result.times:,} times"
-    yield Text(f"== {one_line(result.id)}  {fate}, {times}")
+    yield Text(f"== {one_line(result.id)}  {_fate(result)}, {times}")
     row = result.record
     place = f"{row.get('file')}, offset {row.get('offset')}" if row.get("offset") is not None else row.get("file")
     yield Text("  ".join(one_line(f"{part}") for part in (row.get("source"), row.get("url"), place) if part))
     yield _excerpt(result)
+
+
+def _fate(one: "FoundDocument | RankedDocument") -> str:
+    return "kept" if one.kept else f"dropped by {one.step}.{one.rule}" if one.step else "dropped"
 
 
 def _excerpt(result: "FoundDocument | RankedDocument") -> Text:

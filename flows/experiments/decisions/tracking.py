@@ -62,17 +62,10 @@ def log_runs(
             "learning_rate": f"{request.learning_rate:g}",
             "purpose": "A/A" if request.salt else "comparison",
         }
-        params = {
-            "arm": request.arm,
-            "pair": request.pair,
-            "learning_rate": request.learning_rate,
-            "tokens": request.tokens,
-            "salt": request.salt,
-        }
         values = {"bits_per_byte": one.bits_per_byte} | {f"bits_per_byte/{k}": v for k, v in one.by_set.items()}
         values |= {f"accuracy/{task}": value for task, value in one.tasks.items()}
         name = request_name(request)
-        run.log_child(name, one.key, params, values, losses.get(one.key, ()), tags, datasets.of_arm(request.arm))
+        run.log_child(name, one.key, vars(request), values, losses.get(one.key, ()), tags, datasets.of_arm(request.arm))
 
 
 def finish(run: ParentRun, report: DecisionReport, recipes: Mapping[str, Recipe]) -> str:
