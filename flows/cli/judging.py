@@ -12,7 +12,6 @@ from gristmill.flows.cli.terminal import console, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
-    from gristmill.flows.cli.render import tables
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import votes as votes_on_drops
     from gristmill.flows.recipe import new_step as step_files
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from gristmill.flows.reports import thresholds as proposals
     from gristmill.flows.reports import whatif as replaying
 else:
-    tables = wrapt.lazy_import("gristmill.flows.cli.render.tables")
     step_files = wrapt.lazy_import("gristmill.flows.recipe.new_step")
     rule_books = wrapt.lazy_import("gristmill.flows.reports.rules")
     mixture_plan = wrapt.lazy_import("gristmill.flows.reports.mixture_plan")
@@ -117,7 +115,7 @@ def rules(
 ) -> None:
 
     books = list(rule_books.books(step))
-    print_result(books, tables.rules(books, console().width), as_json)
+    print_result(books, rule_books.lines(books, console().width), as_json)
 
 
 def new_step(

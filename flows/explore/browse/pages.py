@@ -61,18 +61,8 @@ class Pages:
 
     @property
     def by_name(self) -> dict[str, Callable[[Query], str]]:
-        return {
-            "": self.funnel,
-            "step": self.step,
-            "rule": self.rule,
-            "replay": self.replay,
-            "documents": self.documents,
-            "document": self.document,
-            "find": self.find,
-            "phrase": self.phrase,
-            "words": self.words,
-            "map": self.map,
-        }
+        names = ("step", "rule", "replay", "documents", "document", "find", "phrase", "words", "map")
+        return {"": self.funnel} | {name: getattr(self, name) for name in names}
 
     @cached_property
     def _summary(self) -> Summary:

@@ -4,15 +4,18 @@ import io
 from types import SimpleNamespace
 
 from rich.console import Console
+from typer.testing import CliRunner
 
-from gristmill.flows.cli.render import tables as render
+from gristmill.flows.cli import app, looking
 from gristmill.flows.cli.terminal import print_table
 from gristmill.flows.reports import funnel, whatif
+from gristmill.flows.reports import status as stages
 from gristmill.flows.reports.funnel import FunnelRow, ranked
 from gristmill.flows.reports.status import StageStatus
 from gristmill.flows.reports.tables import Table, listed
 from gristmill.flows.reports.thresholds import Proposal, Proposals
 from gristmill.flows.reports.whatif import ComparedStep, Replay
+from gristmill.storage import files
 
 
 def cells(table: Table) -> list[list[str]]:
@@ -53,7 +56,7 @@ def test_status_has_a_line_for_each_stage_and_names_rules_in_full():
         StageStatus("rules-0", "unfinished", jobs_done=3),
         StageStatus("rules-1", "unreadable", trouble="made by another version"),
     ]
-    first, second, *others = [line.split("\t") for line in render.status_lines(rows)]
+    first, second, *others = [line.split("\t") for line in looking.status_lines(rows)]
     counted = "gopher_repetition.dup_5gram 900, language.language_score 500, textbook.symbol_word_ratio 100"
     assert first == ["", "content_duplicates-823519bdbed9dfa7", "demo, web", "1,200 → 200", counted]
     assert second[0].endswith((":00", ":30")) and second[1:] == ["model-0", "demo", "", ""]
@@ -61,7 +64,7 @@ def test_status_has_a_line_for_each_stage_and_names_rules_in_full():
 
     for width in (80, 100, 160):
         console = Console(width=width, record=True, file=io.StringIO())
-        print_table(render.status_table(rows, width), console)
+        print_table(looking.status_table(rows, width), console)
         shown = console.export_text().splitlines()
         assert max(map(len, shown)) <= width
         assert set(reasons) <= {word for line in shown for word in line.split()}
@@ -70,9 +73,11 @@ def test_status_has_a_line_for_each_stage_and_names_rules_in_full():
     assert "demo, web" in "".join(shown) and "1,200 → 200" in "".join(shown) and "3 jobs done" in "".join(shown)
 
 
-def test_status_states_why_a_stage_cannot_be_read():
-    rows = [StageStatus("model-0", "finished"), StageStatus("rules-1", "unreadable", trouble="made by another version")]
-    assert render.status_remarks(rows) == ["made by another version"]
+def test_status_states_why_a_stage_cannot_be_read(tmp_path, monkeypatch):
+    files.write_json(str(tmp_path / "stages/rules-k0/manifest.json"), {"stage": "rules"})
+    monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path))
+    [stage] = stages.status(str(tmp_path))
+    assert stage.state == "unreadable" and stage.trouble in CliRunner().invoke(app, ["status"]).output
 
 
 def test_whatif_compares_replayed_steps_rule_by_rule():
