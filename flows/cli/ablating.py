@@ -1,19 +1,16 @@
 """Commands that compare recipes: ablate, proxy-noise, by which its reach is known, and decisions, which lists all."""
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
-from rich.markup import escape
-from rich.table import Table
 
 from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.results import print_decision, print_fitting
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.render.results import decision_parts
+from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
@@ -24,14 +21,15 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions import ablate as ablation
     from gristmill.flows.experiments.decisions import device as decision_device
     from gristmill.flows.experiments.decisions import noise, report
+    from gristmill.flows.experiments.decisions import page as decision_page
     from gristmill.flows.experiments.decisions import plan as decision_plan
     from gristmill.flows.experiments.decisions import tasks as decision_tasks
     from gristmill.flows.experiments.decisions.plan import Arms
-    from gristmill.flows.experiments.decisions.report import LeaderboardRow
     from gristmill.flows.recipe.recipe import Recipe
 else:
     ablation = wrapt.lazy_import("gristmill.flows.experiments.decisions.ablate")
     decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
+    decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     report = wrapt.lazy_import("gristmill.flows.experiments.decisions.report")
     noise = wrapt.lazy_import("gristmill.flows.experiments.decisions.noise")
     decision_plan = wrapt.lazy_import("gristmill.flows.experiments.decisions.plan")
@@ -166,11 +164,7 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **opti
     recipe, *_ = _checked(base, candidates, options.get("clean"), options.get("judge", []), options.get("tasks"))
 
     report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **candidates, **options))
-    if as_json:
-        print_json(report.as_json())
-        return
-
-    print_decision(report, MachineSettings(), console())
+    print_result(report.as_json(), decision_parts(report, MachineSettings()), as_json)
 
 
 def _numbers(text: str) -> list[int]:
@@ -188,12 +182,8 @@ def proxy_noise(
     fitted_noise = noise.fit_noise(MachineSettings().home, load_proxy(proxy), runs)
     written = proxy.with_suffix(".json")
     noise.write_noise(fitted_noise, written)
-    print_texts(
-        [
-            f"{written}: {fitted_noise.tokens:,} tokens a run, {fitted_noise.documents} documents, "
-            f"{fitted_noise.degrees} degrees"
-        ]
-    )
+    size = f"{fitted_noise.documents} documents, {fitted_noise.degrees} degrees"
+    print_texts([f"{written}: {fitted_noise.tokens:,} tokens a run, {size}"])
 
 
 def decisions(
@@ -208,38 +198,6 @@ def decisions(
 
     home = MachineSettings().home
     rows = report.leaderboard(home, base or None, by_cost)
-    if as_json:
-        print_json([asdict(one) for one in rows])
-        return
-    if not rows:
-        against = f" against {base}" if base else ""
-        message = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
-        console().print(message, markup=False, soft_wrap=True)
-        return
-    print_fitting(leaderboard_table(rows), console())
-
-
-def leaderboard_table(rows: list["LeaderboardRow"]) -> "Table":
-    """A row for each candidate."""
-    table = Table("candidate", "base", "verdict", title="Decisions", title_justify="left")
-    for head in ("effect, bits per byte", "interval", "worth", "documents", "CPU hours"):
-        table.add_column(head, justify="right")
-    for head in ("judged by", "model and tokens"):
-        table.add_column(head)
-    for one in rows:
-        effect = interval = ""
-        if one.effect is not None:
-            effect, interval = f"{one.effect:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}"
-        table.add_row(
-            escape(one.candidate),
-            escape(one.base),
-            one.outcome,
-            effect,
-            interval,
-            "" if one.worth is None else f"{one.worth:+.0%}",
-            f"{one.documents:+,}",
-            "" if one.cpu_hours is None else f"{one.cpu_hours:+.4f}",
-            escape(one.judge),
-            f"{one.parameters:,}, {one.tokens:,}",
-        )
-    return table
+    against = f" against {base}" if base else ""
+    missing = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
+    print_result(rows, [decision_page.leaderboard(rows) if rows else missing], as_json)

@@ -5,17 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 import wrapt
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.render.documents import passage
+from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.tables import Table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import pages, shown
     from gristmill.flows.explore.browse import server as page_server
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.diff.difference import Difference
     from gristmill.flows.reports.diff.matching import Alone
     from gristmill.flows.reports.diff.shares import Groups
-    from gristmill.flows.reports.marking import Passage
 else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
@@ -37,7 +34,7 @@ _QUANTILES = ("0.05", "0.5", "0.95")  # shown in a terminal; the page and --json
 _HOSTS = 10
 
 
-def difference_lines(difference: "Difference") -> "Iterator[RenderableType]":
+def difference_lines(difference: "Difference") -> "Iterator[str | Table | Text]":
     """All of it, the parts that do not differ in a word."""
     for letter, side in (("A", difference.a), ("B", difference.b)):
         yield f"{letter}  {side.name}: {side.documents:,} documents, {side.characters:,} characters ({side.stage})"
@@ -62,13 +59,11 @@ def difference_lines(difference: "Difference") -> "Iterator[RenderableType]":
 
 
 def _alone(other: str, some: "Sequence[Alone]") -> Table:
-    table = _table(f"in {other} dropped by", "documents", "characters", "one of them")
-    for one in some:
-        table.add_row(*map(Text, (one.reason, f"{one.documents:,}", f"{one.characters:,}", one.examples[0][0])))
-    return table
+    rows = [(one.reason, one.documents, one.characters, one.examples[0][0]) for one in some]
+    return Table((f"in {other} dropped by", "#documents", "#characters", "one of them"), rows)
 
 
-def _changed(difference: "Difference") -> Iterator[str]:
+def _changed(difference: "Difference") -> Iterator[str | Text]:
     changed = difference.changed
     if not changed.documents:
         return
@@ -81,31 +76,19 @@ def _changed(difference: "Difference") -> Iterator[str]:
     for one in changed.examples:
         yield f"  {one.id_a} {one.url or ''}: {one.removed:,} of A alone, {one.added:,} of B alone"
         for letter, side in zip("AB", one.passages or (), strict=False):
-            yield f"    {letter}  {_passage(side)}"
+            yield passage(side, f"    {letter} ")
 
 
-def _passage(one: "Passage") -> str:
-    words = " ".join(f"⟦{each.text}⟧" if each.alone else each.text for each in one.stretches)
-    return f"{'… ' if one.begins_within else ''}{words}{' …' if one.ends_within else ''}"
-
-
-def _columns(columns: "Columns") -> "Iterator[RenderableType]":
+def _columns(columns: "Columns") -> "Iterator[str | Table | Text]":
     if columns.numbers:
-        names = [f"{name} {side}" for name in ("mean", *_QUANTILES) for side in "AB"]
+        names = [f"#{name} {side}|.4g" for name in ("mean", *_QUANTILES) for side in "AB"]
+        pairs = [(one.name, [one.mean, *(one.quantiles[share] for share in _QUANTILES)]) for one in columns.numbers]
+        rows = [(name, *("-" if value is None else value for pair in some for value in pair)) for name, some in pairs]
         yield "columns of numbers, mean and quantiles"
-        table = _table("column", *names)
-        for one in columns.numbers:
-            pairs = [one.mean, *(one.quantiles[share] for share in _QUANTILES)]
-            table.add_row(
-                Text(one.name), *("-" if value is None else f"{value:.4g}" for pair in pairs for value in pair)
-            )
-        yield table
+        yield Table(("column", *names), rows)
     for column in columns.values:
         yield f"most common values of {column.name}"
-        table = _table("value", "A", "B")
-        for value, (a, b) in column.values.items():
-            table.add_row(Text(value), f"{a:,}", f"{b:,}")
-        yield table
+        yield Table(("value", "#A", "#B"), [(value, *both) for value, both in column.values.items()])
     if columns.same:
         yield f"{len(columns.same)} columns are distributed alike"
     for side, names in (("A", columns.only_a), ("B", columns.only_b)):
@@ -114,19 +97,8 @@ def _columns(columns: "Columns") -> "Iterator[RenderableType]":
 
 
 def _groups(what: str, groups: "Groups", unit: str) -> Table:
-    table = _table(what, "documents A", "B", f"{unit} A", "B", "B - A")
-    for one in groups.most[:_HOSTS]:
-        a, b = one.amount
-        table.add_row(Text(one.name), *(f"{number:,}" for number in (*one.documents, a, b)), f"{b - a:+,}")
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="left" if name == "one of them" else "right")
-    return table
+    rows = [(one.name, *one.documents, *one.amount, one.amount[1] - one.amount[0]) for one in groups.most[:_HOSTS]]
+    return Table((what, "#documents A", "#B", f"#{unit} A", "#B", "#B - A|+,"), rows)
 
 
 _SIDE = "a recipe, as for `run`, which must have finished it; or a stage, name-key as in `status`"
@@ -145,14 +117,8 @@ def diff(
     difference = differences.diff(a, b, MachineSettings())
     if to:
         print_texts([differences.write(difference, to)])
-    if as_json:
-        print_json({"empty": difference.empty} | vars(difference))
-    elif not to:
-        for part in difference_lines(difference):
-            if isinstance(part, str):
-                print_texts([part])
-            else:
-                console().print(part)
+    if as_json or not to:
+        print_result({"empty": difference.empty} | vars(difference), difference_lines(difference), as_json)
 
 
 def browse(

@@ -1,18 +1,14 @@
 """How well models predict, and tokenizers cut."""
 
 import dataclasses
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
-from rich.table import Table
 
 from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
-from gristmill.flows.cli.render import documents
-from gristmill.flows.cli.render import tables as render
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import print_result
 from gristmill.flows.machine.settings import MachineSettings, require
 
 if TYPE_CHECKING:
@@ -62,14 +58,7 @@ def evaluate(
         result = evaluation.evaluate(
             name, tasks, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
-    if as_json:
-        print_json(asdict(result))
-        return
-    if result.heldout:
-        console().print(render.heldout_table(result))
-    if result.tasks:
-        console().print(render.tasks_table(result))
-    print_texts(render.remarks(result))
+    print_result(result, (*result.tables, *result.remarks()), as_json)
 
 
 def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
@@ -77,11 +66,7 @@ def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json:
         raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
     result = memorization.memorised(searching.opened_index(name), prompts, prompt, continuation)
     path = memorization.write(result, MachineSettings().home)
-    if as_json:
-        print_json(asdict(result) | {"page": path})
-        return
-    console().print(documents.memorised_table(result))
-    print_texts([path])
+    print_result(vars(result) | {"page": path}, [result.table, path], as_json)
 
 
 def tokenizer_report(
@@ -94,25 +79,7 @@ def tokenizer_report(
 ) -> None:
 
     measurements = tokenizers.tokenizer_figures(name, others or ())
-    if as_json:
-        print_json([_plain(figures) for figures in measurements])
-        return
-
-    table = Table("tokenizer", "source", "language", "bytes a token", "tokens a word", "tokens")
-    for figures in measurements:
-        table.add_row(
-            f"{figures.name}: vocabulary {figures.vocab_size:,}, unused {figures.unused:,}, in the first "
-            f"{figures.shared:.1%}, embedding {figures.embedding:,} parameters, inexact documents {figures.inexact:,}",
-            "all",
-            "",
-            f"{figures.bytes_per_token():.3f}",
-            f"{figures.fertility():.3f}",
-            f"{sum(figures.tokens.values()):,}",
-        )
-        for group in sorted(figures.tokens):
-            row = f"{figures.bytes_per_token(group):.3f}", f"{figures.fertility(group):.3f}"
-            table.add_row("", *group, *row, f"{figures.tokens[group]:,}")
-    console().print(table)
+    print_result(list(map(_plain, measurements)), (figures.table for figures in measurements), as_json)
 
 
 def _plain(figures: "TokenizerFigures") -> dict[str, Any]:

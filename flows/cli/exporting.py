@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from gristmill.flows.cli.app import FinishedRecipe, Json, Limit, ModelArgument, RecipeArgument
 from gristmill.flows.cli.in_flow import recipe_to_run
 from gristmill.flows.cli.running import run_flow
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import console, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.columns import check_export
 from gristmill.flows.recipe.recipe import load
@@ -61,16 +60,12 @@ def run(
     result = imported_run.import_run(
         load(recipe), request, MachineSettings(), lambda line: progress.print(line, soft_wrap=True)
     )
-    if as_json:
-        print_json(asdict(result))
-        return
     state = "was imported before" if result.there else "is imported"
-    out = console()
-    out.print(f"{name} {state}: {result.points:,} steps, MLflow run {result.run}", soft_wrap=True, highlight=False)
-    for metric, value in result.heldout.items():
-        out.print(f"{metric}  {value:.4f}", highlight=False)
+    lines = [f"{name} {state}: {result.points:,} steps, MLflow run {result.run}"]
+    lines += [f"{metric}  {value:.4f}" for metric, value in result.heldout.items()]
     if result.folder:
-        out.print(f"its model: {result.folder}\n  gristmill evaluate {result.folder} --tasks FOLDER", soft_wrap=True)
+        lines.append(f"its model: {result.folder}\n  gristmill evaluate {result.folder} --tasks FOLDER")
+    print_result(result, lines, as_json)
 
 
 TokenTrainer = Literal["olmo-core", "torchtitan", "megatron", "nanogpt", "nanochat", "litgpt", "mosaic"]
@@ -169,10 +164,8 @@ def train_tokens(
     result = token_training.train_tokens(
         token_training.load(given), to, MachineSettings(), on_line=lambda line: print_texts([line])
     )
-    print_texts(
-        [f"held-out loss {result['heldout/loss']:.4f}, that of the tokens' frequencies {result['unigram/loss']:.4f}"]
-    )
-    print_texts([f"evaluate it: gristmill evaluate {to}"])
+    losses = f"{result['heldout/loss']:.4f}, that of the tokens' frequencies {result['unigram/loss']:.4f}"
+    print_texts([f"held-out loss {losses}", f"evaluate it: gristmill evaluate {to}"])
 
 
 def join(

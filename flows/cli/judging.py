@@ -5,18 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 import wrapt
-from rich.table import Table
+import yaml
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render import documents as document_lines
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import console, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 
 if TYPE_CHECKING:
-    from gristmill.flows.cli.render import tables
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import votes as votes_on_drops
-    from gristmill.flows.explore.browse.votes import StepPrecision
     from gristmill.flows.recipe import new_step as step_files
     from gristmill.flows.reports import audit as audit_pages
     from gristmill.flows.reports import contamination as contamination_report
@@ -24,9 +21,7 @@ if TYPE_CHECKING:
     from gristmill.flows.reports import rules as rule_books
     from gristmill.flows.reports import thresholds as proposals
     from gristmill.flows.reports import whatif as replaying
-    from gristmill.flows.reports.audit import Agreement
 else:
-    tables = wrapt.lazy_import("gristmill.flows.cli.render.tables")
     step_files = wrapt.lazy_import("gristmill.flows.recipe.new_step")
     rule_books = wrapt.lazy_import("gristmill.flows.reports.rules")
     mixture_plan = wrapt.lazy_import("gristmill.flows.reports.mixture_plan")
@@ -61,58 +56,14 @@ def audit(
         return
 
     result = audit_pages.agreement(votes, MachineSettings())
-    if as_json:
-        print_json(result)
-        return
-    console().print(agreement_table(result))
-    if result.whole is not None:
-        votes = f"the {result.sample.all.votes} votes on the sample"
-        print_texts([f"by {votes} a reader agrees with {result.step} on {result.whole:.0%} of what it judged"])
-    print_texts([f"{result.unsure} votes cannot say"])
+    print_result(result, [result.table, *result.remarks], as_json)
 
 
 def _print_precision(name: str, step: str, as_json: bool) -> None:
     opened = opened_corpus.open_recipe(name, MachineSettings())
     rows = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        print_texts([f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"])
-    for one in rows:
-        console().print(precision_table(one))
-        if one.precision is not None:
-            what = f"of {one.step}'s drops readers would drop" if one.step else "of what is kept readers would keep"
-            over = "" if one.covered == one.documents else f", over rules with {one.covered:,} of {one.documents:,}"
-            print_texts([f"{one.precision:.0%} ({one.low:.0%} to {one.high:.0%}) {what}{over}"])
-
-
-def precision_table(precision: "StepPrecision") -> "Table":
-    """A row for each rule of a step, or one for what is kept."""
-    title = f"votes on the drops of {precision.step} ({precision.stage})" if precision.step else "votes on what is kept"
-    table = Table(title=title)
-    for column in ("rule", "documents", "votes", "agree", "share", "95% interval", "cannot say", "looked for"):
-        table.add_column(column, justify="left" if column == "rule" else "right")
-    for one in precision.rules:
-        limits = one.share
-        share = f"{limits.agreeing / limits.votes:.0%}" if limits.votes else "-"
-        interval = f"{limits.low:.0%} to {limits.high:.0%}" if limits.votes else "-"
-        counts = (str(limits.votes), str(limits.agreeing), share, interval, str(one.unsure), str(one.sought))
-        table.add_row(one.rule or "kept", f"{one.documents:,}", *counts)
-    return table
-
-
-def agreement_table(result: "Agreement") -> "Table":
-    """For each draw a row for all its documents, and one for each side or label."""
-    table = Table(title=f"votes on {result.step} ({result.stage}), of {result.recipe}")
-    for column in ("documents", "", "votes", "agree with the filter", "share", "95% interval"):
-        table.add_column(column, justify="left" if column in ("documents", "") else "right")
-    for drawn, shares in (("nearest the cut", result.nearest), ("sample", result.sample)):
-        for side, one in {"": shares.all, **shares.by_side}.items():
-            share = f"{one.agreeing / one.votes:.0%}" if one.votes else "-"
-            interval = f"{one.low:.0%} to {one.high:.0%}"
-            table.add_row(drawn, side or "all", str(one.votes), str(one.agreeing), share, interval)
-    return table
+    missing = f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"
+    print_result(rows, [part for one in rows for part in one.parts()] or [missing], as_json)
 
 
 def contamination(
@@ -122,12 +73,7 @@ def contamination(
 ) -> None:
 
     benchmarks = contamination_report.contamination(name, n)
-    if as_json:
-        print_json(benchmarks)
-        return
-    for one in benchmarks:
-        console().print(document_lines.benchmarks_table(one))
-        print_texts(document_lines.remarks(one))
+    print_result(benchmarks, (part for one in benchmarks for part in one.parts()), as_json)
 
 
 def whatif(
@@ -139,11 +85,8 @@ def whatif(
 ) -> None:
 
     replay = replaying.whatif(name, replaying.parsed(settings))
-    if as_json:
-        print_json(list(replaying.funnel(replay)))
-        return
-    console().print(tables.whatif_table(replaying.funnel(replay)))
-    print_texts(tables.whatif_remarks(replay))
+    steps = replaying.funnel(replay)
+    print_result(steps, [replaying.table(steps), *replay.remarks], as_json)
 
 
 def thresholds(
@@ -154,11 +97,8 @@ def thresholds(
 ) -> None:
 
     result = proposals.propose(name, reference, least)
-    if as_json:
-        print_json(result)
-        return
-    console().print(tables.thresholds_table(result))
-    print_texts([*tables.thresholds_remarks(result, least), tables.recipe_part(result)])
+    part = yaml.safe_dump(result.recipe_part(), sort_keys=False, allow_unicode=True)
+    print_result(result, [result.table, *result.remarks(least), part], as_json)
 
 
 def dedup_report(name: FinishedRecipe) -> None:
@@ -174,10 +114,8 @@ def rules(
     as_json: Json = False,
 ) -> None:
 
-    if as_json:
-        print_json(list(rule_books.books(step)))
-        return
-    print_texts(tables.rules(list(rule_books.books(step)), console().width))
+    books = list(rule_books.books(step))
+    print_result(books, rule_books.lines(books, console().width), as_json)
 
 
 def new_step(
@@ -201,9 +139,5 @@ def plan_mixture(
 ) -> None:
 
     rows = mixture_plan.plan_mixture(name, mixture, tokens, packing=packing)
-    if as_json:
-        print_json(rows)
-        return
-    console().print(tables.plan_table(rows))
-    if packing:
-        console().print(tables.packing_table(rows))
+    packed = [mixture_plan.packing_table(rows)] if packing else []
+    print_result(rows, [mixture_plan.plan_table(rows), *packed], as_json)

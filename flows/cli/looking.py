@@ -1,19 +1,23 @@
 """Commands that look at documents and stages: status, verify, show, columns, lineage, similar."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
 from rich.progress import Progress
+from rich.text import Text
+from rich.tree import Tree
 
 from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.render import documents
 from gristmill.flows.cli.render import documents as render
-from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table, verified_line
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages
+from gristmill.flows.reports.status import StageNode, StageStatus
+from gristmill.flows.reports.tables import Table
+from gristmill.storage.home import Verified
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import batches
@@ -31,6 +35,49 @@ else:
     batches = wrapt.lazy_import("gristmill.flows.explore.search.batches")
 
 SHOWN = 1500  # characters of a text
+NARROW = 140  # columns: below this reasons stand in lines of their own, for a rule's name is what --rule takes
+
+
+def status_lines(rows: Iterable[StageStatus]) -> list[str]:
+    """A line for each stage, with tabs between the columns: for a pipe, nothing is cut off."""
+    return ["\t".join(row) for row in stages.table(rows).texts()[1]]
+
+
+def status_table(rows: Iterable[StageStatus], width: int) -> Table:
+    """The table of stages, in so many columns of a terminal, at least 80."""
+    table = stages.table(rows)
+    if width >= NARROW:
+        return table
+    shown = [[row[:-1], *(("", f"  {reason}") for reason in row[-1].split(", ") if reason)] for row in table.rows]
+    return Table(table.columns[:-1], [line for lines in shown for line in lines])
+
+
+def stage_tree(recipe: str, nodes: Iterable[StageNode]) -> Tree:
+    """A recipe's stages, each with the first 8 characters of its key, its documents and tokens."""
+    tree = Tree(Text(recipe, style="bold"))
+    for node in nodes:
+        _grow(tree, node)
+    return tree
+
+
+def _grow(tree: Tree, node: StageNode) -> None:
+    row = node.stage
+    name, _, key = row.stage.rpartition("-")
+    counts = [row.documents, f"{row.tokens:,} tokens" if row.tokens is not None else ""]
+    if row.state != "finished":
+        counts = [f"{row.state}, {row.jobs_done:,} jobs done" if row.state == "unfinished" else row.state]
+    branch = tree.add(Text("  ".join([name, key[:8], *filter(None, counts)])))
+    for other in node.aside:
+        _grow(branch, other)
+
+
+def verified_line(result: Verified) -> str:
+    """What was read of a stage, and what is wrong with it."""
+    name = result.folder.rpartition("/")[2]
+    if not result.damages:
+        return f"{name}: {result.files:,} files, {result.bytes:,} bytes, as they were written"
+    wrong = [f"  {damage.path} {damage.trouble}" for damage in result.damages]
+    return "\n".join([f"{name}: damaged; remove the stage's folder and run the recipe again", *wrong])
 
 
 def status(
@@ -41,18 +88,12 @@ def status(
 ) -> None:
 
     rows = stages.status(MachineSettings().home)
-    if as_json:
-        print_json(stages.trees(rows) if tree else rows)
-        return
+    trees, remarks = stages.trees(rows), [row.trouble for row in rows if row.trouble]
     if tree:
-        for recipe, nodes in stages.trees(rows).items():
-            console().print(stage_tree(recipe, nodes), soft_wrap=True)
-    elif sys.stdout.isatty():
-        out = console()
-        out.print(status_table(rows, out.width))
+        parts: list[Any] = [stage_tree(recipe, nodes) for recipe, nodes in trees.items()]
     else:
-        print_texts(status_lines(rows))
-    print_texts(status_remarks(rows))
+        parts = [status_table(rows, console().width)] if sys.stdout.isatty() else status_lines(rows)
+    print_result(trees if tree else rows, [*parts, *remarks], as_json)
 
 
 def verify(
@@ -115,10 +156,7 @@ def columns(
 
     gristmill columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
     description = described_columns.columns(name, at, MachineSettings())
-    if as_json:
-        print_json(description)
-        return
-    print_texts(render.column_lines(description))
+    print_result(description, render.column_lines(description), as_json)
 
 
 def lineage(
@@ -167,10 +205,7 @@ def _batch(recipe: str | None, step: int, as_json: bool) -> None:
         raise typer.BadParameter("name the recipe whose training made the step: gristmill lineage RECIPE --step 1200")
 
     contents = batches.batch_of(recipe, step, MachineSettings())
-    if as_json:
-        print_json(contents)
-    else:
-        print_texts(documents.batch(contents))
+    print_result(contents, render.batch(contents), as_json)
 
 
 def similar(

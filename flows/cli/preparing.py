@@ -1,7 +1,6 @@
 """Before a run: a first recipe, what is wrong with one, and what it would take."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +8,8 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render.results import capacity_lines, capacity_table, plan_tables
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.render.results import capacity_lines
+from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe import check as checking
@@ -21,7 +20,7 @@ from gristmill.storage.printable import printable
 from gristmill.training.hardware import DEVICE_HOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gristmill.flows.experiments.planning import capacity as crawl_capacity
     from gristmill.flows.experiments.planning import page as plan_page
@@ -108,20 +107,21 @@ def check(
 ) -> None:
 
     result = checking.check(name, MachineSettings(), deep)
-    if as_json:
-        print_json(asdict(result))
-    else:
-        print_texts(map(str, result.findings))
-        print_texts(f"{name}: {remark}" for remark in result.remarks)
-        if result.unseen:
-            print_texts([f"not looked at without --deep: {', '.join(result.unseen)}"])
-        if result.estimate is not None:
-            print_texts([result.estimate.sentence])
-        if not result.findings:
-            print_texts([f"{name}: nothing is wrong"])
-            print_texts(_would_make(name))
+    print_result(result, _check_lines(name, result), as_json)
     if result.findings:
         raise typer.Exit(1)
+
+
+def _check_lines(name: str, result: checking.Checked) -> "Iterator[str]":
+    yield from map(str, result.findings)
+    yield from (f"{name}: {remark}" for remark in result.remarks)
+    if result.unseen:
+        yield f"not looked at without --deep: {', '.join(result.unseen)}"
+    if result.estimate is not None:
+        yield result.estimate.sentence
+    if not result.findings:
+        yield f"{name}: nothing is wrong"
+        yield from _would_make(name)
 
 
 def _would_make(name: str) -> list[str]:
@@ -168,11 +168,7 @@ def capacity(
         crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
         shard_pages,
     )
-    if as_json:
-        print_json(result)
-        return
-    console().print(capacity_table(result))
-    print_texts(capacity_lines(result))
+    print_result(result, [result.table, *capacity_lines(result)], as_json)
 
 
 def plan(
@@ -228,12 +224,8 @@ def plan(
         machines=crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9)),
         prices=crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
     )  # fmt: skip
-    if as_json:
-        print_json(result.as_json())
-    else:
-        for table in plan_tables(result):
-            console().print(table)
-        print_texts(plan_page.lines(result))
+    tables = plan_page.layouts(result), plan_page.laws(result)
+    print_result(result.as_json(), (*tables, *plan_page.lines(result)), as_json)
     if page:
         print_texts([plan_page.write(result, MachineSettings().home)])
     if write:

@@ -12,8 +12,8 @@ import wrapt
 from gristmill.flows import demo as harvesting
 from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.results import print_report
-from gristmill.flows.cli.terminal import console
+from gristmill.flows.cli.render.results import report_parts
+from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
             typer.echo(line, err=True)
         return report
 
-    print_report(in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find), console())
+    print_texts(report_parts(in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find)))
 
 
 def _default_folder() -> Path:
@@ -137,4 +137,4 @@ def _harvest(out: Path) -> None:
             report = harvesting.harvest(out, progress=progress)
         finally:
             ended.set()
-    console().print(f"harvest: {report.pages:,} pages in {out}", highlight=False, soft_wrap=True)
+    print_texts([f"harvest: {report.pages:,} pages in {out}"])

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
-from rich.table import Table
 
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.results import coordinate_lines, print_agreement, print_scaling, sweep_lines
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.render.results import coordinate_lines, scaling_parts, sweep_lines
+from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.proxy import load_proxy
@@ -19,7 +18,6 @@ from gristmill.flows.stages.judge import check_judges
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments import mixtures
-    from gristmill.flows.experiments.mixtures import FoundMixture
     from gristmill.flows.experiments.scaling import scale as flow
     from gristmill.flows.experiments.scaling import transfer as transfer_check
     from gristmill.flows.recipe.recipe import Recipe
@@ -34,6 +32,17 @@ class Method(StrEnum):
     REGMIX = "regmix"
 
 
+Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
+Clean = Annotated[
+    str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
+]
+Judge = Annotated[
+    list[str],
+    typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all; likewise"),
+]
+Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
+
+
 def mix(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     method: Annotated[
@@ -43,9 +52,7 @@ def mix(
         ),
     ] = Method.REGMIX,
     out: Annotated[Path | None, typer.Option(help="the recipe to write; default: NAME-METHOD.yaml")] = None,
-    proxy: Annotated[
-        str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")
-    ] = "small",
+    proxy: Proxy = "small",
     runs: Annotated[
         int | None, typer.Option(min=1, help="seeds of doremi (default 3), mixtures of regmix (default 32)")
     ] = None,
@@ -61,9 +68,7 @@ def mix(
         ),
     ] = "",
     tokens: Annotated[int | None, typer.Option(min=1, help="of a run; default: the proxy's")] = None,
-    clean: Annotated[
-        str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
-    ] = "",
+    clean: Clean = "",
     judge: Annotated[
         list[str], typer.Option(metavar="SET", help="regmix: a set that counts: a source, clean, or extracted for all")
     ] = [],  # noqa: B006
@@ -83,7 +88,7 @@ def mix(
 
     others = seeds, keep or None, tokens, clean or None, judge, eta, smoothing
     mixture = in_flow("mix", recipe.name, lambda: mixtures.mix(recipe, str(method), proxy, runs, *others))
-    console().print(mixture_table(mixture))
+    print_texts([mixture.table])
     if mixture.refusal:
         print_texts([*mixture.found, f"no recipe is written: {mixture.refusal}"])
         return
@@ -96,36 +101,6 @@ def mix(
     print_texts(
         [*mixture.found, *mixture.remarks(), f"wrote {to}. Test it:", f"  {mixtures.command(mixture, to, options)}"]
     )
-
-
-def mixture_table(mixture: "FoundMixture") -> "Table":
-    """A row a source."""
-    table = Table(title=f"mixture of {mixture.recipe.name} by {mixture.method}")
-    for column in ("source", "weight", mixture.interval, "uniform", "by tokens", "tokens", "epochs", "share taken"):
-        table.add_column(column, justify="left" if column == "source" else "right")
-    for one in mixture.sources:
-        table.add_row(
-            one.name,
-            f"{one.weight:.3f}",
-            f"{one.low:.3f} to {one.high:.3f}",
-            f"{one.uniform:.3f}",
-            f"{one.proportional:.3f}",
-            f"{one.tokens:,}",
-            f"{one.epochs:.2f}",
-            f"{one.share:.3f}",
-        )
-    return table
-
-
-Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
-Clean = Annotated[
-    str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
-]
-Judge = Annotated[
-    list[str],
-    typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all; likewise"),
-]
-Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
 
 
 def scale(
@@ -178,11 +153,7 @@ def scale(
         return
 
     report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **options))
-    if as_json:
-        print_json(report.as_json())
-        return
-
-    print_scaling(report, console())
+    print_result(report.as_json(), scaling_parts(report), as_json)
 
 
 def agreement(
@@ -229,11 +200,7 @@ def agreement(
     recipe = recipe_to_run(base, None)
 
     report = in_flow("agreement", recipe.name, lambda: flow.agreement(recipe, **options))
-    if as_json:
-        print_json(report.as_json())
-        return
-
-    print_agreement(report, console())
+    print_result(report.as_json(), (report.sentence, *report.tables()), as_json)
 
 
 def transfer(
@@ -287,12 +254,11 @@ def _print_plan(recipe: "Recipe", options: dict[str, Any]) -> None:
     cells = grids.grid(small, options["sizes"], options["tokens"], options["most_flops"])
     targets = [grids.forecast_cell(small, text) for text in options["forecasts"]]
     swept = transfer_check.swept_cells(cells, options["rate_sweeps"])
-    for line in grids.plan(small, cells, targets, options["seeds"], swept):
-        console().print(line, markup=False, highlight=False, soft_wrap=True)
+    print_texts(grids.plan(small, cells, targets, options["seeds"], swept))
     try:
         judged = check_judges(MachineSettings(), [recipe], options["clean"], options["judge"])
     except ValueError as error:
         last = f"none of this can be trained yet: {error}"
     else:
         last = f"judged by {', '.join(judged)}"
-    console().print(last, markup=False, highlight=False, soft_wrap=True)
+    print_texts([last])

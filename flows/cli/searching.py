@@ -1,7 +1,6 @@
 """Commands that search texts: index, find, trace."""
 
 import sys
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ import wrapt
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
 from gristmill.flows.cli.render import documents as render
-from gristmill.flows.cli.terminal import print_json, print_texts
+from gristmill.flows.cli.terminal import print_result, print_texts
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import expressions, phrases
@@ -37,13 +36,9 @@ def index(name: RecipeArgument) -> None:
     start_server_again()
     opened = opened_index(name)
     result = opened.stage.result
-    kept, dropped = result["train"], result["dropped"]
-    print_texts(
-        [
-            f"index of {kept['documents']:,} documents ({kept['tokens']:,} tokens) that are trained on, and of "
-            f"{dropped['documents']:,} ({dropped['tokens']:,} tokens) that were dropped: {opened.stage.folder}"
-        ]
-    )
+    counts = (result["train"], result["dropped"])
+    kept, dropped = (f"{each['documents']:,} documents ({each['tokens']:,} tokens)" for each in counts)
+    print_texts([f"index of {kept} that are trained on, and of {dropped} that were dropped: {opened.stage.folder}"])
 
 
 def find(
@@ -82,19 +77,13 @@ def find(
         ranked = word_search.find_words(
             word_search.open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n
         )
-        if as_json:
-            print_json(asdict(ranked))
-        else:
-            print_texts(render.ranked(ranked))
+        print_result(ranked, render.ranked(ranked), as_json)
         return
     if regex:
         result = expressions.find_expression(recipe_to_run(name, None), phrase, n)
     else:
         result = phrases.find(opened_index(name), phrase, n, dropped)
-    if as_json:
-        print_json(asdict(result))
-    else:
-        print_texts(render.phrase(result))
+    print_result(result, render.phrase(result), as_json)
 
 
 def trace(
@@ -121,10 +110,7 @@ def trace(
         query = _text(text)
 
     result = span_search.trace(opened, query, spans, n, words)
-    if as_json:
-        print_json(asdict(result))
-    else:
-        print_texts(render.trace(result))
+    print_result(result, render.trace(result), as_json)
 
 
 def _text(text: str) -> str:

@@ -8,7 +8,7 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.terminal import console, print_json, print_texts
+from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
 from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import garbage
@@ -28,9 +28,8 @@ def init(
     to: Annotated[Path, typer.Option(help="the folder; files of it that differ are never overwritten")] = Path("."),
 ) -> None:
 
-    print_texts(f"wrote {path}" for path in write(to))
-    print_texts(["Next: set PREFECT_API_URL, then"])
-    print_texts([f"  cd {to}"] if to != Path() else [])
+    enter = [f"  cd {to}"] if to != Path() else []
+    print_texts([*(f"wrote {path}" for path in write(to)), "Next: set PREFECT_API_URL, then", *enter])
     print_texts(["  prefect work-pool create gristmill --type process", "  prefect --no-prompt deploy --all"])
 
 
@@ -86,7 +85,7 @@ def gc(
     if delete:
         count, size = len(removed), sum(one.bytes for one in removed)
     what = "removed" if delete else "can be removed (--delete does it)"
-    console().print(f"{count} folders, {size / 1e6:,.1f} MB, {what}", highlight=False, soft_wrap=True)
+    print_texts([f"{count} folders, {size / 1e6:,.1f} MB, {what}"])
     if result.young:
         size = sum(one.bytes for one in result.young)
         print_texts([f"{len(result.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"])
@@ -108,12 +107,13 @@ def forget(
     if run:
         for one, _ in held:
             recorded_runs.forget(home, one)
-    if as_json:
-        print_json([{"run": one.label, "flow": one.flow, "ended": one.ended, "bytes": size} for one, size in held])
-        return
-    for one, size in held:
-        what = f"{one.flow or 'run'}, {f'ended {one.ended}' if one.ended else 'did not end'}"
-        print_texts([f"{size / 1e6:12,.1f} MB  {one.label}  {what}{': forgotten' if run else ''}"])
+    value = [{"run": one.label, "flow": one.flow, "ended": one.ended, "bytes": size} for one, size in held]
+    ends = [f"ended {one.ended}" if one.ended else "did not end" for one, _ in held]
+    lines = (
+        f"{size / 1e6:12,.1f} MB  {one.label}  {one.flow or 'run'}, {end}{': forgotten' if run else ''}"
+        for (one, size), end in zip(held, ends, strict=True)
+    )
+    print_result(value, lines, as_json)
 
 
 def _line(one: "Garbage") -> str:

@@ -1,15 +1,21 @@
-"""Console output: texts that cannot control the terminal, or JSON. Separate: all commands use it."""
+"""Console output of all commands: texts that cannot control the terminal, tables, or JSON."""
 
 import sys
 from collections.abc import Iterable
-from typing import Any
+from itertools import zip_longest
+from typing import Any, Literal
 
 import typer
 from pydantic_core import to_json
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table as Drawn
+from rich.text import Text
 
-from gristmill.storage.printable import printable
+from gristmill.flows.reports.tables import Table
+from gristmill.storage.printable import one_line, printable
 
 
 class SafeConsole(Console):
@@ -29,11 +35,50 @@ def console(stderr: bool = False) -> Console:
     return SafeConsole(stderr=stderr, emoji=False, width=None if stream.isatty() else 120)
 
 
-def print_texts(texts: Iterable[RenderableType]) -> None:
-    """Print texts as they are: without markup, colors of numbers, or new line ends."""
-    out = console()
-    for text in texts:
-        out.print(text, markup=False, highlight=False, soft_wrap=True)
+def print_texts(parts: Iterable[RenderableType | Table], out: Console | None = None) -> None:
+    """Print tables, and texts as they are: without markup, colors of numbers, or new line ends."""
+    out = out or console()
+    for part in parts:
+        if isinstance(part, Table):
+            print_table(part, out)
+        else:
+            out.print(part, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_result(value: Any, parts: Iterable[RenderableType | Table], as_json: bool) -> None:
+    """Print a result as JSON, or its parts for a person."""
+    if as_json:
+        print_json(value)
+    else:
+        print_texts(parts)
+
+
+_WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
+
+
+def print_table(table: Table, out: Console) -> None:
+    """Print a table, whose last column may take several lines; where the console is too narrow for that, each row as a
+    block with a line for each column."""
+    columns, rows = table.texts()
+    title = Text(table.title, style="table.title") if table.title else None
+    drawn = Drawn(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    names = [one.name for one in columns]
+    for one, texts in zip(columns, zip_longest(names, *rows, fillvalue=""), strict=True):
+        justify: Literal["left", "right"] = "right" if one.is_number else "left"
+        whole = None if one is columns[-1] else max(map(cell_len, texts))
+        drawn.add_column(Text(one.name), justify=justify, no_wrap=whole is not None, min_width=whole)
+    for row in rows:
+        drawn.add_row(*(Text(one_line(text)) for text in row))
+    if out.measure(drawn, options=out.options.update(width=_WIDER_THAN_ANY)).minimum <= out.width:
+        out.print(drawn)
+        return
+    if title:
+        out.print(title)
+    for first, *others in rows:
+        out.print(first, style="bold", markup=False, highlight=False)
+        for one, text in zip(columns[1:], others, strict=False):
+            if text:
+                out.print(f"  {one.name}: {text}", markup=False, highlight=False)
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,7 @@ import typer
 import wrapt
 import yaml
 
-from gristmill.flows.cli.terminal import console
+from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import files
 from gristmill.tasks.models import ngram_models
@@ -59,9 +59,9 @@ def lm(
     model, _ = ngram_models.names(out, language)
     if passed_over:
         reasons = ", ".join(f"{count:,} {rule}" for rule, count in sorted(passed_over.items()))
-        console().print(f"passed over: {reasons}", markup=False, highlight=False, soft_wrap=True)
+        print_texts([f"passed over: {reasons}"])
     shown = ", ".join(f"{value:,} {name}" for name, value in counts.items())
-    console().print(f"{shown}\nmodels: {{{language}: {model}}}", markup=False, highlight=False, soft_wrap=True)
+    print_texts([f"{shown}\nmodels: {{{language}: {model}}}"])
 
 
 def _texts(
@@ -134,7 +134,7 @@ def classifier(
         figures = ", ".join(f"{measure} {each[measure]:.3f}" for measure in ("f1", "precision", "recall"))
         shown += f"\n{name}: {each['examples']:,} examples, {figures}"
     shown += f"\nlogged to the MLflow run {run}\nmodel: {out}"
-    console().print(shown, markup=False, highlight=False, soft_wrap=True)
+    print_texts([shown])
 
 
 def head(
@@ -189,7 +189,7 @@ def head(
     if "confusion" in measures:
         lines += [" ".join(f"{cell:>8}" for cell in row) for row in classifiers.confusion_rows(measures)]
     lines += [f"logged to the MLflow run {run}", f"heads: {{NAME: {out}}}"]
-    console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    print_texts(lines)
 
 
 def _values(settings: Patterns) -> dict[str, object]:

@@ -23,6 +23,7 @@ from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
@@ -31,15 +32,7 @@ from gristmill.flows.stages.judge import check_judges, judged_sets
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
 from gristmill.flows.stages.tokens import evaluation_tokens
-from gristmill.flows.stats.regmix import (
-    LEVEL,
-    MIN_CORRELATION,
-    Optimum,
-    chosen,
-    chosen_of,
-    drawn,
-    optimum,
-)
+from gristmill.flows.stats.regmix import LEVEL, MIN_CORRELATION, Optimum, chosen, chosen_of, drawn, optimum
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
@@ -84,6 +77,26 @@ class FoundMixture:
         """Three decimals, which sum to about one; sources that have none of them are left out."""
         return {one.name: round(one.weight, 3) for one in self.sources if one.weight >= MIN_WEIGHT}
 
+    @property
+    def table(self) -> Table:
+        """A row a source."""
+        columns = ("source", "#weight|.3f", f"#{self.interval}|.3f", "#uniform|.3f", "#by tokens|.3f", "#tokens")
+        rows = [
+            (
+                one.name,
+                one.weight,
+                (one.low, one.high),
+                one.uniform,
+                one.proportional,
+                one.tokens,
+                one.epochs,
+                one.share,
+            )
+            for one in self.sources
+        ]
+        title = f"mixture of {self.recipe.name} by {self.method}"
+        return Table((*columns, "#epochs|.2f", "#share taken|.3f"), rows, title)
+
     def remarks(self) -> list[str]:
         """A sentence for each source that is asked for more often than its text allows, or not at all."""
         lines = []
@@ -119,29 +132,15 @@ def found_mixture(
     # more than all the text there is: each source then gives all that it may
     reachable = min(budget, int(settings.max_epochs * sum(tokens[name] for name in positive)))
     shares = capped_shares(positive, tokens, reachable, settings.max_epochs)
-    return FoundMixture(
-        recipe,
-        method,
-        tuple(
-            SourceWeight(
-                name,
-                weight,
-                low,
-                high,
-                1 / len(weights),
-                tokens[name] / sum(tokens.values()),
-                tokens[name],
-                weight * budget / tokens[name],
-                shares.get(name, 0.0),
-            )
-            for name, (weight, low, high) in weights.items()
-        ),
-        reasons,
-        interval,
-        settings.max_epochs,
-        budget,
-        refusal,
+    uniform, whole = 1 / len(weights), sum(tokens.values())
+    found = tuple(
+        SourceWeight(
+            name, weight, low, high, uniform, size / whole, size, weight * budget / size, shares.get(name, 0.0)
+        )
+        for name, (weight, low, high) in weights.items()
+        for size in [tokens[name]]
     )
+    return FoundMixture(recipe, method, found, reasons, interval, settings.max_epochs, budget, refusal)
 
 
 def written(mixture: FoundMixture) -> str:

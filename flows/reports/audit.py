@@ -25,6 +25,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.marking import before_edits
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.reports.whatif import decided_by
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.home import FinishedStage, Home
@@ -296,6 +297,10 @@ class Share:
     low: float
     high: float
 
+    @property
+    def share(self) -> float | None:
+        return self.agreeing / self.votes if self.votes else None
+
 
 @dataclass(frozen=True)
 class Shares:
@@ -318,6 +323,23 @@ class Agreement:
     sample: Shares
     whole: float | None
     unsure: int
+
+    @property
+    def table(self) -> Table:
+        """For each draw a row for all its documents, and one for each side or label."""
+        rows = [
+            (drawn, side or "all", one.votes, one.agreeing, one.share, (one.low, one.high))
+            for drawn, shares in (("nearest the cut", self.nearest), ("sample", self.sample))
+            for side, one in {"": shares.all, **shares.by_side}.items()
+        ]
+        columns = ("documents", "side", "#votes", "#agree with the filter", "#share|.0%", "#95% interval|.0%")
+        return Table(columns, rows, f"votes on {self.step} ({self.stage}), of {self.recipe}")
+
+    @property
+    def remarks(self) -> list[str]:
+        votes = f"{self.sample.all.votes} votes on the sample a reader agrees with {self.step}"
+        whole = [] if self.whole is None else [f"by the {votes} on {self.whole:.0%} of what it judged"]
+        return [*whole, f"{self.unsure} votes cannot say"]
 
 
 def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:

@@ -8,10 +8,13 @@ import pyarrow.compute as pc
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.stages.removal import HITS
 from gristmill.storage import files, parquet
 from gristmill.tasks.decontamination.shards import hits_file, items_file
 from gristmill.tasks.engine.make import StageResult
+
+_SHOWN = 300  # characters of an example
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,18 @@ class Contamination:
     examples: tuple[HitExample, ...]
     split: str
     items: str
+
+    def parts(self) -> Iterator[Table | str]:
+        """A row for each benchmark; then the sum, examples, and where the rest is."""
+        columns = ("benchmark", "#items", "#judged", "#dirty", "#of judged|.2%", "#documents", "#of all|.3%")
+        yield Table(columns, [tuple(vars(row).values()) for row in self.benchmarks])
+        yield f"{self.holding:,} of {self.documents:,} documents hold an item of a benchmark."
+        for one in self.examples:
+            shown = " ".join(one.found.split())
+            cut = "..." if len(shown) > _SHOWN else ""
+            yield f"{one.benchmark}:{one.item} in {one.document}, score {one.score:.2f}: {shown[:_SHOWN]}{cut}"
+        yield f"items, clean and dirty ones apart: {self.split}"
+        yield f"every item with its documents and score: {self.items}"
 
 
 def contamination(recipe: Any, examples: int = 3, settings: MachineSettings | None = None) -> tuple[Contamination, ...]:

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gristmill.flows.reports.tables import Table, listed
+
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+TOP = 3  # reasons of a step in a table
 
 
 def pandas() -> ModuleType:
@@ -55,6 +59,10 @@ class FunnelRow:
         return self.documents_out / self.documents_in if self.documents_in else None
 
     @property
+    def flow(self) -> str:
+        return f"{self.documents_in:,} → {self.documents_out:,}"
+
+    @property
     def name(self) -> str:
         """The step, marked where the row is that of its cuts: it cuts while texts are made, and may drop later."""
         return self.step if self.edits is None else f"{self.step}, cuts"
@@ -81,6 +89,30 @@ def funnel_row(count: dict[str, Any]) -> FunnelRow:
         count["drops"],
         count.get("edits"),
     )
+
+
+def table(
+    rows: Iterable[FunnelRow], characters_per_token: float | None = None, tokens: int | None = None, title: str = ""
+) -> Table:
+    """A row for each step, and one for the tokens.
+
+    Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
+    `~`; those of the last row are counted. Where there are none, characters stand in their place.
+    """
+    size = "#characters" if characters_per_token is None else "#tokens"
+    shown: list[tuple[Any, ...]] = []
+    for row in rows:
+        about = " → ".join(_about(each, characters_per_token) for each in (row.characters_in, row.characters_out))
+        shown.append((row.name, row.flow, "-" if row.kept is None else row.kept, about, listed(row.reasons, TOP)))
+    if tokens is not None:
+        shown.append(("tokens", f"{row.documents_out:,}", 1.0, tokens))
+    return Table(("step", "#documents", "#kept|.1%", size, "top reasons for drops"), shown, title)
+
+
+def _about(characters: int | None, per_token: float | None) -> str:
+    if characters is None:
+        return "-"
+    return f"{characters / 1e3:,.0f}k" if per_token is None else f"~{characters / per_token / 1e3:,.0f}k"
 
 
 def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:

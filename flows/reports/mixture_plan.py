@@ -1,12 +1,14 @@
 """What a mixture would take of the tokens that a recipe has made."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import by_name
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.tables import Table
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.tokens.mixture import Mixture
@@ -43,6 +45,21 @@ class PlannedSource:
         if self.epochs > MAX_EPOCHS:
             return f"more than {MAX_EPOCHS} epochs: repeated tokens are worth less and less"
         return "has too little for its weight" if self.share < self.wanted * (1 - 1e-9) else ""
+
+
+def plan_table(sources: Iterable[PlannedSource]) -> Table:
+    """A row for each source of a mixture."""
+    rows = [(one.name, one.wanted, one.share, one.has, one.takes, one.epochs, one.remark) for one in sources]
+    columns = ("source", "#weight|.2%", "#share|.2%", "#has", "#takes", "#epochs|.2f", "remark")
+    return Table(columns, rows)
+
+
+def packing_table(sources: Iterable[PlannedSource]) -> Table:
+    """A row for each source that was packed."""
+    names = ("documents cut: concatenate", "best_fit", "padding: concatenate", "best_fit")
+    packed = [(one.name, one.packing) for one in sources if one.packing]
+    columns = ("source", *(f"#{name}|.2%" for name in names))
+    return Table(columns, [(name, p.concatenated_cut, p.best_fit_cut, 0, p.best_fit_padding) for name, p in packed])
 
 
 def plan_mixture(

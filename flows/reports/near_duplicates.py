@@ -23,8 +23,9 @@ from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import marking, pages
-from gristmill.flows.reports.pages.charts import Axis, Layer, bar, plot, span
+from gristmill.flows.reports.pages.charts import Axis, Layer, bar, plot
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.tables import short, span
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls, lost_text
 from gristmill.storage import parquet, token_shards
 from gristmill.storage.home import FinishedStage, open_stage
@@ -225,8 +226,8 @@ class Overview:
         """A row for each of the largest."""
         for one in self.largest:
             document, tokens = one.representative, f"{'~' * one.estimated}{one.tokens:,}"
-            about = pages.short(document.title), (document.date or "")[:10], pages.short(document.source, 60), tokens
-            yield one.documents, *about, f"{pages.short(document.url)} {pages.short(document.id)}"
+            about = short(document.title), (document.date or "")[:10], short(document.source, 60), tokens
+            yield one.documents, *about, f"{short(document.url)} {short(document.id)}"
 
 
 def overview(

@@ -1,6 +1,8 @@
 """The rules there are: by what each document step decides, with which thresholds, and what else it measures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -146,3 +148,63 @@ def _decisions(step: DocumentStep) -> Sequence[Thresholded]:
         return [each for each in step.decisions() if not isinstance(each, Clause)]  # an expression has no signal
     except AttributeError as error:
         raise StepError(f"the decisions of {step.step} read a setting that has no default ({error})") from error
+
+
+ORDER = (
+    "The rules of a step are asked in the order of their numbers. The first that a document fails is the reason of its "
+    "drop, in the ledger and in the funnel. Shown are the recipe's keys with their defaults; null does not bind."
+)
+_FIXED = {"low": "at least", "high": "at most", "allowed": "must be", "excluded": "must not be"}
+
+
+def lines(books: Iterable[Book], width: int) -> Iterator[str]:
+    """Of each step what it cuts, by which rules it drops documents, and what else it measures; paragraphs of lines of
+    at most `width` characters."""
+    yield _wrapped(ORDER, width)
+    for book in books:
+        yield f"\n{book.step}"
+        yield from (_wrapped(line, width) for line in _book_lines(book))
+
+
+def _book_lines(book: Book) -> Iterator[str]:
+    sources = {row.source for row in book.rows}
+    if len(sources) <= 1:
+        yield f"  {''.join(sources)}"
+    if book.cuts:
+        yield "  cuts out of texts:"
+    for number, cut in enumerate(book.cuts, 1):
+        yield _head(f"{number:2} {cut.rule}", [f"{name} {_written(value)}" for name, value in cut.settings.items()])
+        yield f"     {cut.description}"
+    if book.cuts:
+        yield "  drops documents:"
+    for number, row in enumerate(book.rows, 1):
+        yield from _row(number, row, f"; {row.source}" if len(sources) > 1 else "")
+
+
+def _row(number: int, row: Row, source: str) -> Iterator[str]:
+    if row.rule:
+        of_groups = [f"{name} {_written(value)} (of some languages)" for name, value in row.groups]
+        # an end as a recipe sets it, or what the step asks for whatever the recipe says
+        ends = [f"{each.setting or _FIXED[each.end]} {_written(each.value)}" for each in row.thresholds]
+        yield _head(f"{number:2} {row.rule}", [*ends, *of_groups])
+        yield f"     {row.description}"
+        yield f"     {row.signal} ({row.unit}){source}"
+    else:
+        yield f"   - {row.signal} ({row.unit}), measured only{source}"
+        yield f"     {row.description}"
+
+
+def _head(name: str, settings: list[str]) -> str:
+    return f"  {name}: {', '.join(settings)}" if settings else f"  {name}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) if any(value) else "empty"
+    return json.dumps(value)
+
+
+def _wrapped(line: str, width: int) -> str:
+    text = line.lstrip(" ")
+    indent, further = (" " * (len(line) - len(text)), " " * 5) if line != text else ("", "")
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)

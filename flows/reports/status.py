@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import wrapt
 
 from gristmill.flows.machine.runs import recipes_by_stage
-from gristmill.flows.reports.funnel import ranked
+from gristmill.flows.reports.funnel import TOP, ranked
+from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage import files
 from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 
@@ -49,6 +51,28 @@ class StageStatus:
     @property
     def key(self) -> str:
         return self.stage.rpartition("-")[2]
+
+    @property
+    def documents(self) -> str:
+        """How many arrived and stayed, as far as documents are counted."""
+        return " → ".join(f"{n:,}" for n in (self.documents_in, self.documents_out) if n is not None)
+
+    @property
+    def finished(self) -> str:
+        """When it was finished, to the minute; or its state."""
+        if self.state != "finished" or self.modified is None:
+            return self.state if self.state != "finished" else ""
+        return datetime.fromtimestamp(self.modified).strftime("%d %b %H:%M")
+
+
+def table(rows: Iterable[StageStatus]) -> Table:
+    """A row for each stage."""
+    shown = [
+        (row.finished, row.stage, ", ".join(row.recipes),
+         f"{row.jobs_done:,} jobs done" if row.state == "unfinished" else row.documents, listed(row.drops, TOP))
+        for row in rows
+    ]  # fmt: skip
+    return Table(("finished", "stage", "recipe", "#documents", "most dropped by"), shown)
 
 
 def status(home: str) -> list[StageStatus]:

@@ -24,6 +24,7 @@ from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.tables import Table, listed
 from gristmill.tasks.documents.decisions import decide, wanted
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import LANGUAGE, UNKNOWN, Bound, DocumentStep
@@ -111,6 +112,28 @@ class Proposals:
     unmatched: list[str]
     without: list[str]
 
+    @property
+    def table(self) -> Table:
+        """A row for each proposal."""
+        columns = ("setting", "language", "#threshold|g", "#drops of the reference|.2%", "#drops here|.2%")
+        rows = [
+            (f"{row.step}.{row.setting}", row.language, row.threshold, row.reference, row.now, row.proposed, row.then)
+            for row in self.rows
+        ]
+        return Table((*columns, "#proposed|g", "#drops then|.2%"), rows)
+
+    def remarks(self, least: int) -> list[str]:
+        """What the proposals do not cover; `least`: documents that a language needs."""
+        idle, without = (
+            f"Without a proposal, since they {why}: {', '.join(names)}." if names else ""
+            for why, names in (
+                ("drop nothing of the reference", self.idle),
+                ("have no thresholds for languages", self.without),
+            )
+        )
+        few = f"Left out, with fewer than {least:,} documents: {listed(self.few)}." if self.few else ""
+        return [*filter(None, (few, idle, without)), *(f"Without a proposal: {reason}." for reason in self.unmatched)]
+
     def recipe_part(self) -> dict[str, list[dict[str, Any]]]:
         """The `steps` of a recipe, of each its `languages` alone."""
         steps: dict[str, dict[str, dict[str, float]]] = {}
@@ -183,7 +206,7 @@ def _propose(
     names, counts = np.unique(languages[languages != ""], return_counts=True)
     there = dict(sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda item: -item[1]))
     if there.get(reference, 0) < least:
-        known = ", ".join(f"{name} {count:,}" for name, count in there.items())
+        known = listed(there)
         raise _TooFewError(
             f"{there.get(reference, 0)} documents in {reference}, {least} are needed; there are: {known}"
         )

@@ -12,6 +12,7 @@ import numpy as np
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.stages.corpus import CorpusPlaces
 from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage import files
@@ -40,6 +41,18 @@ class TokenizerFigures:
     tokens: dict[Group, int] = field(default_factory=lambda: defaultdict(int))
     bytes: dict[Group, int] = field(default_factory=lambda: defaultdict(int))
     words: dict[Group, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def table(self) -> Table:
+        """A row for all texts, and one for each source and language."""
+        title = (
+            f"{self.name}: vocabulary {self.vocab_size:,}, unused {self.unused:,}, in the first {self.shared:.1%}, "
+            f"embedding {self.embedding:,} parameters, inexact documents {self.inexact:,}"
+        )
+        groups: list[tuple[Group, Group | None, int]] = [(("all", ""), None, sum(self.tokens.values()))]
+        groups += [(group, group, self.tokens[group]) for group in sorted(self.tokens)]
+        rows = [(*name, self.bytes_per_token(group), self.fertility(group), n) for name, group, n in groups]
+        return Table(("source", "language", "#bytes a token|.3f", "#tokens a word|.3f", "#tokens"), rows, title)
 
     def bytes_per_token(self, group: Group | None = None) -> float:
         return _ratio(self.bytes, self.tokens, group)

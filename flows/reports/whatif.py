@@ -26,6 +26,7 @@ from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.recipe.variants import given_value, replaced
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.stages.corpus import NothingLeftError, pinned
 from gristmill.storage import ledger, parquet
 from gristmill.storage.contents import sum_counts
@@ -140,6 +141,21 @@ class ComparedStep:
         return {rule: (old.get(rule, 0), new.get(rule, 0)) for rule in old | new}
 
 
+def table(steps: Iterable[ComparedStep]) -> Table:
+    """A row for each step, and of replayed steps one for each rule that drops documents."""
+    rows: list[tuple[Any, ...]] = []
+    for step in steps:
+        was, now = step.recorded, step.replayed
+        recorded = (was.flow, was.kept) if was else ("not run", None)
+        if step.position == "replayed" and was and now:
+            rows.append((step.step, *recorded, now.flow, now.kept, now.documents_out - was.documents_out))
+        else:
+            rows.append((step.step, *recorded, "the same" if step.position == "ahead" or now else "not replayed"))
+        for rule, (before, after) in step.rules.items():
+            rows.append((f"  {rule}", f"dropped {before:,}", None, f"dropped {after:,}", None, after - before))
+    return Table(("step", "as run", "kept|.2%", "what if", "kept|.2%", "change|+,"), rows)
+
+
 @dataclass(frozen=True)
 class Replay:
     """`signals`: the parts that each shard is judged by; one without passes, as a model's reference does.
@@ -156,6 +172,18 @@ class Replay:
     recorded: list[dict]
     behind: tuple[str, ...]
     after: list[dict]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the funnel does not cover."""
+        if self.unchanged:
+            return ["The same documents stay, so all that comes behind is as recorded."]
+        if not self.behind:
+            return []
+        return [
+            f"Not replayed: {', '.join(self.behind)}. A step that looks at all documents together may decide otherwise "
+            "even about those that stay: run the changed recipe to know."
+        ]
 
     def shard(self, number: int) -> ShardReplay:
         """Decide anew on one shard. Holds the columns of it that the decisions read."""

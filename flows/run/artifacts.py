@@ -17,8 +17,9 @@ from prefect.artifacts import (
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
-from gristmill.flows.reports.funnel import FunnelRow, funnel_row
+from gristmill.flows.reports.funnel import TOP, FunnelRow, funnel_row
 from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.tables import listed
 from gristmill.flows.run import server as prefect_server
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
@@ -152,7 +153,7 @@ def _row(row: FunnelRow, per_token: float | None) -> dict[str, str | int | float
         "documents out": row.documents_out,
         "kept %": None if row.kept is None else round(100 * row.kept, 2),
         "tokens": None if per_token is None or row.characters_out is None else round(row.characters_out / per_token),
-        "top reasons": ", ".join(f"{rule} {count:,}" for rule, count in list(row.reasons.items())[:3]),
+        "top reasons": listed(row.reasons, TOP),
     }
 
 

@@ -21,9 +21,10 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 import gristmill
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports.bill import bill
+from gristmill.flows.reports import funnel
 from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves_file, trained_classifier
 from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run.bill import bill
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.run.compared import (
     COMPARABLE,
@@ -112,16 +113,8 @@ def copy_description(step: str, model: str, shown: Path) -> None:
 
 def description(report: Report) -> str:
     """What came out and the funnel, as Markdown."""
-    lines = [
-        f"{'; '.join(report.summary)}.",
-        "",
-        "| step | documents in | out | kept |",
-        "| --- | ---: | ---: | ---: |",
-    ]
-    for row in report.steps:
-        kept = "" if row.kept is None else f"{row.kept:.1%}"
-        lines.append(f"| {row.name} | {row.documents_in:,} | {row.documents_out:,} | {kept} |")
-    return "\n".join(lines)
+    table = funnel.table(report.steps, report.characters_per_token, report.tokens)
+    return f"{'; '.join(report.summary)}.\n\n{table.markdown()}"
 
 
 def _log_funnel_table(client: mlflow.MlflowClient, run: str, report: Report) -> None:

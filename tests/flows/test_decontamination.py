@@ -3,7 +3,6 @@
 import orjson
 import pytest
 
-from gristmill.flows.cli.render.documents import benchmarks_table, remarks
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import check
@@ -208,9 +207,9 @@ def test_a_report_of_a_finished_recipe_counts_items_and_shows_them(tmp_path, tex
         f"{QUESTION} {ANSWER}",
         f"{OTHERS[1][0]}: {OTHERS[1][1]}",
     }
-    shown = [str(text) for text in remarks(found)]
-    assert shown[0] == f"4 of {len(lines)} documents hold an item of a benchmark."
-    assert benchmarks_table(found).row_count == 2
+    table, sentence, *_ = found.parts()
+    assert sentence == f"4 of {len(lines)} documents hold an item of a benchmark."
+    assert [row[:4] for row in table.texts()[1]] == [["bakery", "1", "1", "1"], ["mill", "2", "2", "1"]]
     without = recipe | {"steps": recipe["steps"][:1]}
     for _ in curate(context(home), load(without)):
         pass

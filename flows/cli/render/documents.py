@@ -3,27 +3,25 @@
 Also what a search found in them: phrases, spans, batches and memorized text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import wrapt
-from rich.table import Table
 from rich.text import Text
 
+from gristmill.flows.reports.tables import listed
 from gristmill.storage.printable import one_line, printable
 from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search.batches import Batch
-    from gristmill.flows.explore.search.memorised import Memorised
     from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase, Trace
     from gristmill.flows.explore.search.words import FoundWords, RankedDocument
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
-    from gristmill.flows.reports.contamination import Contamination
     from gristmill.flows.reports.dropped import Dropped, Edit
     from gristmill.flows.reports.lineage import Decision, Lineage
-    from gristmill.flows.reports.marking import Passage
+    from gristmill.flows.reports.marking import Passage, Piece
     from gristmill.flows.reports.similar import LookUp, Match
     from gristmill.flows.reports.status import KeptDocuments
     from gristmill.flows.reports.token_lineage import TokenLineage
@@ -31,7 +29,6 @@ else:
     marking = wrapt.lazy_import("gristmill.flows.reports.marking")
 
 
-CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"
 
 
@@ -67,22 +64,16 @@ def dropped(sample: "Dropped", characters: int) -> Text:
         shown.append(f"{sample.remark}\n")
     if sample.text is None:
         return shown
-    budget = characters
-    position = 0
-    for start, stop in sample.marks:
-        if budget <= 0:
-            break
-        shown.append(_between(sample.text[position:start]))
-        shown.append(f"⟦{sample.text[start:stop]}⟧", style=_MARKED)
-        budget -= stop - start + min(start - position, 2 * CONTEXT)
-        position = stop
-    shown.append(shortened(sample.text[position:], max(budget, CONTEXT)))
-    return shown.append("\n")
+    return shown.append_text(_pieces(marking.excerpt(sample.text, sample.marks, characters))).append("\n")
 
 
-def _between(text: str) -> str:
-    omitted = len(text) - 2 * CONTEXT
-    return text if omitted <= 0 else f"{text[:CONTEXT]} [... {omitted:,} characters] {text[-CONTEXT:]}"
+def _pieces(pieces: "Iterable[Piece]") -> Text:
+    """Pieces of a text, the marked ones in ⟦brackets⟧."""
+    shown = Text()
+    for piece in pieces:
+        shown.append(*((f"⟦{piece.text}⟧", _MARKED) if piece.marked else (piece.text,)))
+        shown.append(f" [... {piece.left_out:,} characters] " if piece.left_out else "")
+    return shown
 
 
 def edit(sample: "Edit") -> Text:
@@ -189,45 +180,19 @@ def difference(sides: "tuple[Passage, Passage] | None") -> Text:
     """Two passages under each other; what differs in ⟦brackets⟧."""
     if sides is None:
         return Text("no word differs\n")
-    shown = Text()
-    for name, side in zip(("this ", "other"), sides, strict=True):
-        shown.append(f"  {name} {' ...' if side.begins_within else ''}")
-        for stretch in side.stretches:
-            shown.append(" ")
-            shown.append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
-        shown.append(" ...\n" if side.ends_within else "\n")
-    return shown
+    names = ("  this  ", "  other ")
+    return Text("\n").join([passage(side, name) for name, side in zip(names, sides, strict=True)]).append("\n")
+
+
+def passage(side: "Passage", name: str = "") -> Text:
+    """A few words of a text after a name; those that the other text has not in ⟦brackets⟧."""
+    shown = Text(f"{name}{' ...' if side.begins_within else ''}")
+    for stretch in side.stretches:
+        shown.append(" ").append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
+    return shown.append(" ..." if side.ends_within else "")
 
 
 _SHOWN = 300  # characters of an example
-
-
-def benchmarks_table(result: "Contamination") -> Table:
-    """A row for each benchmark."""
-    table = Table()
-    table.add_column("benchmark")
-    for name in ("items", "judged", "dirty", "of judged", "documents", "of all"):
-        table.add_column(name, justify="right")
-    for row in result.benchmarks:
-        table.add_row(
-            row.benchmark,
-            *(f"{count:,}" for count in (row.items, row.judged, row.dirty)),
-            f"{row.share:.2%}",
-            f"{row.documents:,}",
-            f"{row.shared:.3%}",
-        )
-    return table
-
-
-def remarks(result: "Contamination") -> Iterator[Text]:
-    """What the table does not say: the sum, examples, and where the rest is."""
-    yield Text(f"{result.holding:,} of {result.documents:,} documents hold an item of a benchmark.")
-    for one in result.examples:
-        shown = " ".join(one.found.split())
-        cut = "..." if len(shown) > _SHOWN else ""
-        yield Text(f"{one.benchmark}:{one.item} in {one.document}, score {one.score:.2f}: {shown[:_SHOWN]}{cut}")
-    yield Text(f"items, clean and dirty ones apart: {result.split}")
-    yield Text(f"every item with its documents and score: {result.items}")
 
 
 _VALUE_CHARACTERS = 40  # of a text among the values of a column
@@ -283,7 +248,7 @@ def phrase(result: "FoundPhrase") -> Iterator[Text]:
     """How often, what dropped the documents that are not kept, then some documents."""
     yield Text(f"kept: {_count(result.kept)}; dropped: {_count(result.dropped)}")
     if result.rules:
-        yield Text("dropped by " + ", ".join(f"{rule} {count:,}" for rule, count in result.rules.items()))
+        yield Text("dropped by " + listed(result.rules))
     for document in result.documents:
         yield Text()
         yield from _document(document)
@@ -295,21 +260,23 @@ def ranked(result: "FoundWords") -> Iterator[Text]:
     yield Text(f"{result.matching:,} {documents}")
     for rank, one in enumerate(result.documents, 1):
         yield Text()
-        fate = "kept" if one.kept else f"dropped by {one.step}.{one.rule}" if one.step else "dropped"
-        yield Text(f"{rank}. {one_line(one.id)}  {fate}, score {one.score:.2f}")
+        yield Text(f"{rank}. {one_line(one.id)}  {_fate(one)}, score {one.score:.2f}")
         row = one.record
         yield Text("  ".join(one_line(f"{part}") for part in (row["source"], row["title"], row["url"]) if part))
         yield _excerpt(one)
 
 
 def _document(result: "FoundDocument") -> Iterator[Text]:
-    fate = "kept" if result.kept else f"dropped by {result.step}.{result.rule}" if result.step else "dropped"
     times = "once" if result.times == 1 else f"{result.times:,} times"
-    yield Text(f"== {one_line(result.id)}  {fate}, {times}")
+    yield Text(f"== {one_line(result.id)}  {_fate(result)}, {times}")
     row = result.record
     place = f"{row.get('file')}, offset {row.get('offset')}" if row.get("offset") is not None else row.get("file")
     yield Text("  ".join(one_line(f"{part}") for part in (row.get("source"), row.get("url"), place) if part))
     yield _excerpt(result)
+
+
+def _fate(one: "FoundDocument | RankedDocument") -> str:
+    return "kept" if one.kept else f"dropped by {one.step}.{one.rule}" if one.step else "dropped"
 
 
 def _excerpt(result: "FoundDocument | RankedDocument") -> Text:
@@ -354,17 +321,3 @@ def batch(contents: "Batch") -> Iterator[str]:
         yield f"{document.tokens:>8,} tokens  {one_line(row['id'])}  {where}"
     if (more := len(contents.documents) - _DOCUMENTS) > 0:
         yield f"and {more:,} documents more: --json has all"
-
-
-def memorised_table(result: "Memorised") -> Table:
-    """Groups of prompts by their copies."""
-    table = Table(
-        title=f"{result.prompt} tokens given, the {result.continuation} that follow expected of {result.model}"
-    )
-    table.add_column("copies in the training data")
-    for name in ("prompts", "continued verbatim", "interval", "tokens before the first other"):
-        table.add_column(name, justify="right")
-    for group in result.groups:
-        interval = f"{group.low:.2%} to {group.high:.2%}"
-        table.add_row(group.name, f"{group.prompts:,}", f"{group.share:.2%}", interval, f"{group.tokens:.1%}")
-    return table

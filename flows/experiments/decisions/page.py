@@ -1,48 +1,25 @@
-"""The page of a decision: the effect of each candidate as a picture and a line, then what it rests on."""
+"""The page of a decision: the effect of each candidate as a picture and a line, then what it rests on; its tables."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.pages import Table, charts
-from gristmill.flows.reports.pages.charts import Axis, Layer, bar, interval, span
-from gristmill.flows.stats.protocol import Decision
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer, bar, interval
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.flows.stats.verdict import Verdict
 
-Effect = tuple[float, float, float]  # low, effect, high
+if TYPE_CHECKING:
+    from gristmill.flows.experiments.decisions.report import DecisionReport, LeaderboardRow
+
+Ends = tuple[Any, Any, Any]  # low, effect, high, all None without runs
 
 
-class ShownDecision(Protocol):
-    """The parts of a `report.DecisionReport` that are shown; the types of sets, runs and steps are in its module."""
-
-    @property
-    def base(self) -> str: ...
-    @property
-    def decision(self) -> Decision: ...
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]: ...
-    @property
-    def sets(self) -> Mapping[str, Sequence[Any]]: ...
-    @property
-    def runs(self) -> Sequence[Any]: ...
-    @property
-    def attribution(self) -> Sequence[Any]: ...
-    @property
-    def arms(self) -> Mapping[str, Any]: ...
-    @property
-    def tasks(self) -> Mapping[str, Sequence[Any]]: ...
-    @property
-    def task_screen(self) -> Sequence[Any]: ...
-    @property
-    def steps_of_all(self) -> list[str]: ...
-    def task_effect(self, candidate: str, task: str) -> Any: ...
-
-
-def page(report: ShownDecision) -> str:
+def page(report: "DecisionReport") -> str:
     """The decision on one HTML page that needs no server and no network."""
     return pages.render(
         "decision.html",
@@ -60,7 +37,7 @@ def page(report: ShownDecision) -> str:
     )
 
 
-def notebook(report: ShownDecision) -> str:
+def notebook(report: "DecisionReport") -> str:
     """What a notebook shows: verdicts, tasks, and what the steps are worth."""
     return pages.render(
         "decision_notebook.html", report=report, forest=forest(report), tasks=tasks(report), steps=steps(report)
@@ -88,103 +65,119 @@ def line(verdict: Verdict) -> str:
     return "; ".join([f"{said} {amount}", *judged])
 
 
-def forest(report: ShownDecision) -> Table:
+def forest(report: "DecisionReport") -> Table:
     """A row for each candidate: its interval as a picture, and a line."""
-    shown = [(one.candidate, _effect(one), (line(one),)) for one in report.verdicts]
-    return ("candidate", "", "bits per byte, base minus candidate"), _pictures(shown)
+    rows = [(one.candidate, (one.low, one.effect, one.high), line(one)) for one in report.verdicts]
+    return Table(("candidate", "", "bits per byte, base minus candidate"), _pictures(rows))
 
 
-def steps(report: ShownDecision) -> Table:
+def tables(report: "DecisionReport") -> Iterator[Table]:
+    """What each recipe has and came to; where there are any, its tasks and what the steps are worth."""
+    yield arms(report)
+    if report.tasks:
+        yield tasks(report)
+        yield screen(report)
+    if report.attribution:
+        yield steps(report)
+
+
+def steps(report: "DecisionReport") -> Table:
     """What each step is worth that was left out, and what it costs."""
-    most_documents = max((abs(each.documents) for each in report.attribution), default=1)
-    shown = []
-    for each in report.attribution:
-        worth = None if each.worth is None else (each.low, each.worth, each.high)
-        cost = each.documents, bar(abs(each.documents), most_documents), _form(each.cpu_seconds, ",.1f")
-        shown.append((each.step, worth, (_form(each.worth, "+.4f"), _span(worth), each.outcome, *cost)))
-    head = ("step", "", "#worth, bits per byte", "#interval", "without it", "#documents it costs", "")
-    return (*head, "#CPU seconds it costs"), _pictures(shown)
+    most = max((abs(each.documents) for each in report.attribution), default=1)
+    columns = ("step", "", "#worth, bits per byte|+.4f", "#interval|+.4f", "without it", "#documents it costs", "")
+    rows = [
+        (each.step, (each.low, each.worth, each.high), each.worth, (each.low, each.high), each.outcome, each.documents,
+         bar(abs(each.documents), most), each.cpu_seconds)
+        for each in report.attribution
+    ]  # fmt: skip
+    title = f"What each step is worth: {report.title}"
+    return Table((*columns, "#CPU seconds it costs|,.1f"), _pictures(rows), title)
 
 
-def tasks(report: ShownDecision) -> Table:
+def tasks(report: "DecisionReport") -> Table:
     """The bits per byte of right answers and the accuracy at each task, beside the base's."""
-    head = ("candidate", "task", "#bits per byte", "#interval", "#accuracy", f"#of {report.base}", "#difference")
+    columns = ("recipe", "task", "#bits per byte|+.4f", "#interval|+.4f", "#accuracy|.1%", f"#of {report.base}|.1%")
     rows = []
     for name, some in report.tasks.items():
         for one in some:
             bits = report.task_effect(name, one.name)
-            effect = None if bits is None else (bits.low, bits.effect, bits.high)
-            shares = f"{one.accuracy:.1%}", f"{one.base:.1%}", f"{one.difference:+.1%}"
-            ends = span(one.low, one.high, "+.1%"), _form(one.chance, ".1%")
-            rows.append((name, one.name, _form(effect and effect[1], "+.4f"), _span(effect), *shares, *ends))
-    return (*head, "#interval", "#chance"), rows
+            effect = (bits.effect, (bits.low, bits.high)) if bits else (None, None)
+            accuracies = one.accuracy, one.base, one.difference, (one.low, one.high), one.chance
+            rows.append((name, one.name, *effect, *accuracies))
+    return Table((*columns, "#difference|+.1%", "#interval|+.1%", "#chance|.1%"), rows, f"Tasks: {report.title}")
 
 
-def screen(report: ShownDecision) -> Table:
-    """What each task says at this size."""
-    head = ("task", "by", "#examples", "#above chance, standard errors", "#rises", "#order", "#signal / noise")
-    return (*head, "against it"), [
-        (one.name, one.measure, one.examples, _form(one.above_chance, "+.1f"), _form(one.rises, "+.1f"),
-         _form(one.order, "+.1f"), f"{one.signal / one.noise:.1f}" if one.noise else None, "; ".join(one.fails))
+def screen(report: "DecisionReport") -> Table:
+    """What FineTasks asks of a task: what each task says at this size."""
+    columns = ("task", "by", "#examples", "#above chance, standard errors|+.1f", "#rises|+.1f", "#order|+.1f")
+    rows = [
+        (one.name, one.measure, one.examples, one.above_chance, one.rises, one.order,
+         one.signal / one.noise if one.noise else None, "; ".join(one.fails))
         for one in report.task_screen
     ]  # fmt: skip
+    title = f"Which tasks say something: {report.title}"
+    return Table((*columns, "#signal / noise|.1f", "against it"), rows, title)
 
 
-def arms(report: ShownDecision) -> Table:
+def arms(report: "DecisionReport") -> Table:
     """What each recipe has, costs, and came to."""
     most, verdicts = max(arm.documents for arm in report.arms.values()), {one.candidate: one for one in report.verdicts}
     rows = []
     for name, arm in report.arms.items():
-        effect = _effect(verdicts[name]) if name in verdicts else None
-        hours = _form(None if arm.cpu_seconds is None else arm.cpu_seconds / 3600, ".4f")
-        outcome = verdicts[name].outcome if name in verdicts else "the base"
-        own = arm.documents, bar(arm.documents, most), arm.tokens, f"{arm.most_epochs:.2f}", hours
-        rows.append((name, outcome, _form(effect and effect[1], "+.4f"), _span(effect), *own))
-    level = f"#{report.decision.protocol.level:.0%} interval"
-    head = ("recipe", "verdict", "#effect", level, "#documents", "", "#tokens", "#epochs", "#CPU hours")
-    return head, rows
+        one, hours = verdicts.get(name), None if arm.cpu_seconds is None else arm.cpu_seconds / 3600
+        verdict = (one.outcome, one.effect, (one.low, one.high), one.pairs) if one else ("the base", None, None, None)
+        rows.append((name, *verdict, arm.documents, bar(arm.documents, most), arm.tokens, arm.most_epochs, hours))
+    level = f"#{report.decision.protocol.level:.0%} interval|+.4f"
+    columns = ("recipe", "verdict", "#effect, bits per byte|+.4f", level, "#pairs", "#documents", "", "#tokens")
+    return Table((*columns, "#epochs|.2f", "#CPU hours|.4f"), rows, report.title)
 
 
-def _funnels(report: ShownDecision) -> Table:
-    def cell(row: Any) -> str:
+def leaderboard(rows: Sequence["LeaderboardRow"]) -> Table:
+    """A row for each candidate of all decisions."""
+    columns = ("candidate", "base", "verdict", "#effect, bits per byte|+.4f", "#interval|+.4f", "#worth|+.0%")
+    shown = [
+        (one.candidate, one.base, one.outcome, one.effect, (one.low, one.high), one.worth, one.documents,
+         one.cpu_hours, one.judge, f"{one.parameters:,}, {one.tokens:,}")
+        for one in rows
+    ]  # fmt: skip
+    return Table((*columns, "#documents|+,", "#CPU hours|+.4f", "judged by", "model and tokens"), shown, "Decisions")
+
+
+def _funnels(report: "DecisionReport") -> Table:
+    def documents(arm: str, step: str) -> str:
+        row = report.arms[arm].row(step)
         return f"{row.documents_out:,} of {row.documents_in:,}" if row else ""
 
-    head = ("step", *(f"#{name}" for name in report.arms))
-    return head, [(step, *(cell(arm.row(step)) for arm in report.arms.values())) for step in report.steps_of_all]
+    rows = [(step, *(documents(arm, step) for arm in report.arms)) for step in report.steps_of_all]
+    return Table(("step", *(f"#{name}|" for name in report.arms)), rows)
 
 
-def _rates(report: ShownDecision) -> Table:
-    shown = [
-        (f"{one.candidate}, at {each.learning_rate:g}", (each.low, each.effect, each.high))
+def _rates(report: "DecisionReport") -> Table:
+    return _effects(
+        (f"{one.candidate}, at {each.learning_rate:g}", each)
         for one in report.verdicts
         for each in one.by_learning_rate
-    ]
-    return _plain(shown)
+    )
 
 
-def _sets(report: ShownDecision) -> Table:
-    shown = [
-        (f"{name}, on {each.name}", (each.low, each.effect, each.high))
-        for name, effects in report.sets.items()
-        for each in effects
-    ]
-    return _plain(shown)
+def _sets(report: "DecisionReport") -> Table:
+    return _effects((f"{name}, on {each.name}", each) for name, effects in report.sets.items() for each in effects)
 
 
-def _plain(shown: Sequence[tuple[str, Effect]]) -> Table:
-    rows = [(name, effect, (f"{effect[1]:+.4f}", _span(effect))) for name, effect in shown]
-    return ("", "", "#bits per byte", "#plain interval"), _pictures(rows)
+def _effects(named: Iterator[tuple[str, Any]]) -> Table:
+    rows = [(name, (one.low, one.effect, one.high), one.effect, (one.low, one.high)) for name, one in named]
+    return Table(("", "", "#bits per byte|+.4f", "#plain interval|+.4f"), _pictures(rows))
 
 
-def _pictures(rows: Sequence[tuple[str, Effect | None, tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    """Rows with the intervals on one axis, after their names."""
-    values = [0.0, *(value for _, effect, _ in rows if effect for value in effect)]
+def _pictures(rows: Sequence[tuple[str, Ends, *tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+    """Rows with the intervals, after their names, as pictures on one axis."""
+    values = [0.0, *(value for _, ends, *_ in rows for value in ends if value is not None)]
     margin = 0.04 * (max(values) - min(values)) or 1.0
-    ends = min(values) - margin, max(values) + margin
-    return [(name, interval(*effect, ends) if effect else None, *others) for name, effect, others in rows]
+    axis = min(values) - margin, max(values) + margin
+    return [(name, None if None in ends else interval(*ends, axis), *others) for name, ends, *others in rows]
 
 
-def by_pair(report: ShownDecision, candidate: str) -> Markup:
+def by_pair(report: "DecisionReport", candidate: str) -> Markup:
     """The difference of each pair, a point a learning rate and a line through their means, and the interval."""
     [verdict] = [each for each in report.verdicts if each.candidate == candidate]
     losses = {one.request: one.bits_per_byte for one in report.runs}
@@ -215,7 +208,7 @@ def by_pair(report: ShownDecision, candidate: str) -> Markup:
     return charts.plot(f"difference of each pair, {candidate}", x, Axis("bits per byte", show=(0,)), *layers)
 
 
-def curves(report: ShownDecision) -> Markup:
+def curves(report: "DecisionReport") -> Markup:
     """The training loss of every run at the largest learning rate: of each recipe the mean, where its runs have as many
     points, else each."""
     rate, tokens = report.decision.protocol.learning_rates[-1], report.decision.tokens
@@ -231,17 +224,3 @@ def curves(report: ShownDecision) -> Markup:
         color = charts.SERIES[number % len(charts.SERIES)]
         layers += [Layer("line", curve[:, 0], curve[:, 1], color, "" if at else arm) for at, curve in enumerate(wanted)]
     return charts.plot("training loss of the runs by step", Axis("step"), Axis("training loss, nats a token"), *layers)
-
-
-def _effect(verdict: Verdict) -> Effect | None:
-    if verdict.effect is None or verdict.low is None or verdict.high is None:
-        return None
-    return verdict.low, verdict.effect, verdict.high
-
-
-def _span(effect: Effect | None) -> str | None:
-    return None if effect is None else span(effect[0], effect[2], "+.4f")
-
-
-def _form(value: float | None, form: str) -> str | None:
-    return None if value is None else format(value, form)

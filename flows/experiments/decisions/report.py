@@ -85,17 +85,13 @@ def _rows(decision: dict[str, Any], conditions: Conditions, path: str) -> Iterat
     for verdict in decision["verdicts"]:
         arm = decision["arms"][verdict["candidate"]]
         times = arm["cpu_seconds"], base["cpu_seconds"]
-        known = None not in times
+        figures = {name: verdict[name] for name in ("candidate", "outcome", "effect", "low", "high")}
         yield LeaderboardRow(
+            **figures,
             base=decision["base"],
-            candidate=verdict["candidate"],
-            outcome=verdict["outcome"],
-            effect=verdict["effect"],
-            low=verdict["low"],
-            high=verdict["high"],
             worth=(verdict["worth"] or {}).get("share"),
             documents=arm["documents"] - base["documents"],
-            cpu_hours=(times[0] - times[1]) / 3600 if known else None,
+            cpu_hours=None if None in times else (times[0] - times[1]) / 3600,
             judge=conditions.judge,
             parameters=conditions.parameters,
             tokens=conditions.tokens,
@@ -285,24 +281,16 @@ class DecisionReport:
     @cached_property
     def attribution(self) -> list[StepWorth]:
         """What the steps are worth that were left out one at a time, in the order of the recipe."""
-        base = self.arms[self.base]
-        found = []
+        base, found = self.arms[self.base], []
         for verdict in self.verdicts:
             if verdict.candidate not in self.steps:
                 continue
-            arm = self.arms[verdict.candidate]
-            known = base.cpu_seconds is not None and arm.cpu_seconds is not None
-            found.append(
-                StepWorth(
-                    self.steps[verdict.candidate],
-                    verdict.outcome,
-                    _negative(verdict.effect),
-                    _negative(verdict.high),
-                    _negative(verdict.low),
-                    arm.documents - base.documents,
-                    base.cpu_seconds - arm.cpu_seconds if known else None,  # type: ignore[operator]
-                )
-            )
+            arm, ends = self.arms[verdict.candidate], (verdict.effect, verdict.high, verdict.low)
+            times = base.cpu_seconds, arm.cpu_seconds
+            seconds = None if times[0] is None or times[1] is None else times[0] - times[1]
+            worth, low, high = map(_negative, ends)
+            step, documents = self.steps[verdict.candidate], arm.documents - base.documents
+            found.append(StepWorth(step, verdict.outcome, worth, low, high, documents, seconds))
         return found
 
     def task_effect(self, candidate: str, task: str) -> SetEffect | None:

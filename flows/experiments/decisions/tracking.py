@@ -15,7 +15,6 @@ from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports import pages
 from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
@@ -63,17 +62,10 @@ def log_runs(
             "learning_rate": f"{request.learning_rate:g}",
             "purpose": "A/A" if request.salt else "comparison",
         }
-        params = {
-            "arm": request.arm,
-            "pair": request.pair,
-            "learning_rate": request.learning_rate,
-            "tokens": request.tokens,
-            "salt": request.salt,
-        }
         values = {"bits_per_byte": one.bits_per_byte} | {f"bits_per_byte/{k}": v for k, v in one.by_set.items()}
         values |= {f"accuracy/{task}": value for task, value in one.tasks.items()}
         name = request_name(request)
-        run.log_child(name, one.key, params, values, losses.get(one.key, ()), tags, datasets.of_arm(request.arm))
+        run.log_child(name, one.key, vars(request), values, losses.get(one.key, ()), tags, datasets.of_arm(request.arm))
 
 
 def finish(run: ParentRun, report: DecisionReport, recipes: Mapping[str, Recipe]) -> str:
@@ -107,12 +99,8 @@ def request_name(request: RunRequest) -> str:
 
 def description(report: DecisionReport) -> str:
     """The verdicts, then the tables, as Markdown."""
-    shown = [decision_page.arms(report)]
-    if report.tasks:
-        shown += [decision_page.tasks(report), decision_page.screen(report)]
-    if report.attribution:
-        shown.append(decision_page.steps(report))
-    said = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *map(pages.markdown, shown)]
+    shown = [table.markdown() for table in decision_page.tables(report)]
+    said = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *shown]
     effects = f"Effects: bits per byte of {report.base} minus the candidate's; above 0 the candidate is better."
     return "\n\n".join([*said, *([report.tasks_note] if report.tasks_note else []), effects])
 

@@ -4,7 +4,7 @@ A model is named as a user calls it: a recipe, a folder, or a checkpoint.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import model_training
 from gristmill.flows.stages.model import local_files, local_mixture
 from gristmill.storage import files
@@ -83,6 +84,42 @@ class Evaluation:
     unknown: list[str]
     path: str
     mlflow_run: str = ""
+
+    @property
+    def tables(self) -> Iterator[Table]:
+        """Bits per byte of held-out text; accuracies of tasks in percent, with their standard errors."""
+        if self.heldout:
+            rows = []
+            for name, value in self.heldout.items():
+                if name.endswith("bits_per_byte"):
+                    kind, _, source = name.removesuffix("/bits_per_byte").partition("/")
+                    own = {"heldout": source or "all", "survivors": f"{source or 'all'}, kept by the recipe"}
+                    rows.append((own.get(kind, source), value))
+            yield Table(("held-out text", "#bits per byte|.4f"), rows, self.model)
+        if self.tasks:
+            columns = ("task", "#examples", "#acc %", "#acc_norm %", "#acc_bytes %", "#chance %", "#perplexity|,.2f")
+            shares = ("acc", "acc_norm", "acc_bytes", "chance")
+            shown = [
+                (name, each["examples"], *(_percent(each, share) for share in shares), each.get("perplexity"),
+                 each["bits_per_byte"])
+                for name, each in self.tasks.items()
+            ]  # fmt: skip
+            yield Table((*columns, "#bits per byte|.3f"), shown, self.model)
+
+    def remarks(self) -> Iterator[str]:
+        """What was cut and not scored, and where the report is."""
+        for name, figures in self.tasks.items():
+            if figures["cut"]:
+                yield f"{name}: the context of {figures['cut']:,} pairs was cut at its left to fit the model"
+        yield from (f"not scored: {sentence}" for sentence in self.unknown)
+        yield f"report: {self.path}"
+        if self.mlflow_run:
+            yield f"logged to the MLflow run {self.mlflow_run}"
+
+
+def _percent(figures: dict[str, Any], name: str) -> str:
+    value, error = figures.get(name), figures.get(f"{name}_stderr")
+    return "" if value is None else f"{100 * value:.2f}" + ("" if error is None else f" ± {100 * error:.2f}")
 
 
 def evaluate(

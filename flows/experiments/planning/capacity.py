@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.tables import Table
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ, PhaseCost
 from gristmill.tasks.engine.make import StageResult
 
@@ -97,6 +98,17 @@ class Capacity:
     stages: tuple[StageCapacity, ...]
     machines: Machines
     prices: Prices
+
+    @property
+    def table(self) -> Table:
+        """A row for each stage."""
+        columns = ("stage", "#documents in", "#documents out", "#core hours|,.1f", "#hours|,.1f", "#GB|,.1f")
+        rows = [
+            (row.stage, row.documents_in, row.documents_out,
+             *("not measured" if hours is None else hours for hours in (row.core_hours, row.hours)), row.bytes / 1e9)
+            for row in self.stages
+        ]  # fmt: skip
+        return Table(columns, rows)
 
     @cached_property
     def phases(self) -> tuple[PhaseCapacity, ...]:

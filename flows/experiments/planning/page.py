@@ -1,6 +1,7 @@
 """The page of a plan: its sentences, memory and time of layouts, and what the laws say of as much compute."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -10,12 +11,13 @@ from gristmill.flows.experiments.planning.plan import TrainingPlan
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
+from gristmill.flows.reports.tables import Table
 from gristmill.storage import files
 
 MOST = 8  # layouts that are shown
 PARTS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "buffers")
 
-ENGINES = ("tensor", "pipeline", "bubble")  # columns of layouts that our own loop has not
+ENGINES = ("#tensor", "#pipeline", "#bubble|.0%")  # columns of layouts that our own loop has not
 STATES = ("weights", "gradients", "optimizer", "gathered", "buffers")
 
 
@@ -74,41 +76,52 @@ def lines(made: TrainingPlan) -> Iterator[str]:
     yield from made.remarks
 
 
-def laws(made: TrainingPlan) -> Iterator[tuple[str, ...]]:
-    """A row for each law: its name, the best parameters, tokens and tokens a parameter of the same compute, its
-    loss."""
-    for one in made.splits:
-        loss = "" if one.loss is None else f"{one.loss:.3f}"
-        yield one.law, f"{one.parameters:,.0f}", f"{one.tokens:,.0f}", f"{one.tokens / one.parameters:,.1f}", loss
+def laws(made: TrainingPlan) -> Table:
+    """A row for each law: the best parameters and tokens of the same compute, and its loss."""
+    columns = (
+        "law",
+        "#parameters|,.0f",
+        "#tokens|,.0f",
+        "#tokens a parameter|,.1f",
+        "#loss, nats a token of its text|.3f",
+    )
+    return Table(
+        columns, [(one.law, one.parameters, one.tokens, one.tokens / one.parameters, one.loss) for one in made.splits]
+    )
 
 
-def layouts(made: TrainingPlan) -> list[dict[str, str]]:
-    """The first layouts, by column: of the parallelism what a layout has, recomputation, micro-batch and how many, GB
-    by part and in all, GB sent a step, seconds a step, tokens a second of a device. What none of them has is left
-    out."""
-    rows = [_row(made, one) for one in made.choices[:MOST]]
-    idle = [name for name in ENGINES if all(row[name] in ("1", "0%") for row in rows)]
-    return [{name: value for name, value in row.items() if name not in idle} for row in rows]
+def layouts(made: TrainingPlan) -> Table:
+    """The first layouts: of the parallelism what a layout has, recomputation, micro-batch and how many, GB by part and
+    in all, GB sent a step, seconds a step, tokens a second of a device, and memory and time as pictures. What none of
+    them has is left out."""
+    shown = made.choices[:MOST]
+    slowest = max(max(one.computing, one.sending + one.waiting) for one in shown)
+    rows = [_row(made, one, slowest) for one in shown]
+    names = [name for name in rows[0] if name not in ENGINES or any(row[name] not in (1, 0) for row in rows)]
+    return Table(names, [[row[name] for name in names] for row in rows])
 
 
-def _row(made: TrainingPlan, one: Choice) -> dict[str, str]:
+def _row(made: TrainingPlan, one: Choice, slowest: float) -> dict[str, Any]:
     at, held, sent = one.layout, one.memory, one.traffic
-    tokens = made.tokens / made.steps / one.seconds / made.devices.count
+    parts = [(name, getattr(held, part)) for name, part in zip(charts.SERIES, PARTS, strict=True)]
+    waiting = charts.stack([("light", one.sending), ("cut", one.waiting)], slowest, f"{one.sending:.3g} s sent")
     return {
-        "shards": f"{at.shards}",
-        "replicas": f"{at.replicas}",
-        "tensor": f"{at.tensor}",
-        "pipeline": f"{at.pipeline}",
-        "recompute": one.recompute,
-        "micro-batch": f"{one.micro_batch} x {one.micro_batches}",
-        "states, GB": f"{sum(getattr(held, part) for part in STATES) / 1e9:,.1f}",
-        "activations": f"{held.activations / 1e9:,.1f}",
-        "logits": f"{held.logits / 1e9:,.1f}",
-        "all, GB": f"{held.total / 1e9:,.1f}",
-        "sent, GB": f"{(sent.gather + sent.replicas + sent.tensor + sent.pipeline) / 1e9:,.1f}",
-        "bubble": f"{one.bubble:.0%}",
-        "s a step": f"{one.seconds:.3g}",
-        "tokens/s": f"{tokens:,.0f}",
+        "#shards": at.shards,
+        "#replicas": at.replicas,
+        "#tensor": at.tensor,
+        "#pipeline": at.pipeline,
+        "#recompute": one.recompute,
+        "#micro-batch": f"{one.micro_batch} x {one.micro_batches}",
+        "#states, GB|,.1f": sum(getattr(held, part) for part in STATES) / 1e9,
+        "#activations|,.1f": held.activations / 1e9,
+        "#logits|,.1f": held.logits / 1e9,
+        "#all, GB|,.1f": held.total / 1e9,
+        "#sent, GB|,.1f": (sent.gather + sent.replicas + sent.tensor + sent.pipeline) / 1e9,
+        "#bubble|.0%": one.bubble,
+        "#s a step|.3g": one.seconds,
+        "#tokens/s|,.0f": made.tokens / made.steps / one.seconds / made.devices.count,
+        "memory by part": charts.stack(parts, made.devices.usable, f"{held.total / 1e9:,.1f} GB"),
+        "time of a step": charts.bar(one.computing, slowest) + waiting,
     }
 
 
@@ -134,27 +147,12 @@ def page(made: TrainingPlan) -> str:
             ("memory of a device", f"{best.memory.total / 1e9:,.1f} GB"),
         ],
         sentences=list(lines(made)),
-        layouts=_drawn_layouts(made),
+        layouts=layouts(made),
         usable=made.devices.usable,
         parts=list(zip(charts.SERIES, PARTS, strict=True)),
-        laws=list(laws(made)),
+        laws=laws(made),
         split=split(made),
     )
-
-
-def _drawn_layouts(made: TrainingPlan) -> tuple[list[str], list[list[str | Markup]]]:
-    """The layouts as a table, with memory by part and time as pictures."""
-    rows, shown = layouts(made), made.choices[:MOST]
-    slowest = max(max(one.computing, one.sending + one.waiting) for one in shown)
-    head = [*(f"#{name}" for name in rows[0]), "memory by part", "time of a step"]
-    drawn: list[list[str | Markup]] = []
-    for row, one in zip(rows, shown, strict=True):
-        held = [(name, getattr(one.memory, part)) for name, part in zip(charts.SERIES, PARTS, strict=True)]
-        memory = charts.stack(held, made.devices.usable, f"{one.memory.total / 1e9:,.1f} GB")
-        computing = charts.bar(one.computing, slowest)
-        sending = charts.stack([("light", one.sending), ("cut", one.waiting)], slowest, f"{one.sending:.3g} s sent")
-        drawn.append([*row.values(), memory, computing + sending])
-    return head, drawn
 
 
 def split(made: TrainingPlan) -> Markup:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau, t
 
+from gristmill.flows.reports.tables import Table
+
 DRAWS = 2000
 _SEED = 0
 
@@ -202,6 +204,21 @@ class AgreementReport:
         ranks = 1 + means.argsort(axis=1).argsort(axis=1)
         for index in means[-1].argsort(kind="stable"):
             yield {"arm": self.arms[index], "losses": means[:, index].tolist(), "ranks": ranks[:, index].tolist()}
+
+    def tables(self) -> Iterator[Table]:
+        """The recipes with their losses and ranks, and how often each measure of each size agrees."""
+        shown = [
+            (row["arm"], *(f"{loss:.4f} ({rank})" for loss, rank in zip(row["losses"], row["ranks"], strict=True)))
+            for row in self.arm_rows()
+        ]
+        yield Table(("recipe", *(f"#{count:,} parameters" for count in self.parameters)), shown)
+        columns = ("measure", "#parameters", "#pairs in the largest's order|.0%", "#90% interval|.0%")
+        shown = [
+            (row["measure"], row["parameters"], row["accuracy"], (row["low"], row["high"]), row["told_apart"],
+             row["same"])
+            for row in self.rows()
+        ]  # fmt: skip
+        yield Table((*columns, "#clear at both", "#of these in order"), shown)
 
     def as_json(self) -> dict[str, Any]:
         largest = zip(self.parameters, self.agreements[JUDGED], strict=False)

@@ -1,16 +1,16 @@
 """The page of a scaling law: its plots, then optima of budgets, forecasts, and what leaving the future out says."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from gristmill.flows.experiments.scaling.report import LEVEL, ScalingReport
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.pages import Table, charts
-from gristmill.flows.reports.pages.charts import Axis, Layer, span
-from gristmill.flows.stats.law import optimum
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer
+from gristmill.flows.reports.tables import Table, span
+from gristmill.flows.stats.law import Interval, optimum
 
 _CURVES = 6  # of equal compute at most: more lie on each other
 _COMPUTE = Axis("floating-point operations of training", log=True)
@@ -36,33 +36,40 @@ def page(report: ScalingReport) -> str:
     )
 
 
-def tables(report: ScalingReport) -> Iterator[tuple[str, str, Table]]:
-    """A heading, a sentence, and a table, for what there is: forecasts, optima, and errors of the future."""
-    level, head = f"{LEVEL:.0%} interval", tuple[str, ...]()
+def tables(report: ScalingReport) -> Iterator[tuple[str, Table]]:
+    """A sentence and a table for what there is: forecasts, optima, and errors of the future."""
     if report.forecasts:
-        head = ("#parameters", "#tokens", "#compute", "#forecast", f"#{level}", "#came")
-        rows: list[tuple[Any, ...]] = []
-        for one in report.forecasts:
-            claim, came = one.forecast, one.check
-            size = claim.parameters, claim.tokens, f"{claim.reach:.1f} times"
-            loss = f"{came.loss:.4f}{'' if came.inside else ' (outside)'}"
-            rows.append((*size, f"{claim.loss.value:.4f}", span(claim.loss.low, claim.loss.high, ".4f"), loss))
-        yield "Forecasts", report.forecast_sentence, (head, rows)
+        yield report.forecast_sentence, _forecasts(report)
     if report.optima:
-        head = ("#operations", "#best parameters", "#best tokens", "#bits per byte")
-        rows = []
-        for best in report.optima:
-            cells = [f"{one.value:,.0f} ({span(one.low, one.high, ',.0f')})" for one in (best.parameters, best.tokens)]
-            loss = f"{best.loss.value:.4f} ({span(best.loss.low, best.loss.high, '.4f')})"
-            rows.append((f"{best.compute:.2e}", *cells, loss))
-        yield "Optima", "", (head, rows)
-    head = ("#operations up to", "#runs", "#predicted", "#reach", "#mean error", "#bias", f"#inside {LEVEL:.0%}")
-    rows = [
-        (f"{one.compute:.2e}", one.fitted, one.predicted, f"{one.reach:.1f} times", f"{one.error:.2%}",
-         f"{one.bias:+.2%}", one.inside)
-        for one in report.future
-    ]  # fmt: skip
-    yield "Errors", "Fitted to the smaller runs, and held against the larger", (head, rows)
+        rows = [
+            (best.compute, _ends(best.parameters, ",.0f"), _ends(best.tokens, ",.0f"), _ends(best.loss, ".4f"))
+            for best in report.optima
+        ]
+        yield "", Table(("#operations|.2e", "#best parameters", "#best tokens", "#bits per byte"), rows, "Optima")
+    if report.future:
+        columns = ("#fit up to|.2e", "#runs", "#predicted", "#reach", "#mean error|.2%", "#bias|+.2%")
+        errors = [
+            (one.compute, one.fitted, one.predicted, f"{one.reach:.1f}x", one.error, one.bias,
+             f"{one.inside} of {one.predicted}")
+            for one in report.future
+        ]  # fmt: skip
+        sentence = "Fitted to the smaller runs, and held against the larger"
+        yield sentence, Table((*columns, f"#inside {LEVEL:.0%}"), errors, "Errors")
+
+
+def _forecasts(report: ScalingReport) -> Table:
+    columns = ("#parameters", "#tokens", "#compute", "#forecast|.4f", f"#{LEVEL:.0%} interval|.4f", "#came|.4f", "held")
+    rows = []
+    for one in report.forecasts:
+        claim, came = one.forecast, one.check
+        held = "inside" if came.inside else f"outside by {came.outside:.2%}"
+        interval = claim.loss.value, (claim.loss.low, claim.loss.high)
+        rows.append((claim.parameters, claim.tokens, f"{claim.reach:.1f}x", *interval, came.loss, held))
+    return Table(columns, rows, "Forecasts")
+
+
+def _ends(one: Interval, form: str) -> str:
+    return f"{one.value:{form}} ({span(one.low, one.high, form)})"
 
 
 def by_compute(report: ScalingReport) -> Markup:

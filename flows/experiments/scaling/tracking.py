@@ -20,7 +20,6 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 from gristmill.flows.experiments.scaling import page
 from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports import pages
 from gristmill.flows.run.tracking import ParentRun, TrackedExperiment
 from gristmill.flows.stages.model import local_folder
 from gristmill.flows.stats.law import Forecast, ForecastCheck, Interval, check
@@ -65,8 +64,8 @@ def finish(run: ParentRun, report: ScalingReport) -> str:
 def description(report: ScalingReport) -> str:
     """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
     said = [f"**{report.sentence}.**", "\n".join(f"- {remark}" for remark in report.remarks)]
-    for _, sentence, table in page.tables(report):
-        said += [f"**{sentence}.**" * bool(sentence), pages.markdown(table)]
+    for sentence, table in page.tables(report):
+        said += [f"**{sentence}.**" * bool(sentence), table.markdown()]
     return "\n\n".join(part for part in said if part)
 
 

@@ -22,7 +22,8 @@ from gristmill.flows.explore.search.phrases import find
 from gristmill.flows.explore.search.words import find_words
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.marking import beginning
-from gristmill.flows.reports.pages import Shown, Vote, charts, short, shown_drop
+from gristmill.flows.reports.pages import Shown, Vote, charts, shown_drop
+from gristmill.flows.reports.tables import listed, short
 from gristmill.flows.reports.whatif import ComparedStep
 from gristmill.tasks.documents.expressions import ExpressionError
 
@@ -60,18 +61,8 @@ class Pages:
 
     @property
     def by_name(self) -> dict[str, Callable[[Query], str]]:
-        return {
-            "": self.funnel,
-            "step": self.step,
-            "rule": self.rule,
-            "replay": self.replay,
-            "documents": self.documents,
-            "document": self.document,
-            "find": self.find,
-            "phrase": self.phrase,
-            "words": self.words,
-            "map": self.map,
-        }
+        names = ("step", "rule", "replay", "documents", "document", "find", "phrase", "words", "map")
+        return {"": self.funnel} | {name: getattr(self, name) for name in names}
 
     @cached_property
     def _summary(self) -> Summary:
@@ -210,7 +201,7 @@ class Pages:
         if phrase and index is not None:
             found = find(index, phrase, _N)
             kept, gone = found.kept, found.dropped.documents
-            rules = ", ".join(f"{rule} {count:,}" for rule, count in found.rules.items())
+            rules = listed(found.rules)
             sentence = (
                 f"{_counted(kept.documents)} that are trained on have it ({kept.times:,} times), and {gone:,} that "
             )

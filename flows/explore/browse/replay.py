@@ -168,10 +168,8 @@ def _moved_by(step: Any, name: str, value: Any) -> Bound | None:
 
 def _ends(metadata: list[Any]) -> tuple[float, float] | None:
     """The least and the largest value of a setting, where it has both."""
-    low = next(
-        (end for each in metadata for kind in ("ge", "gt") if (end := getattr(each, kind, None)) is not None), None
-    )
-    high = next(
-        (end for each in metadata for kind in ("le", "lt") if (end := getattr(each, kind, None)) is not None), None
+    low, high = (
+        next((end for each in metadata for kind in kinds if (end := getattr(each, kind, None)) is not None), None)
+        for kinds in (("ge", "gt"), ("le", "lt"))
     )
     return None if low is None or high is None else (float(low), float(high))

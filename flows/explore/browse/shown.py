@@ -10,7 +10,8 @@ from gristmill.flows.explore.search.words import RankedDocument
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.marking import Piece, beginning
-from gristmill.flows.reports.pages import Shown, Vote, short, shown_drop
+from gristmill.flows.reports.pages import Shown, Vote, shown_drop
+from gristmill.flows.reports.tables import short
 from gristmill.flows.stats.distributions import QUANTILES
 from gristmill.storage import files
 

@@ -7,7 +7,7 @@ counts for a precision where the document was on a page of draws, each document 
 reader has looked for is kept beside them, and counts nowhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +19,7 @@ from gristmill.flows.explore.browse.draws import TAKEN
 from gristmill.flows.explore.browse.opened import Opened, Step
 from gristmill.flows.reports.audit import LEVEL, Share
 from gristmill.flows.reports.lineage import row_of
+from gristmill.flows.reports.tables import Table
 from gristmill.storage import files
 
 if TYPE_CHECKING:
@@ -73,6 +74,21 @@ class StepPrecision:
     precision: float | None
     low: float
     high: float
+
+    def parts(self) -> Iterator[Table | str]:
+        """A row for each rule of a step, or one for what is kept; then the share over all."""
+        columns = ("rule", "#documents", "#votes", "#agree", "#share|.0%", "#95% interval|.0%", "#cannot say")
+        rows = [
+            (one.rule or "kept", one.documents, one.share.votes, one.share.agreeing, one.share.share,
+             (one.share.low, one.share.high) if one.share.votes else None, one.unsure, one.sought)
+            for one in self.rules
+        ]  # fmt: skip
+        title = f"votes on the drops of {self.step} ({self.stage})" if self.step else "votes on what is kept"
+        yield Table((*columns, "#looked for"), rows, title)
+        if self.precision is not None:
+            what = f"of {self.step}'s drops readers would drop" if self.step else "of what is kept readers would keep"
+            over = "" if self.covered == self.documents else f", over rules with {self.covered:,} of {self.documents:,}"
+            yield f"{self.precision:.0%} ({self.low:.0%} to {self.high:.0%}) {what}{over}"
 
 
 def cast(opened: Opened, stage: str, shard: int, id_: str, vote: str, drawn: bool) -> Vote | None:

@@ -20,6 +20,7 @@ from gristmill.flows.explore.search.opened import OpenedIndex
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
+from gristmill.flows.reports.tables import Table
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files
 from gristmill.tasks.search import look_ups
@@ -74,6 +75,14 @@ class Memorised:
     continuation: int
     epochs: dict[str, float]
     groups: tuple[Group, ...]
+
+    @property
+    def table(self) -> Table:
+        """Groups of prompts by their copies."""
+        columns = ("copies in the training data", "#prompts", "#continued verbatim|.2%", f"#{LEVEL:.0%} interval|.2%")
+        rows = [(one.name, one.prompts, one.share, (one.low, one.high), one.tokens) for one in self.groups]
+        title = f"{self.prompt} tokens given, the {self.continuation} that follow expected of {self.model}"
+        return Table((*columns, "#tokens before the first other|.1%"), rows, title)
 
 
 def memorised(
@@ -165,12 +174,8 @@ def write(found: Memorised, home: str) -> str:
 
 def page(found: Memorised) -> str:
     """The page; the same figures give the same bytes."""
-    rows = [
-        (one.name, one.prompts, f"{one.share:.2%}", charts.span(one.low, one.high), f"{one.tokens:.1%}")
-        for one in found.groups
-    ]
     read = ", ".join(f"{name} {times:.2f} times" for name, times in found.epochs.items())
-    return pages.render("memorised.html", found=found, rows=rows, read=read, plot=_plot(found), level=LEVEL)
+    return pages.render("memorised.html", found=found, read=read, plot=_plot(found))
 
 
 def _plot(found: Memorised) -> Markup:

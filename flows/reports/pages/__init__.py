@@ -19,6 +19,7 @@ from markupsafe import Markup
 from gristmill.flows.reports.dropped import Dropped
 from gristmill.flows.reports.marking import Piece, excerpt
 from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.tables import cell, column, short
 from gristmill.storage import files
 
 # Control characters have pictures of their own; HTML has no way to write most of them.
@@ -29,10 +30,6 @@ _PICTURES |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
 # that spell text, would not be seen: they are written out.
 _INVISIBLE = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080))
 _WRITTEN = _PICTURES | {code: f"⟨U+{code:04X}⟩" for code in _INVISIBLE}
-
-
-# Names of columns, those of numbers with a # before them, and rows of cells, as `cell` writes them.
-Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 
 @dataclass(frozen=True)
@@ -103,6 +100,7 @@ def _environment(package: str) -> jinja2.Environment:
         "share": share,
         "short": short,
         "cell": cell,
+        "column": column,
     }
     style = resource("style.css")
     environment.globals |= {"style": Markup(style), "style_digest": digest(style), "digest": digest, "charts": charts}
@@ -117,37 +115,11 @@ def _written(value: Any) -> Any:
     return value if isinstance(value, Markup) else str(value).translate(_WRITTEN)
 
 
-def markdown(table: Table) -> str:
-    """A table in Markdown, without its pictures, whose columns have no name."""
-    head, rows = table
-    there = [at for at, name in enumerate(head) if name]
-    names = [head[at].removeprefix("#") for at in there]
-    rule = ["---:" if head[at].startswith("#") else "---" for at in there]
-    cells = [["" if row[at] is None else f"{cell(row[at])}".replace("|", "/") for at in there] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (names, rule, *cells))
-
-
 def anchor(href: str, text: str) -> Markup:
     """A link, for a cell of a table."""
     return Markup('<a href="{}">{}</a>').format(href, _written(text))
 
 
-def cell(value: Any) -> Any:
-    """What a cell of a table has: numbers with their thousands apart, floats to four digits, long texts cut."""
-    if value is None or isinstance(value, Markup):
-        return value
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else short(str(value))
-
-
 def share(part: int, whole: int) -> str:
     """A part of a whole in percent."""
     return f"{part / whole:.2%}" if whole else "-"
-
-
-def short(value: str | None, characters: int = 300) -> str:
-    """The beginning of a title or an address, which a page may have made as long as it likes."""
-    if value is None:
-        return ""
-    return value if len(value) <= characters else f"{value[:characters]}…"

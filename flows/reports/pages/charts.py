@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 import numpy as np
 from markupsafe import Markup
 
+from gristmill.flows.reports.tables import span
 from gristmill.storage.printable import one_line
 
 _LOGARITHMIC = 50  # from so much between the ends of an axis on
@@ -213,11 +214,6 @@ def scatter(points: Sequence[tuple[float, float, str, str]], label: str) -> Mark
         for x, y, address, name in points
     ]
     return _svg(label, _WIDTH, 370, drawn, "map")
-
-
-def span(low: float, high: float, form: str = ".2%") -> str:
-    """The two ends of an interval in words; `form`: of a number, as Python's `format` reads it."""
-    return f"{format(low, form)} to {format(high, form)}"
 
 
 class _Scale:

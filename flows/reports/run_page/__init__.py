@@ -14,7 +14,6 @@ from markupsafe import Markup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import near_duplicates, pages
-from gristmill.flows.reports.bill import RunBill, bill
 from gristmill.flows.reports.dropped import draw, samples
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
@@ -24,9 +23,11 @@ from gristmill.flows.reports.pages import Shown, share
 from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run.bill import RunBill, bill
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import Counts, count
 from gristmill.flows.reports.run_page.signals import Judged, judged
+from gristmill.flows.reports.tables import short
 from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
 from gristmill.tasks.dedup.near.settings import MinHash
@@ -127,7 +128,7 @@ def _most(report: Report, dropping: list["Rule"]) -> list[tuple[Any, ...]]:
 
 def _lost(one: dict[str, Any]) -> tuple[Any, ...]:
     lost, documents = one["lost"], one["documents"]
-    name, like = f"{one['by']} {pages.short(one['group'])}", f"{one['like_lost']:.1%}"
+    name, like = f"{one['by']} {short(one['group'])}", f"{one['like_lost']:.1%}"
     return name, documents, lost, share(lost, documents), like, one["step"], one["step_lost"]
 
 
@@ -143,7 +144,7 @@ def _records(report: Report, counts: Counts) -> Iterator[tuple[Any, ...]]:
     )
     for what, found in groups:
         for name, number in [*ranked(found).items()][:_ENCODINGS]:
-            yield f"{what} {pages.short(name, 60)}", number, share(number, first)
+            yield f"{what} {short(name, 60)}", number, share(number, first)
 
 
 def _source(report: Report, name: str, both: plots.Both) -> tuple[Any, ...]:
@@ -160,7 +161,7 @@ def _languages(counts: Counts) -> list[tuple[Any, ...]]:
     most = next(iter(order.values()), 0)
     found = [(name, counts.languages[name]) for name in [*order][:_LANGUAGES]]
     return [
-        (pages.short(name, 40), both.arrived, both.kept, share(both.kept, both.arrived), bar(both.arrived, most))
+        (short(name, 40), both.arrived, both.kept, share(both.kept, both.arrived), bar(both.arrived, most))
         for name, both in found
     ]
 

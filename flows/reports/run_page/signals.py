@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from gristmill.flows.reports.pages import short
 from gristmill.flows.reports.pages.charts import bar
+from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import RuleDecisions
 from gristmill.flows.stats.distributions import Distribution

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gristmill.flows.reports.bill import training_bill
+from gristmill.flows.reports.run.bill import training_bill
 from gristmill.training.step import monitor
 
 

@@ -13,10 +13,12 @@ from lxml import html
 from rich.console import Console
 from scipy import stats
 
-from gristmill.flows.cli.render.results import attribution_table, print_decision, print_fitting, tables, verdict_table
+from gristmill.flows.cli.render.results import decision_parts
+from gristmill.flows.cli.terminal import print_table, print_texts
 from gristmill.flows.experiments.decisions import ablate
 from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.arm_data import diffs
+from gristmill.flows.experiments.decisions.page import tables
 from gristmill.flows.experiments.decisions.tasks import TaskScreen
 from gristmill.flows.experiments.decisions.tracking import description, finish
 from gristmill.flows.machine.settings import MachineSettings
@@ -63,7 +65,7 @@ def test_a_step_is_worth_what_is_lost_without_it(left_out):
 
 
 def test_the_tables_have_a_row_for_each_recipe_and_step(left_out):
-    assert verdict_table(left_out).row_count == 4 and attribution_table(left_out).row_count == 2
+    assert [len(table.rows) for table in tables(left_out)] == [4, 2]
     rows = list(left_out.rows())
     assert [row["verdict"] for row in rows] == left_out.sentences
     assert rows[0]["cpu_hours"] == pytest.approx(30 / 3600) and rows[0]["documents"] == 600
@@ -111,7 +113,7 @@ def renderings(decided, folder, monkeypatch) -> dict[str, str]:
     )
     monkeypatch.setattr(ablate, "create_table_artifact", lambda **given: published.update({given["key"]: given}))
     ablate.publish_decision(decided)
-    print_decision(decided, MachineSettings(home=str(folder)), Console(file=shown, width=400))
+    print_texts(decision_parts(decided, MachineSettings(home=str(folder))), Console(file=shown, width=400))
     files = {name: (folder / name).read_text() for name in ("decision.json", "decision.html", "verdicts.json")}
     found = tracked.told | {"terminal": shown.getvalue(), "repr": repr(decided), "notebook": decided._repr_html_()}
     found |= {f"table {n}": console_text(table) for n, table in enumerate(tables(decided))}
@@ -122,7 +124,7 @@ def renderings(decided, folder, monkeypatch) -> dict[str, str]:
 
 def console_text(table) -> str:
     shown = StringIO()
-    print_fitting(table, Console(file=shown, width=400))
+    print_table(table, Console(file=shown, width=400))
     return shown.getvalue()
 
 
@@ -221,7 +223,7 @@ def test_no_figure_is_cut_at_any_width(width):
     shown = StringIO()
     console = Console(file=shown, width=width)
     for table in tables(scored):
-        print_fitting(table, console)
+        print_table(table, console)
     text = " ".join(shown.getvalue().split())
     assert "…" not in text and max(map(len, shown.getvalue().splitlines())) <= width
     for row in scored.rows():
@@ -253,7 +255,7 @@ def test_what_was_screened_out_has_no_effect_anywhere():
     outcomes = {row["candidate"]: row for row in screened.rows()}
     assert outcomes["C"]["outcome"] == "screened out" and outcomes["C"]["effect"] is None
     assert set(screened.sets) == {"A"} and screened.attribution == []
-    assert "screened out" in decision_page.page(screened) and verdict_table(screened).row_count == 4
+    assert "screened out" in decision_page.page(screened) and [len(table.rows) for table in tables(screened)] == [4]
 
 
 def test_the_page_has_the_command_of_the_diff_and_the_link_once_it_was_made(tmp_path):

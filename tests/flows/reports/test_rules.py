@@ -3,9 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from gristmill.flows.cli.render.tables import rules
 from gristmill.flows.recipe.steps import document_steps
-from gristmill.flows.reports.rules import Threshold, books
+from gristmill.flows.reports.rules import Threshold, books, lines
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import Bound, EditStep, Signal
 
@@ -86,7 +85,7 @@ def test_what_a_step_cuts_is_there_with_the_settings_that_decide():
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_the_list_has_every_name_whole_at_any_width(width):
-    text = "\n".join(rules(BOOKS.values(), width))
+    text = "\n".join(lines(BOOKS.values(), width))
     assert max(map(len, text.split("\n"))) <= width
     one_line = " ".join(text.split())
     words = set(text.replace(",", " ").replace(";", " ").split())

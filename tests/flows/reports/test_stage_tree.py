@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gristmill.flows.cli.render.tables import stage_tree
+from gristmill.flows.cli.looking import stage_tree
 from gristmill.flows.reports.status import StageNode, StageStatus, trees
 
 
