@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,12 +21,14 @@ from gristmill.storage.printable import printable
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     from gristmill.flows.reports import finished
     from gristmill.flows.reports.run import Report
 else:
     duckdb = wrapt.lazy_import("duckdb")
+    pa = wrapt.lazy_import("pyarrow")
     pq = wrapt.lazy_import("pyarrow.parquet")
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
 
@@ -69,20 +72,37 @@ def sql(
 
 
 def _rows(result: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
+    """Rows of values of JSON's types, and times."""
     for batch in result.to_arrow_reader(BATCH):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield from zip(*(_values(column) for column in batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    values = column.to_pylist()
+    if pa.types.is_map(column.type):
+        return [None if value is None else dict(value) for value in values]
+    if pa.types.is_binary(column.type):
+        return [None if value is None else value.hex() for value in values]
+    return values
 
 
 def _print_json(result: "duckdb.DuckDBPyRelation") -> None:
+    if repeated := [name for name, count in Counter(result.columns).items() if count > 1]:
+        raise ValueError(f"two columns are called {repeated[0]}: give one of them another name with `as`")
     for row in _rows(result):
-        value = dict(zip(result.columns, row, strict=True))
-        typer.echo(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
+        typer.echo(_json(dict(zip(result.columns, row, strict=True))))
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _print_csv(result: "duckdb.DuckDBPyRelation") -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(sys.stdout)  # lines end with \r\n (RFC 4180), so that both are quoted in values
     writer.writerow(result.columns)
-    writer.writerows(_rows(result))
+    for row in _rows(result):
+        nested = (_json(value) if isinstance(value, list | dict) else value for value in row)
+        writer.writerow(list(nested))
 
 
 def _write_parquet(result: "duckdb.DuckDBPyRelation", path: str) -> None:

@@ -10,19 +10,19 @@ true.
 """
 
 import re
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import wrapt
 
 from gristmill.storage import parquet
+from gristmill.tasks.documents import sql_tree
 from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.sql_tree import Node
 
 if TYPE_CHECKING:
     import duckdb
@@ -64,8 +64,6 @@ _FORMER_FUNCTIONS = {
     "string": "x::varchar",
 }
 
-Node = dict[str, Any]  # of the tree that DuckDB's parser gives
-
 
 class ExpressionError(ValueError):
     """An expression that cannot be parsed, or has no meaning on these columns."""
@@ -81,21 +79,12 @@ class Expression:
     @cached_property
     def columns(self) -> list[str]:
         """The columns that it names, each once, in their order."""
-        return list(dict.fromkeys(node["column_names"][0] for node in _walk(self._node) if _is_column(node)))
+        nodes = (node for node in sql_tree.walk(self._node) if node["class"] == "COLUMN_REF")
+        return list(dict.fromkeys(node["column_names"][0] for node in nodes))
 
     def clauses(self, operator: Literal["and", "or"]) -> list["Expression"]:
         """The parts that `and`, or `or`, joins at the top, in their order."""
-        return [_expression(node) for node in _joined(self._node, f"CONJUNCTION_{operator.upper()}")]
-
-    @cached_property
-    def _strict(self) -> str:
-        """As SQL that fails on a constant which has no meaning, such as `words = 'many'`."""
-        return _written(_lenient_casts(self._node))
-
-    @cached_property
-    def _lenient(self) -> str:
-        """As SQL that is null where a value cannot be computed."""
-        return _written(_tried(_lenient_casts(self._node)))
+        return [_expression(node) for node in sql_tree.joined(self._node, f"CONJUNCTION_{operator.upper()}")]
 
 
 @lru_cache(256)
@@ -108,10 +97,10 @@ def parsed(expression: str) -> Expression:
     prefix = "select "
     try:
         node = _parse(prefix + expression)
-        for each in _walk(node):
+        for each in sql_tree.walk(node):
             _check(each, (prefix + expression).encode())
         return _expression(node)
-    except (RecursionError, orjson.JSONDecodeError):  # JSON has a greatest depth as well
+    except sql_tree.TOO_DEEP:
         raise ExpressionError("is nested too deeply; divide it") from None
 
 
@@ -128,18 +117,26 @@ def stored(name: str, columns: Sequence[str]) -> str:
 def evaluate(expression: Expression, table: pa.Table) -> pa.Array:
     """The value of an expression for each row; numbers are int64, uint64 or float64. Raises ExpressionError for a
     column that the table lacks, and for operations that the columns' types do not have."""
-    _types((expression,), tuple(_used(expression, table.schema)))
-    [values] = _select([expression._lenient], _used_columns(expression, table))
+    columns = tuple(_used(expression, table.schema))
+    try:
+        sql = _compiled(expression, columns)
+    except sql_tree.TOO_DEEP:
+        raise ExpressionError("is nested too deeply; divide it") from None
+    [values] = _select([sql], _used_columns(expression, table))
+    if pa.types.is_decimal(values.type) or pa.types.is_floating(values.type):
+        values = values.cast(pa.float64())
+        return pc.if_else(pc.is_nan(values), None, values)
     return values.cast(_plain_type(values.type))
 
 
 def truth(expression: Expression, table: pa.Table) -> pa.BooleanArray:
     """`evaluate`, for an expression that is true, false or null on each row. Raises ExpressionError for another."""
-    conditions = tuple(map(_expression, _atoms(expression._node)))
-    types = _types(conditions, tuple(_used(expression, table.schema)))
+    conditions = sql_tree.conditions(expression._node)
+    types = _types(expression, conditions, tuple(_used(expression, table.schema)))
     for condition, type in zip(conditions, types, strict=True):
-        if not pa.types.is_boolean(type) and not pa.types.is_null(type):
-            raise ExpressionError(f"{condition.sql} is a {kind_of(type)}, neither true nor false; compare it")
+        if type not in ("BOOLEAN", _NULL):
+            what = f"of type {type}, neither true nor false; compare it"
+            raise ExpressionError(f"{sql_tree.plain(sql_tree.write(condition))} is {what}")
     return evaluate(expression, table).cast(pa.bool_())
 
 
@@ -177,13 +174,13 @@ def kind_of(type: pa.DataType) -> str:
 
 
 def _parse(query: str) -> Node:
-    tree, expression = _tree(query), query.removeprefix("select ")
+    tree, expression = sql_tree.parse(query), query.removeprefix("select ")
     if tree["error"]:
         message = f"{tree['error_message']}".splitlines()[0][:200]
         hints = [hint for pattern, hint in _FORMER_SYNTAX.items() if re.search(pattern, expression)]
-        for word in sorted({*re.findall("[a-z]+", expression)} & _reserved()):
+        for word in sorted({*re.findall("[a-z]+", expression)} & sql_tree.reserved()):
             quoted = re.sub(rf"\b{word}\b(?!\s*\()", f'"{word}"', expression)
-            if quoted != expression and not _tree(f"select {quoted}")["error"]:
+            if quoted != expression and not sql_tree.parse(f"select {quoted}")["error"]:
                 hints.append(f'if {word} is a column, write it in double quotes: "{word}"')
         raise ExpressionError(f"{_short(expression)} is not an expression: {'; '.join([message, *hints])}")
     select = [statement["node"] for statement in tree["statements"]]
@@ -195,11 +192,6 @@ def _parse(query: str) -> Node:
     return select[0]["select_list"][0]
 
 
-def _tree(query: str) -> Node:
-    [(answer,)] = _connection().execute("select json_serialize_sql(?)", [query]).fetchall()
-    return orjson.loads(answer)
-
-
 def _short(expression: str) -> str:
     return repr(expression if len(expression) <= 100 else f"{expression[:100]}...")
 
@@ -208,81 +200,7 @@ _CLAUSES = ("modifiers", "where_clause", "group_expressions", "having", "qualify
 
 
 def _expression(node: Node) -> Expression:
-    return Expression(_plain_sql(_written(node)), node)
-
-
-def _written(node: Node) -> str:
-    tree = _tree("select 1")
-    tree["statements"][0]["node"]["select_list"] = [node]
-    [(sql,)] = _connection().execute("select json_deserialize_sql(?)", [orjson.dumps(tree).decode()]).fetchall()
-    return sql.removeprefix("SELECT ")
-
-
-_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]|!?~~\*?|[^'"()~!]+|.""", re.DOTALL)
-_OPERATORS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
-
-
-def _plain_sql(sql: str) -> str:
-    """SQL without quotes that its names do not need, and without parentheses around the whole."""
-    tokens = [_OPERATORS.get(token, token) for token in _TOKENS.findall(sql)]
-    tokens = [token[1:-1] if _needs_no_quotes(token) else token for token in tokens]
-    depths = list(accumulate((token == "(") - (token == ")") for token in tokens))
-    if tokens[0] == "(" and depths.index(0) == len(tokens) - 1:
-        tokens = tokens[1:-1]
-    return "".join(tokens)
-
-
-def _needs_no_quotes(token: str) -> bool:
-    return re.fullmatch('"[a-z_][a-z0-9_]*"', token) is not None and token[1:-1] not in _reserved()
-
-
-def _walk(node: Any) -> Iterator[Node]:
-    """The nodes of a tree in the order of the text."""
-    if isinstance(node, list):
-        for each in node:
-            yield from _walk(each)
-    elif isinstance(node, Mapping):
-        if node.get("class") not in (None, "TYPE"):
-            yield dict(node)
-        if node.get("class") != "TYPE":
-            yield from _walk([*node.values()])
-
-
-def _is_column(node: Node) -> bool:
-    return node["class"] == "COLUMN_REF"
-
-
-def _joined(node: Node, operator: str) -> list[Node]:
-    if node["type"] == operator:
-        return [part for child in node["children"] for part in _joined(child, operator)]
-    return [node]
-
-
-def _is_logic(node: Node) -> bool:
-    return node["class"] == "CONJUNCTION" or node["type"] == "OPERATOR_NOT"
-
-
-def _atoms(node: Node) -> list[Node]:
-    """The conditions that `and`, `or` and `not` combine."""
-    return [atom for child in node["children"] for atom in _atoms(child)] if _is_logic(node) else [node]
-
-
-def _tried(node: Node) -> Node:
-    if _is_logic(node):
-        return node | {"children": [_tried(child) for child in node["children"]]}
-    return {"class": "OPERATOR", "type": "OPERATOR_TRY", "alias": "", "children": [node]}
-
-
-def _lenient_casts(node: Any) -> Any:
-    """Casts of columns and of results give null for what cannot be cast. Those of constants are errors."""
-    if isinstance(node, list):
-        return [_lenient_casts(each) for each in node]
-    if not isinstance(node, Mapping):
-        return node
-    changed = {name: _lenient_casts(value) for name, value in node.items()}
-    if node.get("class") == "CAST":
-        changed["try_cast"] = node["child"]["class"] != "CONSTANT"
-    return changed
+    return Expression(sql_tree.plain(sql_tree.write(node)), node)
 
 
 def _check(node: Node, query: bytes) -> None:
@@ -295,41 +213,27 @@ def _check(node: Node, query: bytes) -> None:
     if node["class"] == "FUNCTION" and (name := node["function_name"].lower()) not in _functions():
         fix = f"write {_FORMER_FUNCTIONS[name]}" if name in _FORMER_FUNCTIONS else "see DuckDB's functions of one row"
         raise ExpressionError(f"the function {name} is unknown or not allowed in an expression; {fix}")
-    if _is_column(node):
+    if node["class"] == "COLUMN_REF":
         begin, length = node["query_location"], node["query_location_length"]
         text = query[begin : begin + length].decode(errors="replace")
         # In earlier releases "law" was a text: as SQL it would compare columns, or a column with itself.
-        if _needs_no_quotes(text):
+        if sql_tree.needs_no_quotes(text):
             name = text[1:-1]
             raise ExpressionError(f"has {text} in double quotes; write '{name}' for the text, {name} for the column")
 
 
 # DuckDB.
 
-_of_thread = threading.local()
-
-
-def _connection() -> "duckdb.DuckDBPyConnection":
-    if not hasattr(_of_thread, "connection"):
-        _of_thread.connection = isolated_duckdb.connect()
-    return _of_thread.connection
-
 
 @lru_cache(1)
 def _functions() -> frozenset[str]:
     """Functions of one row whose result depends only on their arguments: not `random()` or `now()`, nor those that read
     settings."""
-    rows = _connection().execute(
+    rows = sql_tree.connection().execute(
         "select lower(function_name) from duckdb_functions() where function_type = 'scalar' "
         "group by all having bool_or(stability = 'CONSISTENT')"
     )
     return frozenset(name for (name,) in rows.fetchall()) - _UNSTABLE | _MACROS
-
-
-@lru_cache(1)
-def _reserved() -> frozenset[str]:
-    rows = _connection().execute("select keyword_name from duckdb_keywords() where keyword_category <> 'unreserved'")
-    return frozenset(name for (name,) in rows.fetchall())
 
 
 def _used(expression: Expression, schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
@@ -341,8 +245,7 @@ def _used(expression: Expression, schema: pa.Schema) -> Iterator[tuple[str, pa.D
 
 
 def _used_columns(expression: Expression, table: pa.Table) -> pa.Table:
-    # not safe: nanoseconds may be cut, and integers above 2^53 rounded
-    arrays = {name: table[name].cast(type, safe=False) for name, type in _used(expression, table.schema)}
+    arrays = {name: table[name].cast(type) for name, type in _used(expression, table.schema)}
     return pa.table({**arrays, _ROW: pa.nulls(len(table), pa.bool_())})
 
 
@@ -353,14 +256,14 @@ def _plain_type(type: pa.DataType) -> pa.DataType:
     """Integers have 64 bits, so that arithmetic on them does not overflow early, and times are in UTC."""
     if pa.types.is_dictionary(type):
         return _plain_type(type.value_type)
-    if pa.types.is_floating(type) or pa.types.is_decimal(type):
+    if pa.types.is_floating(type) or pa.types.is_decimal256(type):
         return pa.float64()
     if pa.types.is_signed_integer(type):
         return pa.int64()
     if pa.types.is_unsigned_integer(type):
         return pa.uint64()
     if pa.types.is_timestamp(type):
-        return pa.timestamp("us", "UTC")
+        return pa.timestamp("ns" if type.unit == "ns" else "us", "UTC")
     return pa.string() if pa.types.is_null(type) else type
 
 
@@ -370,7 +273,7 @@ def _select(expressions: Sequence[str], table: pa.Table) -> list[pa.Array]:
     own = [name for name, source in DERIVED.items() if name not in table.schema.names and source in table.schema.names]
     columns += [f"{DERIVED_SQL[name]} as {name}" for name in own]
     values = [f"({sql}) as value{number}" for number, sql in enumerate(expressions)]
-    connection = _connection()
+    connection = sql_tree.connection()
     connection.register("documents", table)
     try:
         query = f"select {', '.join(values)} from (select {', '.join(columns)} from documents)"
@@ -387,16 +290,46 @@ def _column_sql(field: pa.Field) -> str:
     return quoted
 
 
+_NULL = '"NULL"'  # DuckDB's type of `null`
+
+
 @lru_cache(1024)
-def _types(expressions: tuple[Expression, ...], columns: tuple[tuple[str, pa.DataType], ...]) -> list[pa.DataType]:
-    """The types of expressions on columns of some types. Raises ExpressionError where they have none."""
-    row = pa.table({**{name: pa.nulls(1, type) for name, type in columns}, _ROW: pa.nulls(1, pa.bool_())})
+def _compiled(expression: Expression, columns: tuple[tuple[str, pa.DataType], ...]) -> str:
+    """The SQL that evaluates an expression on columns of some types. Raises ExpressionError where it has no meaning."""
+    compared = [sql_tree.operands(node) for node in sql_tree.walk(expression._node)]
+    nodes = [node for group in compared for node in group]
+    types = iter(_types(expression, nodes, columns))
+    floats, casts = set[str](), []
+    for group in compared:
+        group_types = [next(types) for _ in group]
+        texts = [node for node in group if node.get("literal", {}).get("kind") == "STRING"]
+        for node, type in zip(group, group_types, strict=True):
+            if type in ("FLOAT", "DOUBLE") and node["class"] not in ("COLUMN_REF", "CONSTANT"):
+                floats.add(sql_tree.key(node))
+            if type not in ("VARCHAR", "STRING_LITERAL", _NULL) and "[" not in type:
+                casts += [f"cast({sql_tree.write(text)} as {type})" for text in texts]
+    if casts:  # a text that is compared with numbers must be one
+        _on_a_row(expression, casts, columns)
+    return sql_tree.write(sql_tree.lenient(expression._node, frozenset(floats)))
+
+
+def _types(expression: Expression, nodes: Sequence[Node], columns: tuple[tuple[str, pa.DataType], ...]) -> list[str]:
+    """DuckDB's types of parts of an expression. Raises ExpressionError where the whole has no meaning."""
+    typed = [f"typeof({sql_tree.write(sql_tree.strict(node))})" for node in nodes]
+    whole, *types = _on_a_row(expression, [sql_tree.write(sql_tree.strict(expression._node)), *typed], columns)
+    return [type[0].as_py() for type in types]
+
+
+def _on_a_row(
+    expression: Expression, sql: Sequence[str], columns: tuple[tuple[str, pa.DataType], ...]
+) -> list[pa.Array]:
+    """Values on one row without values, where constants are computed, and may be wrong. Raises ExpressionError."""
     if len({name.lower() for name, _ in columns}) < len(columns):
         names = ", ".join(name for name, _ in columns)
         raise ExpressionError(f"SQL does not distinguish upper and lower case in the names of columns: {names}")
-    # on one row without values: constants are computed, and may be wrong
+    row = pa.table({**{name: pa.nulls(1, type) for name, type in columns}, _ROW: pa.nulls(1, pa.bool_())})
     try:
-        return [array.type for array in _select([each._strict for each in expressions], row)]
+        return _select(sql, row)
     except duckdb.Error as error:
         message = f"{error}".splitlines()[0].partition("Error: ")[2]
-        raise ExpressionError(f"{' and '.join(each.sql for each in expressions)}: {message}") from None
+        raise ExpressionError(f"{expression.sql}: {message}") from None

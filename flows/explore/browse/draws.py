@@ -169,7 +169,8 @@ class _Extracted:
 
     def __init__(self, opened: Opened) -> None:
         self._extracted, self._scores = opened.corpus.extracted, opened.report.scores
-        self._own = carried(parquet.schema(self._extracted.part(0)))
+        # whether a document is kept is ours to say, whatever the files have
+        self._own = [name for name in carried(parquet.schema(self._extracted.part(0))) if name != "kept"]
         self.names = list(dict.fromkeys([*self._own, *self._scores.schema.names]))
 
     def tables(self, shard: int, names: list[str]) -> Iterator[pa.Table]:

@@ -176,7 +176,7 @@ def extracted(recipe: Recipe, corpus: Corpus) -> Rows:
     """All documents that were extracted, with their columns except the text, and what `scores` has."""
     stage, measured = corpus.extracted, scores(recipe, corpus)
     there = parquet.schema(stage.part(0))
-    own = {name: there.field(name) for name in carried(there) if name != "text"}
+    own = {name: there.field(name) for name in carried(there) if name not in ("text", "kept")}
     added = [field for field in measured.schema if field.name not in own]
 
     def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:

@@ -5,7 +5,7 @@ A query reads the home through `Rows`, by the columns that it needs, and can rea
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +99,14 @@ def query(tables: Mapping[str, View], sql: str) -> "duckdb.DuckDBPyRelation":
     _check_statements(connection, sql)
     for name, source in DERIVED.items():
         connection.execute(f"create macro {name}({source}) as {DERIVED_SQL[name]}")
+    streams = {view.name: _Stream(view) for view in tables.values()}
+    for name, stream in streams.items():
+        _register(connection, name, stream)
     try:
-        needed = _needed(connection, tables, sql)
-        if needed:  # else it asks for names and comments only
-            for view in tables.values():
-                columns = [name for name in view.columns if name in needed] or [*view.columns][:1]
-                _register(connection, view.name, _Columns(view.rows, columns))
+        [(_, plan)] = connection.execute(f"explain (format json) {sql}").fetchall()
+        scanned = {name for node in orjson.loads(plan) for name in _scanned(node)}
+        for stream in streams.values():
+            stream.read_only(scanned)
         return connection.sql(sql)
     except duckdb.Error as error:
         message = f"{error}".splitlines()[0]
@@ -123,17 +125,6 @@ def _check_statements(connection: "duckdb.DuckDBPyConnection", sql: str) -> None
         raise QueryError("one SELECT at a time is allowed, and nothing that writes, attaches or sets")
 
 
-def _needed(connection: "duckdb.DuckDBPyConnection", tables: Mapping[str, View], sql: str) -> set[str]:
-    """The columns that a query reads, of any table. DuckDB plans it over tables without rows."""
-    for view in tables.values():
-        _register(connection, view.name, pa.schema(view.rows.schema).empty_table())
-        for column, comment in _comments(view).items():
-            text = comment.replace("'", "''")
-            connection.execute(f"comment on column {view.name}.{_quoted(column)} is '{text}'")
-    [(_, plan)] = connection.execute(f"explain (format json) {sql}").fetchall()
-    return {name for node in orjson.loads(plan) for name in _scanned(node)}
-
-
 def _scanned(node: Mapping[str, Any]) -> Iterator[str]:
     if node["name"] == "PYTHON_ARROW_SCAN":
         names = node["extra_info"]["Projections"]
@@ -147,29 +138,66 @@ def _comments(view: View) -> dict[str, str]:
     return {name: text for name, text in {**fields, **view.comments}.items() if name in view.columns}
 
 
-def _register(connection: "duckdb.DuckDBPyConnection", name: str, table: Any) -> None:
-    connection.register(f"_{name}", table)
-    connection.execute(f"create or replace view {name} as select * from _{name}")
+def _register(connection: "duckdb.DuckDBPyConnection", name: str, stream: "_Stream") -> None:
+    connection.register(f"_{name}", stream)
+    connection.execute(f"create view {name} as select * from _{name}")
+    for column, comment in _comments(stream.view).items():
+        text = comment.replace("'", "''")
+        connection.execute(f"comment on column {name}.{_quoted(column)} is '{text}'")
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Some columns of rows. DuckDB asks for a stream each time that it reads them."""
+class _Stream:
+    """The rows of a view, which DuckDB asks for each time that it reads them. It has all columns, and reads those that
+    a plan scans; the others are null in it, and DuckDB does not look at them."""
 
-    rows: Rows | pa.Table
-    names: Sequence[str]
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._read: list[str] = []
+        spellings = Counter(name.lower() for name in view.columns)
+        self._ambiguous = [name for name in view.columns if spellings[name.lower()] > 1]
+        # a second column of a name, in another case, must have one of its own
+        names = [f"{name}_{i}" if name in self._ambiguous[1:] else name for i, name in enumerate(view.columns)]
+        types = map(_supported, view.columns.values())
+        self._schema = pa.schema([*zip(names, types, strict=True)])
+
+    def read_only(self, scanned: Collection[str]) -> None:
+        """Read the columns that a plan scans, as `column`, or `column.field` of a struct. Raises QueryError for one
+        whose name another has in another case."""
+        self._read = [
+            name
+            for name in self.view.columns
+            if name in scanned or any(each.startswith(f"{name}.") for each in scanned)
+        ]
+        if {*self._read} & {*self._ambiguous}:
+            raise QueryError(
+                f"{self.view.name} has the columns {', '.join(self._ambiguous)}, whose names are the same in SQL: give "
+                "one of them another name in the source's `columns`"
+            )
 
     def __arrow_c_schema__(self) -> object:
-        return pa.schema([self.rows.schema.field(name) for name in self.names]).__arrow_c_schema__()
+        return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        if isinstance(self.rows, pa.Table):
-            return self.rows.select(self.names).__arrow_c_stream__(requested_schema)
-        return self.rows.reader(self.names).__arrow_c_stream__(requested_schema)
+        batches = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        return batches.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        rows, names = self.view.rows, self._read or [*self.view.columns][:1]
+        for batch in rows.select(names).to_batches() if isinstance(rows, pa.Table) else rows.reader(names):
+            arrays = [
+                batch[name].cast(field.type) if name in names else pa.nulls(len(batch), field.type)
+                for name, field in zip(self.view.columns, self._schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _supported(type: pa.DataType) -> pa.DataType:
+    """DuckDB has no floats of 16 bits."""
+    return pa.float32() if pa.types.is_float16(type) else type
 
 
 def _sources(corpus: Corpus) -> pa.Table:

@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import gristmill
@@ -183,3 +185,62 @@ def test_a_home_in_an_object_store_is_queried_alike(s3, tmp_path):
         ("words", 2),
     ]
     assert run.sql("select count(*), min(length(text)) > 100 from documents").fetchall() == [(7, True)]
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """Documents whose own columns have odd names, types and values."""
+    folder = tmp_path_factory.mktemp("odd") / "project"
+    path = project(folder)
+    rows = [orjson.loads(line) for line in (folder / "pages.jsonl").read_bytes().splitlines()]
+    table = pa.table(
+        {
+            "text": [row["text"] for row in rows],
+            "url": [row["url"] for row in rows],
+            "kept": [f"mine {number}" for number in range(len(rows))],
+            "My Column": list(range(len(rows))),
+            "my column": list(range(100, 100 + len(rows))),
+            "half": pa.array(range(len(rows)), pa.float16()),
+            "meta": [{"lang": "is", "n": number} for number in range(len(rows))],
+            "raw": [b"\xff"] * len(rows),
+            "title": ["one\rtwo"] * len(rows),
+        }
+    )
+    pq.write_table(table, folder / "pages.parquet")
+    recipe = yaml.safe_load(path.read_text())
+    recipe["sources"] = [{"name": "web", "parquet": ["pages.parquet"], "url_column": "url", "columns": "*"}]
+    path.write_text(yaml.safe_dump(recipe))
+    make(path, str(folder / ".gristmill"))
+    return path
+
+
+def test_queries_name_columns_that_their_plan_does_not_need(odd):
+    run = gristmill.open(odd, home=str(odd.parent / ".gristmill"))
+    for query, expected in (
+        ("with d as (select id, url, length(text) n from documents) select count(*) from d", [(7,)]),
+        ("select source, count(*) from (select *, host(url) h from extracted) group by 1", [("web", 10)]),
+        ("select count(*) from documents d where exists (select e.url from extracted e where e.id = d.id)", [(7,)]),
+        ("select typeof(half) from extracted limit 1", [("FLOAT",)]),
+        ("select count(*) from documents where source = 'web' or true", [(7,)]),
+        ("select meta.n, meta.lang from extracted order by 1 limit 1", [(0, "is")]),
+        ("select max(struct_extract(meta, 'n')) from extracted", [(9,)]),
+        ("select sum(half) from extracted", [(45.0,)]),
+        ("select kept, count(*) from extracted group by 1 order by 1", [(False, 3), (True, 7)]),
+    ):
+        assert run.sql(query).fetchall() == expected, query
+    with pytest.raises(QueryError, match="My Column, my column, whose names are the same in SQL"):
+        run.sql('select "My Column" from documents')
+
+
+def test_values_survive_csv_and_json(odd, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_HOME", str(odd.parent / ".gristmill"))
+    query = "select title, meta, raw, map {'a': 1} as pairs from extracted limit 2"
+
+    def call(*arguments: str):
+        return CliRunner().invoke(app, ["sql", str(odd), *arguments])
+
+    rows = [*csv.reader(io.StringIO(call(query, "--csv").output, newline=""))]
+    assert rows[1:] == [["one\rtwo", f'{{"lang":"is","n":{n}}}', "ff", '{"a":1}'] for n in range(2)]
+    [first, _] = map(orjson.loads, call(query, "--json").output.splitlines())
+    assert first == {"title": "one\rtwo", "meta": {"lang": "is", "n": 0}, "raw": "ff", "pairs": {"a": 1}}
+    assert "two columns are called a" in str(call("select 1 as a, 2 as a", "--json").exception)

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -171,6 +172,11 @@ def test_the_written_form_of_an_expression_is_the_same_expression(table, express
         ("big * 9223372036854775807 % 10 = 7", [None, True, None]),
         ("big * 9223372036854775807 % 10 = 7 or topic = 'law'", [True, True, None]),
         ("not (topic::double > 5)", [None, False, None]),
+        ("ln(score - 2) is null", [True, True, True]),
+        ("coalesce(ln(score - 2), 0) = 0", [True, True, True]),
+        ("case when big * 9223372036854775807 > 0 then 1 else 2 end = 2", [True, False, True]),
+        ("big * 9223372036854775807 > 0", [None, True, None]),
+        ("score / 0 is null and big is not null", [True, True, False]),
     ],
 )
 def test_a_value_that_cannot_be_computed_is_null_on_its_row_only(expression, expected):
@@ -178,6 +184,41 @@ def test_a_value_that_cannot_be_computed_is_null_on_its_row_only(expression, exp
         {"score": [1.0, float("nan"), None], "topic": ["law", "7", None], "big": pa.array([2, 1, None], pa.int32())}
     )
     assert truth(parsed(expression), table).to_pylist() == expected
+
+
+def test_nan_is_null_wherever_it_comes_from():
+    table = pa.table({"f": [float("inf"), 1.0, None], "text": ["NaN", "7", None]})
+    for expression, expected in (
+        ("f - f > 0", [None, False, None]),
+        ("f - f is null", [True, False, True]),
+        ("coalesce(f - f, -1) = -1", [True, False, True]),
+        ("text::double > 0", [None, True, None]),
+        ("'NaN'::double > 5", [None, None, None]),
+        ("pow(-8.0, 1.0 / 3) > 0 and f > 0", [None, None, None]),
+        ("f - f between -1 and 1", [None, True, None]),
+        ("f - f in (0.0, 1.0)", [None, True, None]),
+        ("f > 5", [True, False, None]),
+    ):
+        assert truth(parsed(expression), table).to_pylist() == expected, expression
+    assert evaluate(parsed("f - f"), table).to_pylist() == [None, 0.0, None]
+
+
+def test_decimals_and_nanoseconds_are_exact():
+    big = pa.array([10**36 + 5, 10**36 + 6, None], pa.decimal128(38, 0))
+    small = pa.array([Decimal("0.29"), Decimal("0.30"), None], pa.decimal128(10, 2))
+    times = pa.array([1_700_000_000_123_456_789, 1_700_000_000_123_456_790, None], pa.timestamp("ns"))
+    table = pa.table({"big": big, "small": small, "time_ns": times})
+    assert truth(parsed("big = 1000000000000000000000000000000000005"), table).to_pylist() == [True, False, None]
+    assert truth(parsed("small * 100 = 29"), table).to_pylist() == [True, False, None]
+    after = truth(parsed("time_ns > '2023-11-14 22:13:20.123456789'"), table).to_pylist()
+    assert after == [False, True, None]
+    assert evaluate(parsed("small"), table).to_pylist() == [0.29, 0.3, None]
+
+
+def test_nested_operands_are_written_once():
+    depth = 12
+    expression = "coalesce(f + " * depth + "1" + ", 0)" * depth + " > 0"
+    assert truth(parsed(expression), pa.table({"f": [1.0, None]})).to_pylist() == [True, False]
 
 
 def test_integers_are_computed_with_64_bits():
@@ -304,16 +345,21 @@ def test_hosts_top_level_domains_and_kinds_of_content():
         ("words > 5 limit 3", "is not one expression"),
         ("drop table documents", "is not an expression"),
         ("not " * 900 + "is_short", "nested too deeply"),
+        ("coalesce(score + " * 190 + "1" + ", 0)" * 190 + " > 0", "nested too deeply"),
         ("(" * 1500 + "is_short" + ")" * 1500, "depth limit"),
         ("topic = '" + "a" * 5000 + "'", "at most 4,000 are allowed"),
         ("topic = '\ud800'", "half a character"),
         ("", "is not an expression"),
         ("topic > 5", "Cannot compare values of type VARCHAR"),
         ("words = 'many'", "Could not convert string 'many' to INT64"),
+        ("score = 'many'", "Could not convert string 'many' to DOUBLE"),
+        ("score between 'a' and 'b'", "Could not convert string 'a' to DOUBLE"),
+        ("words in ('1', 'x')", "Could not convert string 'x' to INT64"),
+        ("score + 1 > 'many'", "Could not convert string 'many' to DOUBLE"),
         ("\"when\" > 'yesterday'", "invalid timestamp"),
-        ("topic", "topic is a text, neither true nor false"),
-        ("score and is_short", "score is a number, neither true nor false"),
-        ("not score", "score is a number, neither true nor false"),
+        ("topic", "topic is of type VARCHAR, neither true nor false"),
+        ("score and is_short", "score is of type DOUBLE, neither true nor false"),
+        ("not score", "score is of type DOUBLE, neither true nor false"),
         ("lower(words) = 'a'", "No function matches"),
         ("regexp_matches(title, '(')", "missing )"),
         ("5 in tags", "Cannot deduce"),
