@@ -59,16 +59,17 @@ _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 def print_table(table: Table, out: Console) -> None:
     """Print a table, whose last column may take several lines; where the console is too narrow for that, each row as a
     block with a line for each column."""
-    columns, rows = table.texts()
+    columns, texts = table.texts()
+    rows = [[one_line(text) for text in row] for row in texts]
     title = Text(table.title, style="table.title") if table.title else None
     drawn = Drawn(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     names = [one.name for one in columns]
-    for one, texts in zip(columns, zip_longest(names, *rows, fillvalue=""), strict=True):
+    for one, cells in zip(columns, zip_longest(names, *rows, fillvalue=""), strict=True):
         justify: Literal["left", "right"] = "right" if one.is_number else "left"
-        whole = None if one is columns[-1] else max(map(cell_len, texts))
+        whole = None if one is columns[-1] else max(map(cell_len, cells))
         drawn.add_column(Text(one.name), justify=justify, no_wrap=whole is not None, min_width=whole)
     for row in rows:
-        drawn.add_row(*(Text(one_line(text)) for text in row))
+        drawn.add_row(*map(Text, row))
     if out.measure(drawn, options=out.options.update(width=_WIDER_THAN_ANY)).minimum <= out.width:
         out.print(drawn)
         return

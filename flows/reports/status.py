@@ -60,9 +60,9 @@ class StageStatus:
     @property
     def finished(self) -> str:
         """When it was finished, to the minute; or its state."""
-        if self.state != "finished" or self.modified is None:
-            return self.state if self.state != "finished" else ""
-        return datetime.fromtimestamp(self.modified).strftime("%d %b %H:%M")
+        if self.state != "finished":
+            return self.state
+        return "" if self.modified is None else datetime.fromtimestamp(self.modified).strftime("%d %b %H:%M")
 
 
 def table(rows: Iterable[StageStatus]) -> Table:

@@ -34,7 +34,7 @@ class Table(NamedTuple):
         """The table in Markdown."""
         columns, rows = self.texts()
         rule = ["---:" if one.is_number else "---" for one in columns]
-        cells = [[value.replace("|", "/") for value in row] for row in rows]
+        cells = [[" ".join(value.replace("|", "/").split()) for value in row] for row in rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in ([one.name for one in columns], rule, *cells))
 
 

@@ -203,9 +203,6 @@ class ScalingReport:
         inside = sum(one.check.inside for one in self.forecasts)
         return f"{inside} of {len(self.forecasts)} forecasts lie inside their {LEVEL:.0%} interval"
 
-    def future_rows(self) -> Iterator[dict[str, Any]]:
-        yield from map(asdict, self.future)
-
     def forecast_rows(self) -> Iterator[dict[str, Any]]:
         """A row for each forecast: the run, the claim, and what came."""
         for one in self.forecasts:
@@ -239,7 +236,7 @@ class ScalingReport:
             "deviation": self.fit.deviation,
             "token_cost": asdict(self.cost),
             "runs": [asdict(run) for run in self.runs],
-            "leave_future_out": list(self.future_rows()),
+            "leave_future_out": [asdict(one) for one in self.future],
             "optima": [asdict(one) for one in self.optima],
             "forecasts": list(self.forecast_rows()),
             "mlflow_run": self.mlflow_run,

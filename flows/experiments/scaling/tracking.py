@@ -9,7 +9,7 @@ keys; its start is the time of registration.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def write_artifacts(folder: Path, report: ScalingReport) -> None:
     indented = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
     (folder / "scaling.json").write_bytes(orjson.dumps(report.as_json(), option=indented))
     for name, rows in (
-        ("leave_future_out", list(report.future_rows())),
+        ("leave_future_out", list(map(asdict, report.future))),
         ("forecasts", list(report.forecast_rows())),
     ):
         if rows:
