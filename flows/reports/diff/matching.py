@@ -146,12 +146,10 @@ def _read(connection: duckdb.DuckDBPyConnection, name: str, side: Side, shard: i
         connection.register("texts_read", group)
         connection.execute("insert into texts select id, hash(text) from texts_read")
     # a record that was read twice has the id of the document that it is again, so the extraction comes last
-    deciding = [stage for stage in dict.fromkeys((*side.decided, side.extracted)) if stage.counts_documents]
-    deciding.sort(key=lambda stage: stage == side.extracted)
-    ledgers = [parquet.read_table(each.ledger(shard), ["id", "step", "rule", "url"]) for each in deciding]
-    connection.register(
-        "gone", pa.concat_tables([LEDGER.empty_table().select(["id", "step", "rule", "url"]), *ledgers])
-    )
+    stages = [*(stage for stage in side.decided if stage != side.extracted), side.extracted]
+    columns = ["id", "step", "rule", "url"]
+    ledgers = [parquet.read_table(stage.ledger(shard), columns) for stage in stages if stage.counts_documents]
+    connection.register("gone", pa.concat_tables([LEDGER.empty_table().select(columns), *ledgers]))
     connection.register("read", parquet.read_table(side.extracted.part(shard), ["id", "url", "record_id"]))
     connection.register("kept", parquet.read_table(kept, ["id", "characters"]))
     connection.execute(_READ.format(side=name, shard=shard))

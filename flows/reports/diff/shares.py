@@ -69,7 +69,7 @@ def shares(a: Side, b: Side) -> Shares:
     for number, side in enumerate((a, b)):
         for shard in side.shards:
             selection = index_path(side.tokens.folder, shard) if with_tokens and side.tokens else side.kept.part(shard)
-            if files.exists(selection):
+            if not with_tokens or files.exists(selection):  # a shard without documents has no tokens
                 amount = "length" if with_tokens else "characters"
                 parts = (side.documents.part(shard), selection)
                 connection.register("part", gather(parts, selection, ["source", "url", amount]))
