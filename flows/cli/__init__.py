@@ -1,6 +1,6 @@
 """The command line, `gristmill COMMAND`.
 
-The module of a command is imported when it runs. Reports give data, which the modules of `render` write for a person.
+The module of a command is imported when it runs. Reports give data, which `documents` and `results` write for a person.
 """
 
 import gc

@@ -9,7 +9,7 @@ import wrapt
 
 from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.results import decision_parts
+from gristmill.flows.cli.results import decision_parts
 from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.check import before_run

@@ -8,14 +8,14 @@ import wrapt
 from rich.text import Text
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render.documents import passage
+from gristmill.flows.cli.documents import passage
 from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.tables import Table
 
 if TYPE_CHECKING:
+    from gristmill.flows.explore.browse import document, pages
     from gristmill.flows.explore.browse import opened as opened_corpus
-    from gristmill.flows.explore.browse import pages, shown
     from gristmill.flows.explore.browse import server as page_server
     from gristmill.flows.reports.diff import difference as differences
     from gristmill.flows.reports.diff.columns import Columns
@@ -26,7 +26,7 @@ else:
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
     page_server = wrapt.lazy_import("gristmill.flows.explore.browse.server")
-    shown = wrapt.lazy_import("gristmill.flows.explore.browse.shown")
+    document = wrapt.lazy_import("gristmill.flows.explore.browse.document")
     differences = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
 
 
@@ -140,7 +140,7 @@ def browse(
     """
     opened = opened_corpus.open_recipe(name, MachineSettings())
     if to:
-        print_texts([shown.write(opened, to, seed)])
+        print_texts([document.write(opened, to, seed)])
         return
 
     with page_server.Server(pages.Pages(opened), port) as server:

@@ -10,8 +10,8 @@ from rich.progress import Progress
 from rich.text import Text
 from rich.tree import Tree
 
+from gristmill.flows.cli import documents as render
 from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.render import documents as render
 from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages

@@ -8,7 +8,7 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
-from gristmill.flows.cli.render.results import capacity_lines
+from gristmill.flows.cli.results import capacity_lines
 from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require

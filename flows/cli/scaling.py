@@ -9,7 +9,7 @@ import wrapt
 
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.render.results import coordinate_lines, scaling_parts, sweep_lines
+from gristmill.flows.cli.results import coordinate_lines, scaling_parts, sweep_lines
 from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.machine.settings import MachineSettings, require

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
+from gristmill.flows.cli import documents as render
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
-from gristmill.flows.cli.render import documents as render
 from gristmill.flows.cli.terminal import print_result, print_texts
 
 if TYPE_CHECKING:

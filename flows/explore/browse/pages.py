@@ -11,11 +11,10 @@ import yaml
 from markupsafe import Markup
 
 from gristmill.flows.explore.browse import draws
-from gristmill.flows.explore.browse.document import Score, document
+from gristmill.flows.explore.browse.document import Score, document, link, shown_document, shown_match
 from gristmill.flows.explore.browse.draws import search, shard_of
 from gristmill.flows.explore.browse.opened import Opened, Step, Summary, summary
 from gristmill.flows.explore.browse.replay import Replayed, Replays, Threshold, thresholds
-from gristmill.flows.explore.browse.shown import link, shown_document, shown_match
 from gristmill.flows.explore.browse.topics import topic_map, vectors
 from gristmill.flows.explore.browse.votes import cast, vote_on
 from gristmill.flows.explore.search.phrases import find

@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse import document as static
 from gristmill.flows.explore.browse import draws, replay
-from gristmill.flows.explore.browse import shown as static
 from gristmill.flows.explore.browse.document import outline_of
 from gristmill.flows.explore.browse.draws import search, shard_of
 from gristmill.flows.explore.browse.opened import Opened, open_recipe

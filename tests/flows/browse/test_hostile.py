@@ -13,8 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.browse import document as static
 from gristmill.flows.explore.browse import draws
-from gristmill.flows.explore.browse import shown as static
 from gristmill.flows.explore.browse.draws import search
 from gristmill.flows.explore.browse.opened import Opened, open_recipe
 from gristmill.flows.explore.browse.pages import Pages

@@ -84,7 +84,7 @@ def test_check_reads_a_recipe_and_looks_for_its_files_without_them(home):
 
 def test_a_corpus_needs_no_library_of_training():
     program = (
-        "import sys, gristmill, gristmill.flows.cli.exporting, gristmill.flows.cli.render.results\n"
+        "import sys, gristmill, gristmill.flows.cli.exporting, gristmill.flows.cli.results\n"
         "import gristmill.flows.recipe.first_recipe\n"
         "gristmill.corpus\n"
         "print([name for name in ('torch', 'mlflow', 'pandas', 'matplotlib') if name in sys.modules])"

@@ -1,6 +1,6 @@
 """Documents as a reader sees them: offending parts in brackets, long texts around their marks, decisions in a line."""
 
-from gristmill.flows.cli.render import documents as render
+from gristmill.flows.cli import documents as render
 from gristmill.flows.reports.dropped import Dropped, Edit
 from gristmill.flows.reports.lineage import Decision, Lineage
 from gristmill.flows.reports.marking import first_difference

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from gristmill.flows.cli.render.results import mixture_line, mlflow_line, prefect_line, training_lines
+from gristmill.flows.cli.results import mixture_line, mlflow_line, prefect_line, training_lines
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.run import MixedSource
 

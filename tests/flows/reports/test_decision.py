@@ -13,7 +13,7 @@ from lxml import html
 from rich.console import Console
 from scipy import stats
 
-from gristmill.flows.cli.render.results import decision_parts
+from gristmill.flows.cli.results import decision_parts
 from gristmill.flows.cli.terminal import print_table, print_texts
 from gristmill.flows.experiments.decisions import ablate
 from gristmill.flows.experiments.decisions import page as decision_page

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.cli.render.documents import lineage as rendered
+from gristmill.flows.cli.documents import lineage as rendered
 from gristmill.flows.reports.lineage import trace
 from gristmill.storage import parquet
 from gristmill.storage.remote.config import RemoteIOConfig

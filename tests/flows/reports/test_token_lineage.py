@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
-from gristmill.flows.cli.render.documents import token_lineage as rendered
+from gristmill.flows.cli.documents import token_lineage as rendered
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load as load_recipe
 from gristmill.flows.reports.token_lineage import derive_texts, token_source, trace_token

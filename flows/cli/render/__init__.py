@@ -1,1 +1,0 @@
-"""What reports found, written for a person in the terminal."""
