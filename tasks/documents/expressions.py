@@ -62,6 +62,9 @@ _FORMER_SYNTAX = {
 _FORMER_FUNCTIONS = {
     "matches": "regexp_matches(x, 'pattern')",
     "string": "x::varchar",
+    "host": "host, which is a column",
+    "tld": "tld, which is a column",
+    "mime": "mime, which is a column",
 }
 
 
@@ -214,6 +217,8 @@ def _check(node: Node, query: bytes) -> None:
         fix = f"write {_FORMER_FUNCTIONS[name]}" if name in _FORMER_FUNCTIONS else "see DuckDB's functions of one row"
         raise ExpressionError(f"the function {name} is unknown or not allowed in an expression; {fix}")
     if node["class"] == "COLUMN_REF":
+        if node["column_names"] == ["None"]:
+            raise ExpressionError("has None; write `x is null` for a missing value")
         begin, length = node["query_location"], node["query_location_length"]
         text = query[begin : begin + length].decode(errors="replace")
         # In earlier releases "law" was a text: as SQL it would compare columns, or a column with itself.
@@ -332,4 +337,6 @@ def _on_a_row(
         return _select(sql, row)
     except duckdb.Error as error:
         message = f"{error}".splitlines()[0].partition("Error: ")[2]
-        raise ExpressionError(f"{expression.sql}: {message}") from None
+        of_time = re.search(r"'(year|quarter|month|week|day|hour|minute|second)\(VARCHAR\)'", message)
+        hint = "; cast text to a time: date::timestamptz" if of_time else ""
+        raise ExpressionError(f"{expression.sql}: {message}{hint}") from None

@@ -76,7 +76,8 @@ def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
     have = {name: part for part in parts for name in parquet.columns(part)}
     if missing := sorted(set(columns) - set(have)):
         raise LookupError(
-            f"no column {', '.join(missing)} in {', '.join(parts)}: the step that measures it must come first"
+            f"the documents have no column {', '.join(missing)} at this step; they have {', '.join(have)}; the columns of "
+            "a step exist after it"
         )
     tables = {
         part: parquet.read_table(part, ["id", *(name for name in columns if have[name] == part)])

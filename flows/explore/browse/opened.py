@@ -158,7 +158,13 @@ def summary(opened: Opened) -> Summary:
         have: dict[str, str] = {}
         for stage in (corpus.extracted, *corpus.measured):
             if files.exists(stage.part(shard)):
-                have |= {each.name: stage.part(shard) for each in parquet.schema(stage.part(shard)) if _counts(each)}
+                # selections carry `characters` of what they keep; the extraction has those of all
+                schema = parquet.schema(stage.part(shard))
+                have |= {
+                    each.name: stage.part(shard)
+                    for each in schema
+                    if _counts(each) and not (each.name == "characters" and "characters" in have)
+                }
         for part in dict.fromkeys(have.values()):
             names = [name for name, where in have.items() if where == part]
             for group in parquet.groups(part, names):
