@@ -76,8 +76,8 @@ def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
     have = {name: part for part in parts for name in parquet.columns(part)}
     if missing := sorted(set(columns) - set(have)):
         raise LookupError(
-            f"the documents have no column {', '.join(missing)} at this step; they have {', '.join(have)}; the columns of "
-            "a step exist after it"
+            f"the documents have no column {', '.join(missing)} at this step; they have {', '.join(have)}; the "
+            "columns of a step exist after it"
         )
     tables = {
         part: parquet.read_table(part, ["id", *(name for name in columns if have[name] == part)])
