@@ -83,5 +83,5 @@ def print_table(table: Table, out: Console) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value that reports return, as JSON."""
-    typer.echo(to_json(value, indent=2).decode())
+    """Print a value that reports return, as JSON. It has no infinite numbers: they are null."""
+    typer.echo(to_json(value, indent=2, inf_nan_mode="null").decode())

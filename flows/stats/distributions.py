@@ -5,7 +5,7 @@ Numbers are counted by their first eleven binary digits, which few different one
 """
 
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, isfinite
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +44,8 @@ class Distribution:
         self.missing += len(column) - len(values)
         if is_number(column.type):
             numbers = np.asarray(values.cast(pa.float64(), safe=False), np.float64)
-            self.total += float(numbers.sum())
+            with np.errstate(over="ignore", invalid="ignore"):  # see `mean`
+                self.total += float(numbers.sum())
             bits = np.ascontiguousarray(numbers + 0.0).view(np.uint64)  # -0.0 becomes 0.0
             self._count(*pa.array((bits >> _DIGITS << _DIGITS).view(np.float64)).value_counts().flatten())
         elif is_text(column.type):
@@ -61,7 +62,8 @@ class Distribution:
 
     @property
     def mean(self) -> float | None:
-        return self.total / self.documents if self.documents else None
+        """None without numbers, and where their sum is not a finite number."""
+        return self.total / self.documents if self.documents and isfinite(self.total) else None
 
     def quantile(self, share: float) -> float | None:
         """The least value that at least this share of the documents does not exceed; None where no number is."""
@@ -111,7 +113,7 @@ class Distribution:
 
 
 def is_number(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
 
 
 def is_text(type_: pa.DataType) -> bool:
