@@ -63,7 +63,8 @@ def sql(
                 _write_parquet(result, parquet)
             else:
                 _print_table(result)
-        except duckdb.Error as error:  # a value that cannot be computed is known when its row is read
+        # a value that cannot be computed is known when its row is read; Parquet has no intervals
+        except (duckdb.Error, pa.ArrowException) as error:
             raise ValueError(f"{error}".splitlines()[0]) from None
     elif as_csv or as_json or parquet:
         raise ValueError("give a query: --csv, --json and --parquet write the rows of one")

@@ -162,10 +162,15 @@ def shard_name(shard: int, format: str) -> str:
     return f"data/part-{shard:05d}.{SUFFIXES[format]}"
 
 
+def _as_text(value: Any) -> str:
+    """What JSON has no type for: decimals in digits, binary values in hexadecimal ones, durations."""
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
 @contextmanager
 def _writing(folder: str, shard: int, format: str, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
     """Gives what writes a table of the schema behind the others. The shard appears under its name when the block ends
-    without an error. Null is `null` in JSON, and so is a number that is not finite."""
+    without an error. Null is `null` in JSON, and so is a number that is not finite; see `_as_text`."""
     path = files.join(folder, shard_name(shard, format))
     if format == "parquet":
         with parquet.create(path, schema) as out:
@@ -177,7 +182,7 @@ def _writing(folder: str, shard: int, format: str, schema: pa.Schema) -> Iterato
 
         def write(table: pa.Table) -> None:
             for row in table.to_pylist():
-                f.write(packed.compress(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)))
+                f.write(packed.compress(orjson.dumps(row, default=_as_text, option=orjson.OPT_APPEND_NEWLINE)))
 
         yield write
         f.write(packed.flush())
