@@ -74,7 +74,7 @@ def _changed(difference: "Difference") -> Iterator[str | Text]:
         f"{changed.added:,} of B not in A"
     )
     for one in changed.examples:
-        yield f"  {one.id_a} {one.url or ''}: {one.removed:,} of A alone, {one.added:,} of B alone"
+        yield f"  {one.id_a} {one.url or ''}: {one.removed:,} characters only in A, {one.added:,} only in B"
         for letter, side in zip("AB", one.passages or (), strict=False):
             yield passage(side, f"    {letter} ")
 

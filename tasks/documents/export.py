@@ -197,7 +197,7 @@ class Export(Settings):
     format: Literal["parquet", "jsonl"] = Field("parquet", description="jsonl: lines of JSON, compressed by zstd")
     where: str | None = Field(
         None,
-        description="those documents alone for which an expression is true, as that of the step `where`; null: all",
+        description="export only documents for which this SQL expression is true, as in the step `where`; null: all",
     )
 
     @field_validator("where")

@@ -250,8 +250,18 @@ def _used(expression: Expression, schema: pa.Schema) -> Iterator[tuple[str, pa.D
 
 
 def _used_columns(expression: Expression, table: pa.Table) -> pa.Table:
-    arrays = {name: table[name].cast(type) for name, type in _used(expression, table.schema)}
+    arrays = {name: _cast(table[name], type) for name, type in _used(expression, table.schema)}
     return pa.table({**arrays, _ROW: pa.nulls(len(table), pa.bool_())})
+
+
+def _cast(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return column.cast(type)
+    except pa.ArrowInvalid:  # microseconds of 64 bits do not hold a time of the column
+        bound = ((1 << 63) - 1) // (1_000 if column.type.unit == "ms" else 1_000_000)
+        ticks = column.cast(pa.int64())
+        fits = pc.and_(pc.less_equal(ticks, bound), pc.greater_equal(ticks, -bound))
+        return pc.if_else(fits, column, None).cast(type)
 
 
 _ROW = "_row"  # a table without columns would have no rows

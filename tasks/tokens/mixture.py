@@ -22,7 +22,7 @@ class Column(Settings):
     into ranges. A group of documents without a value is called `none`."""
 
     column: str = Field(
-        description="`source`, what a step has measured, or an expression over such, as that of the step `where`: "
+        description="`source`, a column that a step measures, or an SQL expression as in the step `where`: "
         "`case when quality > 0.7 then 'good' else 'rest' end`"
     )
     edges: tuple[float, ...] = Field((), description="of ranges of a number, ascending: `<0.3`, `0.3-0.7`, `>=0.7`")

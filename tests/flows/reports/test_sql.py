@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 import gristmill
 from gristmill.flows.cli import app
+from gristmill.flows.reports.run import sql
+from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.run.sql import QueryError
 from tests.flows.reports.test_open import make, project
 
@@ -41,6 +43,36 @@ def test_there_are_twenty_questions():
 @pytest.mark.parametrize("question", documented())
 def test_documented_queries_run(run, question):
     run.sql(documented()[question]).fetchall()
+
+
+UNUSUAL = [
+    "with recursive n(i) as (select 1 union all select i + 1 from n where i < 3) "
+    "select i, count(*) from n, documents group by i",
+    "with d as materialized (select id, url from documents) "
+    "select count(*) from d a join d b using (id) where a.url like '%1%'",
+    "select source, (select count(*) from ledger l where l.file = e.file) from extracted e order by id limit 20",
+    "select id, row_number() over (partition by source order by url) as r from documents qualify r <= 2 order by id",
+    "select d.source from documents d where d.id in (select id from tokens where tokens > 300) order by d.id",
+    "select id from documents except select id from tokens order by id",
+    "select unnest([source, url]) as x, count(*) from documents group by x order by x limit 9",
+    "select e.id, t.tokens from extracted e asof join tokens t on e.id >= t.id order by e.id limit 9",
+]
+
+
+@pytest.mark.parametrize("query", [*documented().values(), *UNUSUAL])
+def test_columns_that_are_not_read_change_no_result(run, query, monkeypatch):
+    """Columns that DuckDB's plan does not scan are null in the streams; here all columns are read beside it."""
+    narrow = run.sql(query).fetchall()
+    monkeypatch.setattr(sql, "_scanned", lambda node: iter([""]))
+    assert repr(run.sql(query).fetchall()) == repr(narrow)
+
+
+def test_only_the_columns_of_the_plan_are_read(run, monkeypatch):
+    asked, reader = [], Rows.reader
+    monkeypatch.setattr(Rows, "reader", lambda self, names: asked.append(list(names)) or reader(self, names))
+    run.sql("with e as (select * from extracted) select source, count(*) from e where kept group by 1").fetchall()
+    run.sql("select count(*) from documents").fetchall()
+    assert [set(names) for names in asked] == [{"source", "kept"}, {"id"}]
 
 
 def test_tables_have_the_rows_of_the_run(run):

@@ -267,6 +267,12 @@ def test_times_without_a_zone_are_in_utc():
     assert truth(parsed("bare = zoned and zoned = text::timestamptz and hour(zoned) = 0"), table).to_pylist() == [True]
 
 
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_a_time_that_64_bits_do_not_hold_is_null(unit):
+    table = pa.table({"at": pa.array([1 << 62, 1_700_000_000, None, -(1 << 62)], pa.timestamp(unit))})
+    assert truth(parsed("\"at\" > '1960-01-01'"), table).to_pylist() == [None, True, None, None]
+
+
 def test_names_of_columns_may_be_any():
     table = pa.table({"my column": [1], 'a"b': [2], "select": [3], "Größe": [4], "meta": [{"lang": "is"}]})
     expression = '"my column" = 1 and "a""b" = 2 and "select" = 3 and Größe = 4 and meta.lang = \'is\''
