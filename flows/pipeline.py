@@ -1,8 +1,5 @@
 """The flows: a corpus from crawls, tokens from the corpus, a model from the tokens, and all three."""
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 from functools import partial
 from typing import TYPE_CHECKING
 

@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -17,10 +16,9 @@ from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
     from gristmill.flows.reports import finished
-    from gristmill.flows.run import prefect_env, server
+    from gristmill.flows.run import server
 else:
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
-    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
     server = wrapt.lazy_import("gristmill.flows.run.server")
 
 Result = TypeVar("Result")
@@ -42,16 +40,17 @@ def recipe_to_run(name: str, limit: int | None) -> Recipe:
 def start_server_again() -> None:
     """Start the embedded server of a home that has had one, ahead of all else that a command does: its start is what
     is waited for. Where there was none, none is made for a command that may be wrong."""
-    if (Path(MachineSettings().prefect_home) / "prefect.db").exists():
-        _start_server()
+    settings = MachineSettings()
+    if (server.home_folder(settings) / "prefect.db").exists() and not server.named():
+        server.start(settings)
 
 
 def _start_server() -> None:
-    if prefect_env.EMBEDDED:
-        home = Path(MachineSettings().prefect_home)
-        if not (home / "prefect.db").exists():
+    settings = MachineSettings()
+    if not server.named():
+        if not (server.home_folder(settings) / "prefect.db").exists():
             typer.echo("prefect: making its database, once for this home", err=True)
-        server.start(home)
+        server.start(settings)
 
 
 def in_flow(

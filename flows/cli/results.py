@@ -1,6 +1,6 @@
 """Results for the terminal: the report of a run, decisions, scaling laws, and the capacity of a crawl."""
 
-import sys
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ import wrapt
 from rich.console import RenderableType
 from rich.text import Text
 
+from gristmill.flows.machine.settings import DEFAULT_HOME, MachineSettings
 from gristmill.flows.reports import funnel
 from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage.printable import redact_url
@@ -21,14 +22,13 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
-    from gristmill.flows.machine.settings import MachineSettings
     from gristmill.flows.reports.run import Report
-    from gristmill.flows.run import prefect_env
+    from gristmill.flows.run import server
     from gristmill.tasks.engine.make import StageResult
 else:
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
-    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
+    server = wrapt.lazy_import("gristmill.flows.run.server")
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
 
@@ -50,8 +50,7 @@ def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
     yield from _section("Outputs", *outputs)
     if report.exported:
         yield from _section("Exported", exported_line(report.exported))
-    servers = [mlflow_line(report.settings)] if report.trained else []
-    yield from _section("Look at it", prefect_line(*prefect_env.user_interface()), *servers)
+    yield from _section("Look at it", *places_to_look(report.settings, bool(report.trained)))
 
 
 def _section(name: str, *lines: str) -> Iterator[RenderableType]:
@@ -102,30 +101,26 @@ def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
     return {what: value for what, value in sets.items() if value is not None}
 
 
-def prefect_line(address: str, home: str) -> str:
-    """The address of the Prefect server, or the command that starts one on what has been recorded."""
-    return f"Prefect: {redact_url(address)}" if address else f"PREFECT_HOME={home} {_programs()}/prefect server start"
+def places_to_look(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
+    """Where a person sees the recorded runs: addresses of named servers, and the command that shows the others."""
+    prefect, mlflow = server.named(), redact_url(settings.tracking_uri)
+    if prefect is not None:
+        yield f"Prefect: {redact_url(prefect[1])}"
+    if mlflow.startswith("http") and trained:
+        yield f"MLflow: {mlflow}"
+    if prefect is None or (trained and not mlflow.startswith("http")):
+        is_default = settings.home == str(Path(DEFAULT_HOME).resolve())
+        yield "gristmill ui" if is_default else f"gristmill ui --home {shlex.quote(redact_url(settings.home))}"
 
 
-def mlflow_line(settings: "MachineSettings") -> str:
-    """The address of the MLflow server, or the command that starts one; without a password."""
-    uri = redact_url(settings.tracking_uri)
-    return f"MLflow: {uri}" if uri.startswith("http") else f"{_programs()}/mlflow ui --backend-store-uri {uri}"
-
-
-def _programs() -> Path:
-    return Path(sys.executable).parent
-
-
-def decision_parts(report: "DecisionReport", settings: "MachineSettings") -> Iterator[RenderableType | Table]:
+def decision_parts(report: "DecisionReport", settings: MachineSettings) -> Iterator[RenderableType | Table]:
     """The verdicts, the table beside them, what each step is worth, and how to look at the runs."""
     yield from report.sentences
     if report.tasks_note:
         yield report.tasks_note
     yield from decision_page.tables(report)
     where = f"in MLflow: experiment {report.base}, run `{report.headline}`"
-    servers = prefect_line(*prefect_env.user_interface()), mlflow_line(settings)
-    yield from _section("Look at it", *servers, report.page, where)
+    yield from _section("Look at it", *places_to_look(settings), report.page, where)
 
 
 def scaling_parts(report: "ScalingReport") -> Iterator[RenderableType | Table]:

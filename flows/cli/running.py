@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.reports import recorded
     from gristmill.flows.reports.run import Report
-    from gristmill.flows.run import prefect_env, reuse
     from gristmill.flows.run import progress as progress_bars
+    from gristmill.flows.run import reuse, server
     from gristmill.flows.stages import export
 else:
     ablating = wrapt.lazy_import("gristmill.flows.cli.ablating")
@@ -34,7 +34,7 @@ else:
     progress_bars = wrapt.lazy_import("gristmill.flows.run.progress")
     export = wrapt.lazy_import("gristmill.flows.stages.export")
     runs = wrapt.lazy_import("gristmill.flows.machine.runs")
-    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
+    server = wrapt.lazy_import("gristmill.flows.run.server")
     reuse = wrapt.lazy_import("gristmill.flows.run.reuse")
 
 _LINE_SECONDS = 10.0  # between two lines where no bar is shown
@@ -98,7 +98,7 @@ def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
     def find() -> "Report | None":
         # to look up what was never finished would delay its start
         whole = recipe.model_dump(mode="json")
-        if remake or prefect_env.is_server_named() or not runs.is_finished(MachineSettings().home, recipe.name, whole):
+        if remake or server.named() or not runs.is_finished(MachineSettings().home, recipe.name, whole):
             return None
         report, lines = reuse.reuse(flow, recipe, MachineSettings()) or (None, ())
         for line in lines:

@@ -3,9 +3,6 @@
 `FoundMixture` is the result: the weights, how much text they need, and the recipe with them (`written`).
 """
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 import json
 import shlex
 from collections.abc import Mapping, Sequence

@@ -23,6 +23,7 @@ else:
     launch = wrapt.lazy_import("gristmill.training.run.launch")
 
 
+DEFAULT_HOME = ".gristmill"  # in the working folder
 EXTRAS = {"train": ("torch", "mlflow")}
 
 
@@ -41,7 +42,7 @@ class MachineSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid", frozen=True)
 
-    home: str = Field(".gristmill", description="folder or address (s3://bucket/prefix) of all stages")
+    home: str = Field(DEFAULT_HOME, description="folder or address (s3://bucket/prefix) of all stages")
     local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
     executor: Literal["serial", "threads", "local", "dask", "kubernetes", "slurm"] = Field(
         "local",
@@ -116,7 +117,7 @@ class MachineSettings(BaseSettings):
         """Where databases live: SQLite needs a real file system."""
         if self.local:
             return self.local
-        return str(Path(".gristmill").resolve()) if "://" in self.home else self.home
+        return str(Path(DEFAULT_HOME).resolve()) if "://" in self.home else self.home
 
     @property
     def places(self) -> dict[str, str]:

@@ -1,8 +1,5 @@
 """What Prefect's user interface shows of a run: names of runs, and counts, funnel and figures as tables."""
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
@@ -88,7 +85,7 @@ def publish(report: Report) -> None:
         key=artifact_key(name, "funnel"), table=funnel_table(report), description=f"Funnel of {name}: {what}"
     )
     create_table_artifact(key=artifact_key(name, "drops"), table=drops_table(report), description=f"Drops of {name}")
-    if not prefect_server.is_embedded() and len(report.corpus.sources) <= _PAGE_SHARDS:
+    if prefect_server.has_pages(report.settings) and len(report.corpus.sources) <= _PAGE_SHARDS:
         path = run_page.write_page(report)
         create_link_artifact(key=artifact_key(name, "page"), link=path, link_text=path, description=f"Page of {name}")
     if report.trained is not None:

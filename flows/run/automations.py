@@ -3,9 +3,6 @@
 They are known by their names, which begin with `gristmill: `, and are written anew each time.
 """
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 from datetime import timedelta
 
 from prefect.automations import Automation, AutomationCore

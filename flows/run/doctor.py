@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     import httpx
     import redis
 
-    from gristmill.flows.run import kernel_compilation, prefect_env
+    from gristmill.flows.run import kernel_compilation, server
 else:
     dask = wrapt.lazy_import("dask")
     distributed = wrapt.lazy_import("distributed")
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
-    prefect_env = wrapt.lazy_import("gristmill.flows.run.prefect_env")
+    server = wrapt.lazy_import("gristmill.flows.run.server")
     httpx = wrapt.lazy_import("httpx")
     redis = wrapt.lazy_import("redis")
 
@@ -158,10 +158,10 @@ def _kernels(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _prefect(settings: MachineSettings) -> Iterator[Line]:
-    if (named := prefect_env.named_server()) is None:
-        yield Line("ok", "prefect", "the embedded server; PREFECT_API_URL would name another")
+    if (named := server.named()) is None:
+        yield Line("ok", "prefect", "a server of each run, or of `gristmill ui`; PREFECT_API_URL would name another")
         return
-    address, login = named
+    address, _, login = named
     yield from _service(
         "prefect",
         f"{address}/admin/version",

@@ -1,11 +1,7 @@
 """Flows and tasks whose records end as their process does: Cancelled by a signal, Crashed when it was killed."""
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 import contextlib
 import functools
-import inspect
 import logging
 import os
 import signal
@@ -16,7 +12,6 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 from prefect import Flow, tags
-from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.context import FlowRunContext, TagsContext
@@ -24,9 +19,14 @@ from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.runtime import flow_run
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    get_current_settings,
+    temporary_settings,
+)
 from prefect.states import Cancelled, Crashed, State
-from prefect.utilities.callables import parameter_schema
 
 from gristmill.flows.machine import run_log
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, trouble
@@ -43,7 +43,9 @@ R = TypeVar("R")
 
 _TAG = "process:"
 _SQLITE = "sqlite:///"
-_AWAY_SECONDS = 240  # that a server may be away: Prefect tries to send an event once a second
+_AWAY_SECONDS = 240  # that a server which the user named may be away: Prefect tries to send an event once a second
+_PATIENT_TRIES = 7  # of a request: the waits between them double, from two seconds on
+_FEW_TRIES = 2  # where the server is of this machine: if it does not answer, it has ended
 _OPEN = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
 # What the engine says once for each flow and task that ends, with pages of traceback; who started the flow gets the
 # error itself, and the records have both.
@@ -65,28 +67,14 @@ class RecordedFlow(Flow):
     """
 
     def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
-        # Prefect makes the schema of a flow's parameters when the flow is defined, which takes a fifth of a second for
-        # each that takes a recipe: here it is made when somebody asks for it, who deploys the flow
-        vars(fn)["__signature__"] = inspect.Signature()
-        super().__init__(fn, **settings)
-        for known in (vars(fn), vars(self)):
-            del known["__signature__"]
-        del self.parameters
-        self.fn = cancellable(_tagged(fn))
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "parameters":
-            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
-        self.parameters = parameter_schema(self.fn)
-        return self.parameters
+        super().__init__(cancellable(_tagged(fn)), **settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if FlowRunContext.get() is not None:
             return self._run(*args, **kwargs)
-        with _quiet_console(), _server() as server, _signals(), tags(_process_tag()), _plain_errors(server):
+        with _plain_errors(), _quiet_console(), _server(), _signals(), tags(_process_tag()):
             with get_client(sync_client=True) as client:
                 _end_stale_runs(client)
-            _wait_for_servers(embedded=server is not None)
             try:
                 return self._run(*args, **kwargs)
             except (KeyboardInterrupt, TerminationSignal) as error:
@@ -194,33 +182,24 @@ def _signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[prefect_server.EmbeddedServer | None]:
-    """The embedded server; None if another was named."""
-    settings = get_current_settings()
-    if settings.api.url:
-        yield None
-        return
-    server = prefect_server.start(settings.home)
-    server.wait_until_ready()
-    with temporary_settings({PREFECT_API_URL: server.address, PREFECT_API_AUTH_STRING: server.login}):
-        yield server
-
-
-def _wait_for_servers(embedded: bool) -> None:
-    """Let all of Prefect's clients of this process ask again when nobody listens.
-
-    By itself (3.9) each one does so only after it was answered once, and a flow has many, so that a server that is
-    started again would end it. Events, which the states of tasks are, were given up after ten seconds.
-    """
-    if not embedded:  # which has a line of its own
+def _server() -> Iterator[None]:
+    """Record at the server that the user has named, or at one of this home."""
+    if get_current_settings().api.url:
         said = "Prefect's server does not answer; it is asked again for four minutes"
         logging.getLogger("prefect.client").setLevel(logging.DEBUG)
         run_log.say_once("prefect.client", "Encountered retryable exception", said)
-    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_AWAY_SECONDS)
+        known: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: _PATIENT_TRIES}
+        tries = _AWAY_SECONDS
+    else:
+        address, login = prefect_server.endpoint(MachineSettings())
+        known = {PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: login, PREFECT_CLIENT_MAX_RETRIES: _FEW_TRIES}
+        tries = _FEW_TRIES
+    # events are the states of tasks; by itself Prefect gives them up after ten seconds
+    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=tries)
     # or the last line of a run says, behind what was done, how many events it has still to send
     logging.getLogger(EventsWorker.__name__).setLevel(logging.ERROR)
-    for client in (PrefectHttpxSyncClient, PrefectHttpxAsyncClient):
-        client._has_connected = property(lambda _: True, lambda _, value: None)  # type: ignore[assignment]
+    with temporary_settings(known):
+        yield
 
 
 # What raises errors of records: their text is of no help, or pages long.
@@ -228,7 +207,7 @@ _RECORDERS = ("prefect", "httpx", "httpcore", "websockets", "mlflow", "sqlalchem
 
 
 @contextlib.contextmanager
-def _plain_errors(server: prefect_server.EmbeddedServer | None) -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     """Raise RuntimeError with one sentence, which has the remedy, for what became of a record in a database that is
     damaged, on a full disk, or behind a server that is gone. What ends the flow for another reason is left as it is."""
     try:
@@ -237,7 +216,7 @@ def _plain_errors(server: prefect_server.EmbeddedServer | None) -> Iterator[None
         if not _of_a_record(error):
             raise
         settings = MachineSettings()
-        why = server.why_none() if server else ""
+        why = "" if get_current_settings().api.url else prefect_server.why_none(settings)
         if not why and settings.tracking_uri.startswith(_SQLITE):
             why = trouble(Path(settings.tracking_uri.removeprefix(_SQLITE)), MLFLOW_HOLDS)
         if not why:
@@ -259,7 +238,7 @@ def _of_a_record(error: BaseException | None) -> bool:
 def _quiet_console() -> Iterator[None]:
     """Keep from the console what is said elsewhere; the records have all of it."""
 
-    # the embedded server has no pages, and has ended before a person would look
+    # the server of a run has no pages, and has ended before a person would look
     unwanted = _SAID_ELSEWHERE if get_current_settings().api.url else (*_SAID_ELSEWHERE, "View at")
 
     def wanted(record: logging.LogRecord) -> bool:

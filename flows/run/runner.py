@@ -1,8 +1,5 @@
 """Each stage as one Prefect task, with its progress and counts as artifacts; several at a time in threads."""
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 import contextlib
 import queue
 import threading
@@ -105,9 +102,6 @@ def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[Stag
                 future.cancel()
             raise
         return [future.result() for future in futures]
-
-
-# isort: split
 
 
 _current: ContextVar[RunContext | None] = ContextVar("run_context", default=None)

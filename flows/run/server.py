@@ -1,242 +1,183 @@
-"""The embedded Prefect server: a child process on a free port of loopback, one for all flows of this process.
+"""The Prefect server that records the flows of this process, if the user has named none.
 
-It ends when the pipe to its parent closes, which the kernel does however the parent ends, kill -9 included. It is
-in a session of its own, so that a Ctrl-C at the terminal does not reach it and the flow can still record its end.
-Prefect would start a server itself, which does neither.
+It is the one of `gristmill ui`, if that shows the home, or a child process. Prefect can start a child itself
+(`SubprocessASGIServer`), but that has no login, gets the terminal's Ctrl-C before the flow has recorded its end, and
+goes on when the flow's process is killed. So this module runs the same application, `create_app`, behind our gate.
 
-    python -m gristmill.flows.run.server SOCKET READY      is such a child; SOCKET is the number of an open, listening
-                                                           socket, READY that of a pipe, in which it says that it
-                                                           answers, or why it cannot
+    python -m gristmill.flows.run.server [--pages]      is such a child; `--pages`: whole, as `prefect server start`
 """
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 import asyncio
 import atexit
-import contextlib
 import gc
-import logging
+import json
 import os
-import secrets
-import socket
-import subprocess
 import sys
-import threading
-import time
-import urllib.request
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import wrapt
 
-from gristmill.flows.machine.databases import DamagedDatabaseError, ensure_database, private_folder, trouble
+from gristmill.flows.machine.databases import ensure_database, private_folder, trouble
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run.local_server import LocalServer, serve
+from gristmill.storage import files
+from gristmill.storage.leftovers import has_ended, this_process
 
 if TYPE_CHECKING:
-    import uvicorn
     from prefect import settings as prefect_settings
     from prefect.server import database as prefect_database
     from prefect.server.api import server as api_server
     from prefect.server.database import dependencies as database_dependencies
+    from starlette.types import ASGIApp
 else:
     api_server = wrapt.lazy_import("prefect.server.api.server")
     prefect_database = wrapt.lazy_import("prefect.server.database")
     database_dependencies = wrapt.lazy_import("prefect.server.database.dependencies")
     prefect_settings = wrapt.lazy_import("prefect.settings")
-    uvicorn = wrapt.lazy_import("uvicorn")
-
-_END_SECONDS = 10.0  # for what is recorded still to be written, before the server ends all the same
-_START_SECONDS = 300.0
 
 HOLDS = "Prefect's records of earlier runs, which no run needs, and no data"
-_ANSWERS = "\n"  # what the child writes into the pipe when it answers; before that, why it cannot
-_TRIES = 3  # of a server that is killed before it has answered
+# The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9). Flows
+# use no block types, and two servers that start at once in a new home would both insert them; without the memo, a server
+# that a user starts in the home makes them.
+_SETTINGS = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
+}
+# Files in which Prefect looks for its settings, and how one that names a server is known.
+_SETTINGS_FILES = {
+    ".env": "PREFECT_API_URL",
+    "prefect.toml": "url",
+    "pyproject.toml": "[tool.prefect",
+    "~/.prefect/profiles.toml": "PREFECT_API_URL",
+}
+_PAGES = "--pages"
 
-log = logging.getLogger(__name__)
-
-_server: "EmbeddedServer | None" = None
-
-
-class EmbeddedServer:
-    """The child. Connections wait in the socket until it answers, so its address is good at once.
-
-    It answers who has `login`, as `user:password`: a password of this server, since any account of the machine can
-    connect to loopback. The socket is this process's, too: when the child dies, another one takes it over, and clients
-    ask again. `failure` says why there is none any more; who asks then is refused at once.
-    """
-
-    def __init__(self, home: Path) -> None:
-        private_folder(home)
-        self.login = f"gristmill:{secrets.token_urlsafe(32)}"
-        self.home, self.log = home, home / "server.log"
-        self.failure = ""
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}/api"
-        self._ending, self._lock = False, threading.Lock()
-        self._begin()
-        threading.Thread(target=self._watch, name="prefect-server", daemon=True).start()
-
-    def _begin(self) -> None:
-        here = str(Path(gristmill.__file__).resolve().parents[1])
-        path = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        self._ready, ready = os.pipe()
-        given = [self._listening.fileno(), ready]
-        try:
-            with open(self.log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as output:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-m", "gristmill.flows.run.server", *map(str, given)],
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=given,
-                    start_new_session=True,
-                    env=os.environ
-                    | {
-                        "PREFECT_HOME": str(self.home),
-                        "PREFECT_SERVER_API_AUTH_STRING": self.login,
-                        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
-                    },
-                )
-        finally:
-            os.close(ready)
-
-    def _watch(self) -> None:
-        """Start the child again when it has died, until one cannot start."""
-        tries = 0
-        while True:
-            code = self.process.wait()
-            with open(self._ready, encoding="utf-8") as ready:
-                said = ready.read()
-            answered, said = said == _ANSWERS, said.removeprefix(_ANSWERS)
-            with self._lock:
-                if self._ending:
-                    return
-                tries = 0 if answered else tries + 1
-                how = f"signal {-code}" if code < 0 else f"exit code {code}"
-                if tries == _TRIES or (code >= 0 and not answered):
-                    self.failure = said or trouble(self.home / "prefect.db", HOLDS)
-                    self.failure = self.failure or f"the embedded Prefect server cannot start ({how}): see {self.log}"
-                    break
-                log.warning("the embedded Prefect server has died (%s) and is started again; the run goes on", how)
-                try:
-                    self._begin()
-                except OSError as error:
-                    self.failure = f"the embedded Prefect server has died ({how}); another cannot start ({error})"
-                    break
-        self._refuse()
-
-    def _refuse(self) -> None:
-        """Answer all with an error, so that nobody waits for a server that does not come."""
-        said = self.failure.encode()
-        answer = b"HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:  # the end
-                return
-            with connection, contextlib.suppress(OSError):
-                connection.settimeout(1)
-                connection.recv(1 << 16)
-                connection.sendall(answer % (len(said), said))
-
-    def wait_until_ready(self) -> None:
-        """Return when the server answers. Raises RuntimeError if it has ended or does not answer in time."""
-        until = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                with urllib.request.urlopen(f"{self.address}/health", timeout=_START_SECONDS) as answer:
-                    answer.read()
-                    return
-            except OSError as error:
-                if self.failure or time.monotonic() > until:
-                    said = self.failure or f"the embedded Prefect server does not answer ({error}): see {self.log}"
-                    raise RuntimeError(said) from None
-                time.sleep(0.1)  # it has died, and is started again
-
-    def why_none(self) -> str:
-        """Why it does not do what it is asked, in one sentence with the remedy; empty if nothing is found."""
-        return self.failure or trouble(self.home / "prefect.db", HOLDS)
-
-    def stop(self) -> None:
-        """End the server once it has written what it was sent."""
-        with self._lock:
-            self._ending = True
-        assert self.process.stdin is not None, "it is a pipe"
-        self.process.stdin.close()
-        self.process.wait()
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # who waits in accept() returns
-        self._listening.close()
+_child: LocalServer | None = None
 
 
-def start(home: Path) -> EmbeddedServer:
-    """The server of this process, started now if there is none; it ends with the process."""
-    global _server
-    if _server is None or _server.failure:
-        _server = EmbeddedServer(home)
-        atexit.register(_server.stop)
-    return _server
+class Pages(NamedTuple):
+    """A server of `gristmill ui`, as it is noted in the home."""
+
+    process: str
+    address: str
+    login: str
 
 
-def is_embedded() -> bool:
-    """Whether flows of this process are recorded by a server that ends with it."""
-    return _server is not None
+def may_be_named() -> bool:
+    """Whether a user may have named a server: in the environment, or in a file of Prefect. Imports no Prefect."""
+    return bool({"PREFECT_API_URL", "PREFECT_PROFILE"} & os.environ.keys()) or any(
+        word in path.read_text(encoding="utf-8", errors="replace")
+        for name, word in _SETTINGS_FILES.items()
+        if (path := Path(name).expanduser()).is_file()
+    )
+
+
+def named() -> tuple[str, str, str] | None:
+    """Addresses of the API and the pages, and the login, as `user:password`, of the server that the user has named."""
+    if not may_be_named():
+        return None
+    prefect = prefect_settings.get_current_settings()
+    if not prefect.api.url:
+        return None
+    login = prefect.api.auth_string.get_secret_value() if prefect.api.auth_string else ""
+    return prefect.api.url, prefect.ui_url or prefect.api.url, login
+
+
+def home_folder(settings: MachineSettings) -> Path:
+    """Of Prefect's database and log: the user's PREFECT_HOME, or in the home."""
+    return Path(os.environ.get("PREFECT_HOME") or settings.prefect_home).absolute()
+
+
+def start(settings: MachineSettings) -> None:
+    """Start the child, if no other server is there and it does not run; it ends with this process."""
+    global _child
+    if shown(settings) is not None or (_child is not None and _child.process.poll() is None):
+        return
+    _child = child(settings)
+    atexit.register(_child.stop)
+
+
+def child(settings: MachineSettings, *arguments: str) -> LocalServer:
+    """A server of the home as a child process."""
+    folder = home_folder(settings)
+    environment = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    return LocalServer(__name__, folder / "server.log", *arguments, **environment, PREFECT_HOME=str(folder))
+
+
+def endpoint(settings: MachineSettings) -> tuple[str, str]:
+    """Address of the API, and login, of the server that records this process, when it answers. Raises RuntimeError."""
+    if (pages := shown(settings)) is not None:
+        return f"{pages.address}/api", pages.login
+    start(settings)
+    assert _child is not None, "it is started"
+    return f"{_child.wait()}/api", _child.login
+
+
+def has_pages(settings: MachineSettings) -> bool:
+    """Whether a person may look at what is recorded while it is: at a server of the user's, or `gristmill ui`."""
+    return named() is not None or shown(settings) is not None
+
+
+def why_none(settings: MachineSettings) -> str:
+    """Why the server does not do what it is asked, in one sentence with the remedy; empty if nothing is found."""
+    if why := trouble(home_folder(settings) / "prefect.db", HOLDS):
+        return why
+    if _child is None:
+        ended = "`gristmill ui`, whose server recorded this run, has ended: run the same command again"
+        return "" if shown(settings) else ended
+    if _child.process.poll() is None:
+        return ""
+    return f"the Prefect server of this run has ended ({_child.how_ended()}): run the same command again"
+
+
+def _note(settings: MachineSettings) -> Path:
+    return home_folder(settings) / "pages.json"
+
+
+def show(settings: MachineSettings, server: LocalServer) -> None:
+    """Note a server of `gristmill ui`: runs that begin use it until this process ends or `unshow` is called."""
+    path = _note(settings)
+    private_folder(path.parent)
+    note = Pages(this_process(), server.wait(), server.login)
+    files.write_json(str(path), note._asdict())
+
+
+def unshow(settings: MachineSettings) -> None:
+    _note(settings).unlink(missing_ok=True)
+
+
+def shown(settings: MachineSettings) -> Pages | None:
+    """The server of `gristmill ui` that shows this home, on this host."""
+    try:
+        pages = Pages(**json.loads(_note(settings).read_text()))
+    except FileNotFoundError:
+        return None
+    is_here = pages.process.split("-")[0] == this_process().split("-")[0]
+    return pages if is_here and not has_ended(pages.process) else None
 
 
 def _forget() -> None:
-    global _server
-    _server = None
+    global _child
+    _child = None
 
 
 os.register_at_fork(after_in_child=_forget)  # a fork has no child of its own
 
 
-def _serve(number: int, ready: int) -> None:
-    """Be the server, on the listening socket of that number."""
-    ending = threading.Event()
-    running: list[Any] = []
-
-    def end_with_parent() -> None:
-        while os.read(0, 1):  # a buffered reader in use would abort an interpreter that ends by an error
-            pass
-        ending.set()
-        for server in running:
-            server.should_exit = True
-        if running:
-            threading.Event().wait(_END_SECONDS)
-        os._exit(0)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    os.umask(0o077)
-
+def _app() -> "ASGIApp":
     settings = prefect_settings.get_current_settings()
     database = settings.home / "prefect.db"
     url = settings.server.database.connection_url
     if url is None or url.get_secret_value() == _url(database):  # no other was set
-        try:
-            ensure_database(database, f"prefect {version('prefect')}", _migrate, _migrate, HOLDS)
-        except DamagedDatabaseError as error:
-            os.write(ready, str(error).encode())
-            os._exit(1)
-
+        ensure_database(database, f"prefect {version('prefect')}", _migrate, _migrate, HOLDS)
     create_app = api_server.create_app
     gc.freeze()  # Prefect looks for cycles when its application is made, in all that was imported
-    app = create_app(ephemeral=True, final=True)
-    # a client that is ending keeps its connections open, and asks nothing more
-    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                os.write(ready, _ANSWERS.encode())
-
-    server = Server(config)
-    running.append(server)
-    server.should_exit = ending.is_set()
-    with socket.socket(fileno=number) as listening:
-        server.run(sockets=[listening])
+    return create_app(ephemeral=_PAGES not in sys.argv, final=True)
 
 
 def _migrate(path: Path) -> None:
@@ -255,5 +196,4 @@ def _url(path: Path) -> str:
 
 if __name__ == "__main__":
     gc.set_threshold(50_000)  # imports leave next to no garbage, and to look for it is a fifth of the start
-    _serve(*map(int, sys.argv[1:]))
-    gc.freeze()  # or Python looks for cycles in all that was imported before it ends
+    serve(_app)

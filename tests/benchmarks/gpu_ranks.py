@@ -32,7 +32,6 @@ THREAD = {"OMP_NUM_THREADS": "1"}  # as the stage of a proxy has
 
 
 def prepare(given: argparse.Namespace) -> None:
-    import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
     # isort: split
     from gristmill.flows.experiments.decisions.arm_data import proxy_data

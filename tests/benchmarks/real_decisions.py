@@ -13,9 +13,6 @@ each with the next, then each with the one behind it, and so on, all on the same
 found again.
 """
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace

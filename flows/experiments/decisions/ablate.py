@@ -1,8 +1,5 @@
 """The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace

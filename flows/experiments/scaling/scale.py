@@ -1,8 +1,5 @@
 """The flows `scale` and `agreement`: a recipe's losses at other sizes, and whether recipes keep their order there."""
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,8 +1,5 @@
 """Flows that make a recipe's indexes. Separate: it imports Prefect, searches do not."""
 
-import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
-
-# isort: split
 from gristmill.flows.pipeline import corpus, outputs_of, tokens
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.run.artifacts import flow_run_name
