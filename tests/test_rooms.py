@@ -64,7 +64,6 @@ PREFECT = (
     "gristmill.flows.pipeline",
     "gristmill.flows.run.artifacts",
     "gristmill.flows.run.flow",
-    "gristmill.flows.run.prefect_env",
     "gristmill.flows.run.runner",
     "gristmill.flows.run.server",
     "gristmill.flows.experiments.scaling.scale",

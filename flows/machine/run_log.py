@@ -1,22 +1,14 @@
 """The log of runs: as lines of JSON, and one warning in place of the many lines of a library."""
 
 import logging
-from typing import TYPE_CHECKING, Self
-
-import wrapt
+from typing import Self
 
 from gristmill.tasks.engine.log_fields import JsonLines, bound, current
 
-if TYPE_CHECKING:
-    from prefect.logging import formatters
-else:
-    formatters = wrapt.lazy_import("prefect.logging.formatters")
-
 log = logging.getLogger(__name__)
 
-_LINE = "%(asctime)s %(levelname)-7s %(message)s"
-_OTHER_LINE = "%(asctime)s.%(msecs)03d | %(levelname)-7s | %(name)s - %(message)s"  # Prefect's own
-_TIME = "%H:%M:%S"
+LINE = "%(asctime)s %(levelname)-7s %(message)s"
+TIME = "%H:%M:%S"
 
 
 class OfRun(JsonLines):
@@ -32,13 +24,8 @@ class OfRun(JsonLines):
 
 def install(log_format: str) -> None:
     """`json`: write what would be shown on the console, and warnings, as lines of JSON to the standard error. Anything
-    else: lines of flows and tasks begin with the stage, without the names of Prefect's runs, which leave it no room.
-    Prefect has been imported before: that sets the console up."""
+    else leaves the log as it is. Prefect has been imported before: that sets the console up."""
     if log_format != "json":
-        for handler in logging.getLogger().handlers:
-            if isinstance(handler.formatter, formatters.PrefectFormatter):
-                of_runs = formatters.PrefectFormatter(_OTHER_LINE, _TIME, flow_run_fmt=_LINE, task_run_fmt=_LINE)
-                handler.setFormatter(of_runs)
         return
     logging.captureWarnings(True)
     lines = logging.StreamHandler()
@@ -52,7 +39,7 @@ class HeldLines(logging.Handler):
 
     def __init__(self, log_format: str) -> None:
         super().__init__(logging.INFO)
-        self.setFormatter(JsonLines() if log_format == "json" else logging.Formatter(_LINE, _TIME))
+        self.setFormatter(JsonLines() if log_format == "json" else logging.Formatter(LINE, TIME))
         self.lines: list[str] = []
         self._logger = logging.getLogger("gristmill")
 

@@ -18,6 +18,7 @@ from prefect.context import FlowRunContext, TagsContext
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import CancelledRun, TerminationSignal
+from prefect.logging.formatters import PrefectFormatter
 from prefect.runtime import flow_run
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
@@ -36,7 +37,19 @@ from gristmill.flows.run import server as prefect_server
 from gristmill.storage.leftovers import has_ended, this_process
 from gristmill.storage.printable import redact_urls
 
-run_log.install(MachineSettings().log_format)
+_OTHER_LINE = "%(asctime)s.%(msecs)03d | %(levelname)-7s | %(name)s - %(message)s"  # Prefect's own
+
+
+def _set_up_console() -> None:
+    """Lines of flows and tasks begin with the stage: the names of Prefect's runs, ahead of it, leave it no room."""
+    run_log.install(MachineSettings().log_format)
+    lines = PrefectFormatter(_OTHER_LINE, run_log.TIME, flow_run_fmt=run_log.LINE, task_run_fmt=run_log.LINE)
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, PrefectFormatter):
+            handler.setFormatter(lines)
+
+
+_set_up_console()
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +69,8 @@ _SAID_ELSEWHERE = (
     "Task run failed",
     "Failed to write result",  # on a full disk; the error says so
 )
+# The server of a run has no pages, and if it has ended, the run says so itself.
+_OF_OWN_SERVER = ("View at", "Unable to connect to", "Service %r failed")
 
 
 class RecordedFlow(Flow):
@@ -238,8 +253,7 @@ def _of_a_record(error: BaseException | None) -> bool:
 def _quiet_console() -> Iterator[None]:
     """Keep from the console what is said elsewhere; the records have all of it."""
 
-    # the server of a run has no pages, and has ended before a person would look
-    unwanted = _SAID_ELSEWHERE if get_current_settings().api.url else (*_SAID_ELSEWHERE, "View at")
+    unwanted = _SAID_ELSEWHERE if get_current_settings().api.url else (*_SAID_ELSEWHERE, *_OF_OWN_SERVER)
 
     def wanted(record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(unwanted)
@@ -247,7 +261,8 @@ def _quiet_console() -> Iterator[None]:
     # Prefect's handler writes a line for each batch of lines that its server does not take; if that ends the flow, it
     # does so up to the process's end, and `_plain_errors` says why
     before, logging.raiseExceptions = logging.raiseExceptions, False
-    handlers = logging.getLogger().handlers
+    # Prefect's services have a handler of their own
+    handlers = [*logging.getLogger().handlers, *logging.getLogger("prefect._internal").handlers]
     for handler in handlers:
         handler.addFilter(wanted)
     try:

@@ -35,16 +35,16 @@ _ERROR = "error: "  # how the line begins in which a child says why it cannot an
 
 
 class LocalServer:
-    """The child that runs `module`, whose main program calls `serve`; started at once.
+    """The child that runs `module`, whose main program calls `serve`; started at once. `name`: of it, in sentences.
 
     `log`: the file of what it says, only for its user. `environment`: more of it for the child. `login`: user and
     password as Basic authentication has them, `gristmill:TOKEN`; the child reads it from its standard input, since
     others may read arguments.
     """
 
-    def __init__(self, module: str, log: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, name: str, module: str, log: Path, *arguments: str, **environment: str) -> None:
         private_folder(log.parent)
-        self.module, self.log = module, log
+        self.name, self.log = name, log
         self.login = f"gristmill:{secrets.token_urlsafe(32)}"
         self._line: str | None = None
         root = str(Path(gristmill.__file__).resolve().parents[1])
@@ -72,7 +72,7 @@ class LocalServer:
         if self._line.startswith(_ERROR):
             raise RuntimeError(self._line.removeprefix(_ERROR))
         if not self._line:
-            raise RuntimeError(f"{self.module} cannot start ({self.how_ended()}): see {self.log}")
+            raise RuntimeError(f"{self.name} cannot start ({self.how_ended()}): see {self.log}")
         return self._line
 
     def how_ended(self) -> str:

@@ -39,7 +39,7 @@ else:
 
 HOLDS = "Prefect's records of earlier runs, which no run needs, and no data"
 # The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9). Flows
-# use no block types, and two servers that start at once in a new home would both insert them; without the memo, a server
+# use no block types, and two servers that start at once in a new home would both insert them; without the memo, one
 # that a user starts in the home makes them.
 _SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
@@ -106,7 +106,8 @@ def child(settings: MachineSettings, *arguments: str) -> LocalServer:
     """A server of the home as a child process."""
     folder = home_folder(settings)
     environment = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
-    return LocalServer(__name__, folder / "server.log", *arguments, **environment, PREFECT_HOME=str(folder))
+    environment["PREFECT_HOME"] = str(folder)
+    return LocalServer("Prefect's server", __name__, folder / "server.log", *arguments, **environment)
 
 
 def endpoint(settings: MachineSettings) -> tuple[str, str]:
@@ -145,6 +146,7 @@ def show(settings: MachineSettings, server: LocalServer) -> None:
     private_folder(path.parent)
     note = Pages(this_process(), server.wait(), server.login)
     files.write_json(str(path), note._asdict())
+    path.chmod(0o600)
 
 
 def unshow(settings: MachineSettings) -> None:

@@ -61,7 +61,7 @@ def whole(runs, short) -> dict[str, str]:
     return found
 
 
-def embedded_server(run: subprocess.Popen) -> psutil.Process:
+def prefect_server(run: subprocess.Popen) -> psutil.Process:
     (found,) = (
         child for child in psutil.Process(run.pid).children() if "gristmill.flows.run.server" in child.cmdline()
     )
@@ -86,16 +86,35 @@ def warned(log: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_the_embedded_prefect_server_dies_and_the_run_goes_on(runs, short, whole, moment):
+def test_the_prefect_server_of_a_run_dies_and_the_same_command_goes_on(runs, short, whole, moment):
     name = f"killed_{MOMENTS.index(moment)}"
+    home = runs.home(name)
     run = start(runs, name, short)
-    until(run, runs.home(name), moment)
-    embedded_server(run).kill()
-    assert run.wait() == 0, runs.log(name)
-    (said,) = warned(runs.log(name))
-    assert said.endswith("the embedded Prefect server has died (signal 9) and is started again; the run goes on")
-    assert contents(runs.home(name)) == whole
-    assert states(runs.home(name)) == {"COMPLETED"}
+    until(run, home, moment)
+    prefect_server(run).kill()
+    assert run.wait() == 1, runs.log(name)
+    *_, last = runs.log(name).splitlines()
+    said = "the Prefect server of this run has ended (signal 9): run the same command again"
+    assert last == f"gristmill: {said}; the stages that are made are kept"
+    assert not warned(runs.log(name)), runs.log(name)
+    assert start(runs, name, short).wait() == 0, runs.log(name)
+    assert contents(home) == whole
+    assert states(home) == {"CRASHED", "COMPLETED"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_leaves_no_server_and_its_record_ends(runs, short, whole, moment):
+    name = f"run_killed_{MOMENTS.index(moment)}"
+    home = runs.home(name)
+    run = start(runs, name, short)
+    until(run, home, moment)
+    server = prefect_server(run)
+    run.kill()
+    server.wait(60)
+    assert start(runs, name, short).wait() == 0, runs.log(name)
+    assert contents(home) == whole
+    assert states(home) == {"CRASHED", "COMPLETED"}
 
 
 @pytest.mark.slow

@@ -220,7 +220,7 @@ def test_a_finished_model_is_printed_unless_mlflow_does_not_have_it(undisturbed,
     settings = MachineSettings(home=str(home), mlflow_uri=mlflow_uri)
     printed, _, heavy = command(settings, "run", str(path), GRISTMILL_MLFLOW_URI=mlflow_uri)
     assert heavy == set()
-    assert "trained model: " in printed and "mlflow ui --backend-store-uri" in printed
+    assert "trained model: " in printed and "gristmill ui --home" in printed
     [again] = runs_of(str(home), "small")
     assert again.id != run.id and (again.flow, again.stages) == ("pipeline", run.stages)
     shutil.rmtree(home / "mlflow-runs")
@@ -237,14 +237,17 @@ def test_a_finished_model_is_printed_unless_mlflow_does_not_have_it(undisturbed,
         ({}, {"pyproject.toml": '[tool.prefect.api]\nurl = "http://127.0.0.1:4200/api"\n'}, True),
         ({}, {"pyproject.toml": '[project]\nname = "mine"\n', ".env": "TOKEN=1\n"}, False),
         ({}, {".env": "PREFECT_API_URL=http://127.0.0.1:4200/api\n"}, True),
+        ({}, {".prefect/profiles.toml": '[profiles.a]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n'}, True),
+        ({}, {".prefect/profiles.toml": '[profiles.a]\nPREFECT_LOGGING_LEVEL = "DEBUG"\n'}, False),
     ],
 )
 def test_a_named_server_is_known_without_prefect(tmp_path, environment, files, named):
     for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     program = (
-        "import sys; from gristmill.flows.run.prefect_env import is_server_named; "
-        "print(is_server_named(), 'prefect' in sys.modules)"
+        "import sys; from gristmill.flows.run.server import may_be_named; "
+        "print(may_be_named(), 'prefect' in sys.modules)"
     )
     given = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.getcwd(), **environment}
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=given, capture_output=True, text=True)

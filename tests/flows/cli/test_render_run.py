@@ -2,9 +2,10 @@
 
 from types import SimpleNamespace
 
-from gristmill.flows.cli.results import mixture_line, mlflow_line, prefect_line, training_lines
+from gristmill.flows.cli.results import mixture_line, places_to_look, training_lines
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.run import MixedSource
+from gristmill.flows.run import server
 
 
 def test_mixture_and_training_are_a_line_each():
@@ -25,10 +26,14 @@ def test_mixture_and_training_are_a_line_each():
     ]
 
 
-def test_servers_are_named_by_address_or_started_by_a_command():
-    assert prefect_line("http://prefect:4200", "/home") == "Prefect: http://prefect:4200"
-    assert prefect_line("", "/home").startswith("PREFECT_HOME=/home ")
+def test_servers_are_named_by_address_or_shown_by_a_command(monkeypatch, tmp_path):
     served = MachineSettings(mlflow_uri="https://me:hunter2@mlflow.example")
-    assert mlflow_line(served) == "MLflow: https://mlflow.example"
-    database = MachineSettings(mlflow_uri="postgresql://me:hunter2@db/mlflow")
-    assert mlflow_line(database).endswith("/mlflow ui --backend-store-uri postgresql://db/mlflow")
+    database = MachineSettings(mlflow_uri="postgresql://me:hunter2@db/mlflow", home=str(tmp_path / "a home"))
+    monkeypatch.setattr(server, "named", lambda: None)
+    assert list(places_to_look(served)) == ["MLflow: https://mlflow.example", "gristmill ui"]
+    shown = f"gristmill ui --home '{tmp_path}/a home'"
+    assert list(places_to_look(database)) == list(places_to_look(database, trained=False)) == [shown]
+    monkeypatch.setattr(server, "named", lambda: ("http://u:p@prefect:4200/api", "http://u:p@prefect:4200", "u:p"))
+    assert list(places_to_look(served)) == ["Prefect: http://prefect:4200", "MLflow: https://mlflow.example"]
+    assert list(places_to_look(database)) == ["Prefect: http://prefect:4200", shown]
+    assert list(places_to_look(database, trained=False)) == ["Prefect: http://prefect:4200"]

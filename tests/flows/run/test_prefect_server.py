@@ -11,85 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run import server
+
 THREE = """
 import sys
-from pathlib import Path
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run.server import child
 
-import gristmill.flows.run.prefect_env
-from gristmill.flows.run.server import EmbeddedServer
-
-servers = [EmbeddedServer(Path(sys.argv[1])) for _ in range(3)]
+servers = [child(MachineSettings()) for _ in range(3)]
 for server in servers:
-    server.wait_until_ready()
+    server.wait()
 for server in servers:
     server.stop()
-"""
-
-
-@pytest.mark.slow
-def test_servers_that_start_at_once_in_a_new_home_are_all_ready(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"GRISTMILL_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    command = [sys.executable, "-c", THREE, str(tmp_path / "prefect")]
-    subprocess.run(command, env=environment, check=True, timeout=300)
-    assert "rror" not in (tmp_path / "prefect" / "server.log").read_text()
-
-
-ASKED = """
-import sys
-import urllib.error
-import urllib.request
-from pathlib import Path
-
-import gristmill.flows.run.prefect_env
-from gristmill.flows.run.server import EmbeddedServer
-from prefect.client.orchestration import get_client
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
-server = EmbeddedServer(Path(sys.argv[1]))
-server.wait_until_ready()
-for path in ("version", "flow_runs/filter", "admin/settings", "admin/version"):
-    request = urllib.request.Request(f"{server.address}/{path}", method="POST" if path.endswith("filter") else "GET")
-    try:
-        print(path, urllib.request.urlopen(request).status)
-    except urllib.error.HTTPError as error:
-        print(path, error.code)
-with temporary_settings({PREFECT_API_URL: server.address, PREFECT_API_AUTH_STRING: server.login}):
-    print(get_client(sync_client=True).read_flow_runs())
-print(server.login in Path(f"/proc/{server.process.pid}/cmdline").read_text())
-server.stop()
-"""
-
-
-def test_who_has_not_the_login_of_the_run_is_answered_nothing(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"GRISTMILL_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    command = [sys.executable, "-c", ASKED, str(tmp_path / "prefect")]
-    done = subprocess.run(command, env=environment, check=True, timeout=300, capture_output=True, text=True)
-    refused = ["version 401", "flow_runs/filter 401", "admin/settings 401", "admin/version 401"]
-    assert done.stdout.splitlines() == [*refused, "[]", "False"]
-
-
-KILLED = """
-import os, signal, sys, time
-from pathlib import Path
-
-import gristmill.flows.run.prefect_env
-from gristmill.flows.run.server import EmbeddedServer
-from prefect.client.orchestration import get_client
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
-server = EmbeddedServer(Path(sys.argv[1]))
-server.wait_until_ready()
-first = server.process
-with temporary_settings({PREFECT_API_URL: server.address, PREFECT_API_AUTH_STRING: server.login}):
-    client = get_client(sync_client=True)
-    client.create_flow_from_name("before")
-    first.kill()
-    print([flow.name for flow in client.read_flows()])
-print(server.process.pid != first.pid, first.returncode, server.process.poll(), server.failure == "")
-server.stop()
-print(server.process.returncode)
 """
 
 
@@ -97,26 +31,101 @@ def script(tmp_path: Path, text: str, **more: str) -> subprocess.CompletedProces
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment |= {"GRISTMILL_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     command = [sys.executable, "-c", text, str(tmp_path / "prefect")]
-    return subprocess.run(command, env=environment | more, timeout=300, capture_output=True, text=True)
+    return subprocess.run(command, env=environment | more, timeout=300, capture_output=True, text=True, cwd=tmp_path)
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_is_started_again_and_its_clients_ask_again(tmp_path):
+def test_servers_that_start_at_once_in_a_new_home_are_all_ready(tmp_path):
+    done = script(tmp_path, THREE)
+    assert done.returncode == 0, done.stderr
+    assert "rror" not in (tmp_path / "prefect" / "server.log").read_text()
+
+
+ASKED = """
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run import server
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+address, login = server.endpoint(MachineSettings())
+for path in ("version", "flow_runs/filter", "admin/settings", "admin/version"):
+    request = urllib.request.Request(f"{address}/{path}", method="POST" if path.endswith("filter") else "GET")
+    try:
+        print(path, urllib.request.urlopen(request).status)
+    except urllib.error.HTTPError as error:
+        print(path, error.code)
+with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: login}):
+    print(get_client(sync_client=True).read_flow_runs())
+process = Path(f"/proc/{server._child.process.pid}")
+print(*(login.partition(":")[2] in (process / name).read_text() for name in ("cmdline", "environ")))
+"""
+
+
+def test_who_has_not_the_login_of_the_run_is_answered_nothing(tmp_path):
+    done = script(tmp_path, ASKED)
+    refused = ["version 401", "flow_runs/filter 401", "admin/settings 401", "admin/version 401"]
+    assert done.stdout.splitlines() == [*refused, "[]", "False False"], done.stderr
+
+
+SHOWN = """
+import subprocess
+import sys
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run import server
+
+settings = MachineSettings()
+pages = server.child(settings, "--pages")
+server.show(settings, pages)
+ASK = "from gristmill.flows.machine.settings import MachineSettings; from gristmill.flows.run import server; "
+ASK += "print(*server.endpoint(MachineSettings()), server._child)"
+other = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True, check=True)
+print(other.stdout == f"{pages.wait()}/api {pages.login} None\\n")
+"""
+
+
+def test_a_run_beside_the_pages_uses_their_server_and_none_that_has_ended(tmp_path, monkeypatch):
+    done = script(tmp_path, SHOWN)
+    assert done.stdout == "True\n", done.stderr
+    monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path))
+    assert (tmp_path / "prefect" / "pages.json").stat().st_mode & 0o777 == 0o600
+    assert server.shown(MachineSettings()) is None  # its process has ended, though the note is there
+    done = script(tmp_path, ASKED)
+    assert "[]" in done.stdout, done.stderr
+
+
+KILLED = """
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run import server
+
+settings = MachineSettings()
+first, _ = server.endpoint(settings)
+print(repr(server.why_none(settings)))
+server._child.process.kill()
+server._child.process.wait()
+print(server.why_none(settings))
+second, _ = server.endpoint(settings)
+print(first != second, repr(server.why_none(settings)))
+"""
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_is_a_sentence_and_the_next_flow_has_another(tmp_path):
     done = script(tmp_path, KILLED)
-    assert done.stdout.splitlines() == ["['before']", "True -9 None True", "0"], done.stderr
-    assert done.stderr.count("has died (signal 9) and is started again") == 1
+    ended = "the Prefect server of this run has ended (signal 9): run the same command again"
+    assert done.stdout.splitlines() == ["''", ended, "True ''"], done.stderr
 
 
 BEGUN = """
-import sys
-from pathlib import Path
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run import server
 
-import gristmill.flows.run.prefect_env
-from gristmill.flows.run.server import start
-
-server = start(Path(sys.argv[1]))
 try:
-    server.wait_until_ready()
+    server.endpoint(MachineSettings())
     print("ready")
 except RuntimeError as error:
     print(error)
@@ -149,5 +158,5 @@ def test_a_server_that_cannot_start_is_a_sentence_at_once(tmp_path):
     """Its settings name a database of a kind that there is not."""
     done = script(tmp_path, BEGUN, PREFECT_SERVER_DATABASE_CONNECTION_URL="nosuch://nowhere/db")
     log = tmp_path / "prefect" / "server.log"
-    assert done.stdout == f"the embedded Prefect server cannot start (exit code 1): see {log}\n", done.stderr
+    assert done.stdout == f"Prefect's server cannot start (exit code 1): see {log}\n", done.stderr
     assert "nosuch" in log.read_text()

@@ -92,7 +92,7 @@ def test_the_last_seconds_are_not_counted():
 
 LOGGED = """
 import logging, sys, time
-import gristmill.flows.run.prefect_env
+import gristmill.flows.run.flow  # which sets up the lines of the log
 from prefect.logging.configuration import setup_logging
 from gristmill.flows.run.progress import progress_bar
 

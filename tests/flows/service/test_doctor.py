@@ -24,7 +24,7 @@ from tests.services import write_certificate
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
     """No server but those that a test names."""
-    monkeypatch.setattr("gristmill.flows.run.prefect_env.EMBEDDED", True)
+    monkeypatch.setattr("gristmill.flows.run.server.named", lambda: None)
     for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
 
