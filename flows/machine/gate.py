@@ -1,0 +1,179 @@
+"""Decides who may read a local web server: browsers and clients that have its login, and nothing that a web page sends.
+
+Every account of a machine can connect to loopback, and every page that a browser shows can send requests there. So the
+address has a secret, the token of a session. Requests are refused that name another host (a foreign name can be made to
+resolve to 127.0.0.1) or that a page of another origin sent. Browsers send a cookie of 127.0.0.1 to every port of it, so
+the name of the session's cookie has the port: servers do not overwrite each other's.
+"""
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK = "127.0.0.1"
+USER = "gristmill"
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_OWN_HEADERS = HEADERS | {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+_READING = ("GET", "HEAD")
+_TOKEN = "token="
+_LOGIN_COOKIE = re.compile(rf"{USER}-\d+")
+_NO_LOGIN = f"""<!doctype html>
+<html lang="en"><title>No login</title>
+<p>This page is only for the account that started it. Open the link that <code>{USER} ui</code> has printed: it has the
+login.</p>
+<p>If you opened that link before and came here from another page, <a href="">open this page again</a>.</p>
+"""
+
+
+class Gate:
+    """An ASGI app that passes on requests of its own pages and clients, and answers all others itself.
+
+    `login`: user and password as `gristmill:TOKEN`; the token has only characters of `secrets.token_urlsafe`. A browser
+    logs in by an address with the query `token=TOKEN`, see `link`, and has a session cookie from then on; clients send
+    the login as HTTP's Basic authentication. The app must listen on 127.0.0.1, and its server must fill in the port
+    (`server` of the scope). The app sees neither login nor cookie.
+
+    Answers of its own: 403 to a request of another host or origin, 401 to one without login; a websocket is closed
+    before it is accepted. Of the app's answers it removes what would let other origins read them.
+    """
+
+    def __init__(self, app: ASGIApp, login: str) -> None:
+        self.app = app
+        self.login = login
+        self.token = login.partition(":")[2]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        answer = self._answer(scope)
+        if answer is None:
+            return await self.app(_without_login(scope), receive, _closed_to_others(send))
+        if scope["type"] == "websocket":
+            return await send({"type": "websocket.close", "code": 1008})
+        await answer(scope, receive, send)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """The gate's own answer to a request; None where the app may answer."""
+        headers, method = Headers(scope=scope), scope.get("method", "GET")  # websockets begin with a GET
+        port = (scope.get("server") or ("", None))[1]
+        if port is None or not is_local_request(method, headers, port):
+            return Response(status_code=HTTPStatus.FORBIDDEN, headers=_OWN_HEADERS)
+        if method in _READING and scope["type"] == "http" and (login := self._logged_in(scope, headers, port)):
+            return login
+        if not (self._has_cookie(headers, port) or self._has_login(headers)):
+            kind = {"Content-Type": "text/html; charset=utf-8"}
+            return Response(_NO_LOGIN, HTTPStatus.UNAUTHORIZED, _OWN_HEADERS | kind)
+        return None
+
+    def _logged_in(self, scope: Scope, headers: Headers, port: int) -> Response | None:
+        """The redirection to the address without its token, with the cookie; None if it has no token or a wrong one."""
+        parts = scope["query_string"].decode("latin-1").split("&")
+        if not any(_equal(part.removeprefix(_TOKEN), self.token) for part in parts if part.startswith(_TOKEN)):
+            return None
+        rest = "&".join(part for part in parts if not part.startswith(_TOKEN))
+        # with the host: a path may begin with two slashes, which would be the name of another host
+        address = f"http://{headers['Host']}{_path(scope)}{'?' * bool(rest)}{rest}"
+        cookie = f"{USER}-{port}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+        own = _OWN_HEADERS | {"Set-Cookie": cookie}
+        if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+            return Response(status_code=HTTPStatus.SEE_OTHER, headers=own | {"Location": address})
+        # a link of another site: browsers send no strict cookie where that link leads, redirections included
+        return Response(status_code=HTTPStatus.OK, headers=own | {"Refresh": f"0; url={address}"})
+
+    def _has_cookie(self, headers: Headers, port: int) -> bool:
+        return any(_equal(value, self.token) for name, value in _cookies(headers) if name == f"{USER}-{port}")
+
+    def _has_login(self, headers: Headers) -> bool:
+        scheme, _, encoded = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "basic" or len(headers.getlist("Authorization")) > 1:
+            return False
+        try:
+            login = base64.b64decode(encoded.strip().encode("latin-1"), validate=True)
+        except binascii.Error:
+            return False
+        return hmac.compare_digest(login, self.login.encode())
+
+
+def link(address: str, login: str) -> str:
+    """The address of a page behind a gate, with its login, for a browser; a fragment (`#...`) stays the last part."""
+    page, mark, fragment = address.partition("#")
+    return f"{page}{'&' if '?' in page else '?'}{_TOKEN}{login.partition(':')[2]}{mark}{fragment}"
+
+
+def local_hosts(port: int) -> tuple[str, str]:
+    """What a browser may send as the Host of a server on a port of loopback."""
+    return f"{LOOPBACK}:{port}", f"localhost:{port}"
+
+
+def is_local_request(method: str, headers: Headers, port: int) -> bool:
+    """Whether a request names the server on this port of loopback, and no page of another origin sent it.
+
+    A person may follow a link of another page: that page is given nothing of the answer.
+    """
+    hosts, origins, sites = (headers.getlist(name) for name in ("Host", "Origin", "Sec-Fetch-Site"))
+    if len(hosts) != 1 or hosts[0] not in local_hosts(port):
+        return False
+    if any(origin != f"http://{hosts[0]}" for origin in origins):
+        return False
+    if all(site in ("none", "same-origin") for site in sites):
+        return True
+    to_page = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+    return to_page and method in _READING and not origins
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent, nothing decoded."""
+    return scope["raw_path"].decode("latin-1")
+
+
+def _cookies(headers: Headers) -> Iterable[tuple[str, str]]:
+    for part in ";".join(headers.getlist("Cookie")).split(";"):
+        name, _, value = part.partition("=")
+        yield name.strip(), value.strip()
+
+
+def _equal(value: str, secret: str) -> bool:
+    return hmac.compare_digest(value.encode("utf-8", "replace"), secret.encode())
+
+
+def _without_login(scope: Scope) -> Scope:
+    """The scope without the Authorization header and the cookies of gates."""
+    headers = Headers(scope=scope)
+    kept = [(name, value) for name, value in scope["headers"] if name not in (b"authorization", b"cookie")]
+    cookies = [f"{name}={value}" for name, value in _cookies(headers) if name and not _LOGIN_COOKIE.fullmatch(name)]
+    if cookies:
+        kept.append((b"cookie", "; ".join(cookies).encode("latin-1")))
+    return scope | {"headers": kept}
+
+
+def _closed_to_others(send: Send) -> Send:
+    """`send`, but answers have no header that lets another origin read them, and have those of this module."""
+    own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+    replaced = {name for name, _ in own}
+
+    async def send_closed(message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.accept"):
+            sent = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
+            kept = [each for each in sent if not (each[0].startswith(b"access-control-") or each[0] in replaced)]
+            framing = (
+                [] if any(name == b"x-frame-options" for name, _ in kept) else [(b"x-frame-options", b"SAMEORIGIN")]
+            )
+            message = message | {"headers": kept + framing + own}
+        await send(message)
+
+    return send_closed
