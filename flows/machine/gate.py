@@ -48,14 +48,18 @@ class Gate:
     the login as HTTP's Basic authentication. The app must listen on 127.0.0.1, and its server must fill in the port
     (`server` of the scope). The app sees neither login nor cookie.
 
-    Answers of its own: 403 to a request of another host or origin, 401 to one without login; a websocket is closed
-    before it is accepted. Of the app's answers it removes what would let other origins read them.
+    Raises ValueError for a login without token.
+
+    Its own answers: 403 to a request of another host or origin, 401 to one without login; a websocket is closed before
+    it is accepted. It removes those headers of the app's answers that let other origins read them.
     """
 
     def __init__(self, app: ASGIApp, login: str) -> None:
         self.app = app
         self.login = login
         self.token = login.partition(":")[2]
+        if not self.token:
+            raise ValueError("a gate needs a login with a token")  # an empty one would let everybody in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -112,6 +116,7 @@ class Gate:
 def link(address: str, login: str) -> str:
     """The address of a page behind a gate, with its login, for a browser; a fragment (`#...`) stays the last part."""
     page, mark, fragment = address.partition("#")
+    page += "/" if page.count("/") == 2 else ""
     return f"{page}{'&' if '?' in page else '?'}{_TOKEN}{login.partition(':')[2]}{mark}{fragment}"
 
 
@@ -158,7 +163,7 @@ def _without_login(scope: Scope) -> Scope:
     cookies = [f"{name}={value}" for name, value in _cookies(headers) if name and not _LOGIN_COOKIE.fullmatch(name)]
     if cookies:
         kept.append((b"cookie", "; ".join(cookies).encode("latin-1")))
-    return scope | {"headers": kept}
+    return {**scope, "headers": kept}
 
 
 def _closed_to_others(send: Send) -> Send:
@@ -173,7 +178,7 @@ def _closed_to_others(send: Send) -> Send:
             framing = (
                 [] if any(name == b"x-frame-options" for name, _ in kept) else [(b"x-frame-options", b"SAMEORIGIN")]
             )
-            message = message | {"headers": kept + framing + own}
+            message = {**message, "headers": kept + framing + own}
         await send(message)
 
     return send_closed

@@ -1,7 +1,7 @@
-"""A server on a free port of loopback, as a child process: it ends with its parent, and answers who has its login.
+"""A server on a free port of loopback, as a child process: it ends with its parent, and only its login is answered.
 
-The child ends when the pipe to its parent closes, which the kernel does however the parent ends, kill -9 included. It
-is in a session of its own, so that a Ctrl-C at the terminal does not reach it and the parent can still record its end.
+The child ends when the pipe to its parent closes, which the kernel does however the parent ends, kill -9 included. The
+child has a session of its own, so a Ctrl-C at the terminal does not reach it and the parent can still record its end.
 """
 
 import contextlib
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 import gristmill
-from gristmill.flows.machine.databases import private_folder
 
 if TYPE_CHECKING:
     import uvicorn
@@ -35,21 +34,23 @@ _ERROR = "error: "  # how the line begins in which a child says why it cannot an
 
 
 class LocalServer:
-    """The child that runs `module`, whose main program calls `serve`; started at once. `name`: of it, in sentences.
+    """The child that runs `module`, whose main program calls `serve`; started at once.
 
-    `log`: the file of what it says, only for its user. `environment`: more of it for the child. `login`: user and
-    password as Basic authentication has them, `gristmill:TOKEN`; the child reads it from its standard input, since
-    others may read arguments.
+    `log`: the file of its messages, which only its user may read; a folder that is made for it, too. `environment`:
+    more variables for the child. `login`: user and password as Basic authentication has them, `gristmill:TOKEN`; the
+    child reads it from its standard input, since other accounts may read arguments. `process`: the child, so that its
+    end can be watched.
     """
 
-    def __init__(self, name: str, module: str, log: Path, *arguments: str, **environment: str) -> None:
-        private_folder(log.parent)
-        self.name, self.log = name, log
+    def __init__(self, module: str, log: Path, *arguments: str, **environment: str) -> None:
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.module, self.log = module, log
         self.login = f"gristmill:{secrets.token_urlsafe(32)}"
         self._line: str | None = None
         root = str(Path(gristmill.__file__).resolve().parents[1])
         path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         with open(log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as output:
+            os.fchmod(output.fileno(), 0o600)  # one that was there before
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
@@ -65,18 +66,18 @@ class LocalServer:
             self.process.stdin.flush()
 
     def wait(self) -> str:
-        """Its address, `http://127.0.0.1:PORT`, when it answers. Raises RuntimeError with a sentence if it cannot."""
+        """Its address, `http://127.0.0.1:PORT`, when it answers. Raises RuntimeError with one sentence if it cannot."""
         assert self.process.stdout is not None, "it is a pipe"
         if self._line is None:
             self._line = self.process.stdout.readline().rstrip("\n")
         if self._line.startswith(_ERROR):
             raise RuntimeError(self._line.removeprefix(_ERROR))
         if not self._line:
-            raise RuntimeError(f"{self.name} cannot start ({self.how_ended()}): see {self.log}")
+            raise RuntimeError(f"{self.module} cannot start ({self.how_ended()}): see {self.log}")
         return self._line
 
     def how_ended(self) -> str:
-        """Waits for its end."""
+        """The signal or exit code that it ended with; waits for its end."""
         code = self.process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
@@ -89,12 +90,16 @@ class LocalServer:
 
 
 def serve(make_app: Callable[[], "ASGIApp"], port: int = 0) -> None:
-    """Be the child: serve the application to who has the login, until the standard input ends. `make_app` may raise
-    RuntimeError with a sentence for the parent."""
+    """Be the child: serve the application to clients that have the login, until the standard input ends.
+
+    The login is the first line of the standard input. `make_app` may raise RuntimeError with a sentence for the parent.
+    `port`: 0 for any that is free.
+    """
     answers = os.dup(1)  # for the one line; what libraries print goes to the log
     os.dup2(2, 1)
     os.umask(0o077)
-    login = _first_line()
+    if not (login := _first_line()):
+        return  # the parent has ended
     ending, running = threading.Event(), list[Any]()
 
     def end_with_parent() -> None:
@@ -110,20 +115,23 @@ def serve(make_app: Callable[[], "ASGIApp"], port: int = 0) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         app = make_app()
-        listening = socket.create_server(("127.0.0.1", port))
-    except (RuntimeError, OSError) as error:
-        os.write(answers, f"{_ERROR}{error}\n".encode())
+        listening = _listening(port)
+    except RuntimeError as error:
+        os.write(answers, f"{_ERROR}{' '.join(str(error).split())}\n".encode())
         os._exit(1)
-    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    address = f"http://{gate.LOOPBACK}:{listening.getsockname()[1]}"
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                os.write(answers, f"http://{address}\n".encode())
+                os.write(answers, f"{address}\n".encode())
 
     # a client that is ending keeps its connections open, and asks nothing more
-    config = uvicorn.Config(gate.Gate(app, login), log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        gate.Gate(app, login), log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=1,
+        proxy_headers=False, server_header=False,
+    )  # fmt: skip
     server = Server(config)
     running.append(server)
     server.should_exit = ending.is_set()
@@ -132,8 +140,19 @@ def serve(make_app: Callable[[], "ASGIApp"], port: int = 0) -> None:
     gc.freeze()  # or Python looks for cycles in all that was imported before it ends
 
 
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server((gate.LOOPBACK, port))
+    except OSError as error:
+        raise RuntimeError(f"port {port} of {gate.LOOPBACK} cannot be used ({os.strerror(error.errno or 0)})") from None
+
+
 def _first_line() -> str:
+    """The first line of the standard input, empty where that ends before it. It is read without a buffer, which would
+    take what comes later."""
     line = b""
-    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+    while (byte := os.read(0, 1)) != b"\n":
+        if not byte:
+            return ""
         line += byte
     return line.decode()

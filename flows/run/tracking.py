@@ -48,7 +48,7 @@ def move_artifacts(database: Path, old: str, new: str) -> None:
 
 PROCESS_TAG = "gristmill.process"
 BATCH = 1000  # metrics that a server takes in one request
-_SQLITE = "sqlite:///"
+SQLITE = "sqlite:///"
 
 
 class TrackedExperiment:
@@ -59,7 +59,7 @@ class TrackedExperiment:
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         self.name = name
         uri = settings.tracking_uri
-        self._database = Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
+        self._database = Path(uri.removeprefix(SQLITE)) if uri.startswith(SQLITE) else None
         self._artifacts = f"{settings.local_folder}/mlflow-artifacts"
         if self._database:
             ensure_mlflow(self._database)

@@ -27,10 +27,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.browse.replay import SupersededError
+from gristmill.flows.machine.gate import LOOPBACK, is_local_request, local_hosts
 from gristmill.flows.reports import pages as kit
 
 _LOG = logging.getLogger(__name__)
-LOOPBACK = "127.0.0.1"
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -61,7 +61,7 @@ class Server:
         self.server_address: tuple[str, int] = self._socket.getsockname()
         self.pages = pages
         self.token = secrets.token_urlsafe(24)
-        self.hosts = tuple(f"{name}:{self.server_address[1]}" for name in (LOOPBACK, "localhost"))
+        self.hosts = local_hosts(self.server_address[1])
         # nothing is logged: addresses have the token
         config = uvicorn.Config(
             self._app, interface="asgi3", http=_Protocol, ws="none", lifespan="off", timeout_graceful_shutdown=1,
@@ -145,16 +145,7 @@ class Server:
 
     def _may(self, request: Request) -> bool:
         """Whether the request comes from a page of ours, or from the address bar, and has the token."""
-        headers = request.headers
-        hosts = headers.getlist("Host")
-        if len(hosts) != 1 or hosts[0] not in self.hosts:
-            return False
-        origin = headers.get("Origin")
-        if origin is not None and origin != f"http://{hosts[0]}":
-            return False
-        # a person may follow a link from elsewhere: the page that has the link is given nothing of it
-        followed = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
-        if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not (followed and origin is None):
+        if not is_local_request(request.method, request.headers, self.server_address[1]):
             return False
         parts = _path(request).split("/")
         token = parts[1] if len(parts) > 2 and not parts[0] else ""
