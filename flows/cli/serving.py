@@ -17,11 +17,46 @@ from gristmill.flows.run.service_files import write
 
 if TYPE_CHECKING:
     from gristmill.flows.run import automations as prefect_automations
-    from gristmill.flows.run import kernel_compilation
+    from gristmill.flows.run import kernel_compilation, web_pages
+    from gristmill.flows.run import server as prefect_server
     from gristmill.flows.run.garbage import Garbage
 else:
+    prefect_server = wrapt.lazy_import("gristmill.flows.run.server")
+    web_pages = wrapt.lazy_import("gristmill.flows.run.web_pages")
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
     prefect_automations = wrapt.lazy_import("gristmill.flows.run.automations")
+
+
+def ui(
+    home: Annotated[
+        str, typer.Option("--home", metavar="DIR", help="the home whose runs are shown; default: GRISTMILL_HOME")
+    ] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="of Prefect's pages; default: a free one")] = 0,
+    mlflow_port: Annotated[int, typer.Option(min=0, max=65535, help="of MLflow's pages; default: a free one")] = 0,
+) -> None:
+    """Prefect shows flows, stages and their artifacts; MLflow compares the models of experiments. Each page has one
+    address, a link with the login of this session: only who has it can read or change anything. Runs that begin while
+    the pages are up are recorded by their server: they start sooner, and are shown while they run.
+
+    Only this machine is served. On a machine elsewhere, forward the ports: `ssh -L 4200:127.0.0.1:4200 -L
+    5000:127.0.0.1:5000 HOST`, with --port 4200 --mlflow-port 5000.
+
+    Examples: gristmill ui
+              gristmill ui --home /data/home --port 4200
+    """
+    settings = MachineSettings(home=home) if home else MachineSettings()
+    if home and "://" not in home and not Path(settings.home).is_dir():
+        raise ValueError(f"there is no home {settings.home}: a run makes one; `gristmill settings` shows yours")
+    if (pages := prefect_server.shown(settings)) is not None:
+        print_texts(["these pages are up already:", *(f"{name:8} {link}" for name, link in pages.links.items())])
+        return
+    print_texts(web_pages.named(settings))
+    with web_pages.up(settings, port, mlflow_port) as (servers, links):
+        if not servers:
+            return
+        print_texts([*(f"{name:8} {link}" for name, link in links.items()), "Ctrl-C ends them"])
+        ended = web_pages.first_to_end(servers)
+    raise RuntimeError(f"{ended.name} has ended ({ended.how_ended()}): see {ended.log}; then start the pages again")
 
 
 def init(

@@ -34,7 +34,7 @@ _ERROR = "error: "  # how the line begins in which a child says why it cannot an
 
 
 class LocalServer:
-    """The child that runs `module`, whose main program calls `serve`; started at once.
+    """The child that runs `module`, whose main program calls `serve`; started at once. `name`: of it, in sentences.
 
     `log`: the file of its messages, which only its user may read; a folder that is made for it, too. `environment`:
     more variables for the child. `login`: user and password as Basic authentication has them, `gristmill:TOKEN`; the
@@ -42,9 +42,9 @@ class LocalServer:
     end can be watched.
     """
 
-    def __init__(self, module: str, log: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, name: str, module: str, log: Path, *arguments: str, **environment: str) -> None:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.module, self.log = module, log
+        self.name, self.log = name, log
         self.login = f"gristmill:{secrets.token_urlsafe(32)}"
         self._line: str | None = None
         root = str(Path(gristmill.__file__).resolve().parents[1])
@@ -73,7 +73,7 @@ class LocalServer:
         if self._line.startswith(_ERROR):
             raise RuntimeError(self._line.removeprefix(_ERROR))
         if not self._line:
-            raise RuntimeError(f"{self.module} cannot start ({self.how_ended()}): see {self.log}")
+            raise RuntimeError(f"{self.name} cannot start ({self.how_ended()}): see {self.log}")
         return self._line
 
     def how_ended(self) -> str:

@@ -1,6 +1,6 @@
 """MLflow's pages of a home's records, as a child process behind a gate.
 
-    python -m gristmill.flows.run.mlflow_pages < LOGIN      is that child; its home is that of the settings
+    python -m gristmill.flows.run.mlflow_pages PORT < LOGIN      is that child; its home is that of the settings
 
 MLflow's own way to serve them, `mlflow server`, answers every account of the machine, and starts processes that run
 jobs. So its application is served here. Of its settings, those that would start processes, ask other machines or run
@@ -11,6 +11,7 @@ import gc
 import os
 import re
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,9 @@ _POLICY = (
 )
 
 
-def start(settings: MachineSettings) -> local_server.LocalServer:
-    """Start the pages of the records of a home. Raises MissingExtraError where MLflow is not installed."""
+def start(settings: MachineSettings, port: int = 0) -> local_server.LocalServer:
+    """Start the pages of the records of a home, on any free port by default. Raises MissingExtraError where MLflow is
+    not installed."""
     require("train", "MLflow's user interface")
     log = Path(settings.local_folder) / "mlflow-pages.log"
     # in the environment, which other accounts cannot read: the address of a server may have a password
@@ -73,7 +75,7 @@ def start(settings: MachineSettings) -> local_server.LocalServer:
         "GRISTMILL_LOCAL": settings.local_folder,
         "GRISTMILL_MLFLOW_URI": settings.mlflow_uri,
     }
-    return local_server.LocalServer("gristmill.flows.run.mlflow_pages", log, **places)
+    return local_server.LocalServer("MLflow", "gristmill.flows.run.mlflow_pages", log, str(port), **places)
 
 
 class _Closed:
@@ -136,4 +138,4 @@ def _take_over(database: Path, artifacts: str) -> None:
 
 if __name__ == "__main__":
     gc.set_threshold(50_000)  # imports leave next to no garbage, and to look for it is a fifth of the start
-    local_server.serve(_make_app)
+    local_server.serve(_make_app, int(sys.argv[1]))

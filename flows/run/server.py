@@ -4,15 +4,17 @@ It is the one of `gristmill ui`, if that shows the home, or a child process. Pre
 (`SubprocessASGIServer`), but that has no login, gets the terminal's Ctrl-C before the flow has recorded its end, and
 goes on when the flow's process is killed. So this module runs the same application, `create_app`, behind our gate.
 
-    python -m gristmill.flows.run.server [--pages]      is such a child; `--pages`: whole, as `prefect server start`
+    python -m gristmill.flows.run.server PORT [--pages]      is such a child; `--pages`: whole, as `prefect server start`
 """
 
 import asyncio
 import atexit
+import contextlib
 import gc
 import json
 import os
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,17 +57,19 @@ _SETTINGS_FILES = {
     "pyproject.toml": "[tool.prefect",
     "~/.prefect/profiles.toml": "PREFECT_API_URL",
 }
-_PAGES = "--pages"
+_MODULE, _PAGES = "gristmill.flows.run.server", "--pages"
 
 _child: LocalServer | None = None
 
 
 class Pages(NamedTuple):
-    """A server of `gristmill ui`, as it is noted in the home."""
+    """What `gristmill ui` shows of a home, as it notes it there: its process; address and login of its Prefect server;
+    and the links that it has printed, by name."""
 
     process: str
     address: str
     login: str
+    links: dict[str, str]
 
 
 def may_be_named() -> bool:
@@ -102,12 +106,14 @@ def start(settings: MachineSettings) -> None:
     atexit.register(_child.stop)
 
 
-def child(settings: MachineSettings, *arguments: str) -> LocalServer:
-    """A server of the home as a child process."""
+def child(settings: MachineSettings, port: int = 0, with_pages: bool = False) -> LocalServer:
+    """A server of the home as a child process, on any free port by default; with pages, schedules and automations."""
     folder = home_folder(settings)
     environment = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    private_folder(folder)
     environment["PREFECT_HOME"] = str(folder)
-    return LocalServer("Prefect's server", __name__, folder / "server.log", *arguments, **environment)
+    arguments = [str(port), *[_PAGES][: int(with_pages)]]
+    return LocalServer("Prefect's server", _MODULE, folder / "server.log", *arguments, **environment)
 
 
 def endpoint(settings: MachineSettings) -> tuple[str, str]:
@@ -140,21 +146,20 @@ def _note(settings: MachineSettings) -> Path:
     return home_folder(settings) / "pages.json"
 
 
-def show(settings: MachineSettings, server: LocalServer) -> None:
-    """Note a server of `gristmill ui`: runs that begin use it until this process ends or `unshow` is called."""
+@contextlib.contextmanager
+def show(settings: MachineSettings, server: LocalServer, links: dict[str, str]) -> Iterator[None]:
+    """A block in which runs that begin use this server, with pages, of this process."""
     path = _note(settings)
-    private_folder(path.parent)
-    note = Pages(this_process(), server.wait(), server.login)
-    files.write_json(str(path), note._asdict())
+    files.write_json(str(path), Pages(this_process(), server.wait(), server.login, links)._asdict())
     path.chmod(0o600)
-
-
-def unshow(settings: MachineSettings) -> None:
-    _note(settings).unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def shown(settings: MachineSettings) -> Pages | None:
-    """The server of `gristmill ui` that shows this home, on this host."""
+    """What `gristmill ui` shows of this home now, on this host."""
     try:
         pages = Pages(**json.loads(_note(settings).read_text()))
     except FileNotFoundError:
@@ -198,4 +203,4 @@ def _url(path: Path) -> str:
 
 if __name__ == "__main__":
     gc.set_threshold(50_000)  # imports leave next to no garbage, and to look for it is a fifth of the start
-    serve(_app)
+    serve(_app, int(sys.argv[1]))

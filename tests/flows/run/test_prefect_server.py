@@ -72,6 +72,7 @@ def test_who_has_not_the_login_of_the_run_is_answered_nothing(tmp_path):
 
 
 SHOWN = """
+import os
 import subprocess
 import sys
 
@@ -79,12 +80,14 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import server
 
 settings = MachineSettings()
-pages = server.child(settings, "--pages")
-server.show(settings, pages)
+pages = server.child(settings, with_pages=True)
 ASK = "from gristmill.flows.machine.settings import MachineSettings; from gristmill.flows.run import server; "
 ASK += "print(*server.endpoint(MachineSettings()), server._child)"
-other = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True, check=True)
-print(other.stdout == f"{pages.wait()}/api {pages.login} None\\n")
+with server.show(settings, pages, {}):
+    other = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True, check=True)
+    print(other.stdout == f"{pages.wait()}/api {pages.login} None\\n", flush=True)
+    pages.stop()
+    os._exit(0)  # as one that is killed: the note stays
 """
 
 
