@@ -54,7 +54,7 @@ $(INSTALLED): pyproject.toml constraints.txt $(LMPLZ)
 	.venv/bin/python -m pip install --upgrade pip
 	$(INSTALL) torch || $(INSTALL) --extra-index-url $(TORCH_INDEX) torch
 	CXX='$(CXX)' $(INSTALL) -e '.[dev]'
-	.venv/bin/gristmill compile
+	.venv/bin/gristmill home compile
 	touch $@
 
 # The services of docker/. DEBIAN=1 takes PostgreSQL, Redis and S3 from packages too; BASE names the base of all images.

@@ -64,7 +64,7 @@ PYTHON
     prefect work-pool inspect gristmill >/dev/null 2>&1 || prefect work-pool create gristmill --type process
     prefect work-pool set-concurrency-limit gristmill "${GRISTMILL_RUNS:-1}"
     (cd /opt/gristmill/deployments && prefect --no-prompt deploy --all)
-    exec gristmill automations --webhook "${GRISTMILL_WEBHOOK:-}"
+    exec gristmill home automations --webhook "${GRISTMILL_WEBHOOK:-}"
     ;;
 prefect-worker)
     exec prefect worker start --pool gristmill --with-healthcheck

@@ -169,7 +169,7 @@ def contents(value: Mapping[str, Any]) -> str:
     return str(value.get("contents") or value["parts"]["digest"])
 
 
-# In the manifest of a stage whose files `gristmill gc` has removed: it still says what they held.
+# In the manifest of a stage whose files `gristmill home gc` has removed: it still says what they held.
 COLLECTED = "collected"
 
 

@@ -240,9 +240,9 @@ def service(machines: Machines, recipe: dict, crawl: Path, certificate: Path) ->
 def train(service: Service, run: str) -> tuple[Process, Process]:
     """The training of a run whose tokens are finished, on `a` and on `w1`."""
     found = []
-    for name, command in (("a", "pretrain"), ("w1", "join")):
+    for name, command in (("a", ("run",)), ("w1", ("train", "join"))):
         recipe = f"{service.machine(name).home}/recipe.yaml"
-        found.append(service.gristmill(run, name, command, recipe, **service.training(name)))
+        found.append(service.gristmill(run, name, *command, recipe, **service.training(name)))
     return found[0], found[1]
 
 

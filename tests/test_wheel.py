@@ -29,7 +29,7 @@ def test_a_wheel_has_the_files_that_the_code_reads(tmp_path):
     }
     assert not {f"gristmill/{name}" for name in there if not name.startswith("tasks/models/lmplz_bin")} - packed
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "GRISTMILL_HOME": str(tmp_path / "home")}
-    code = "import gristmill, sys; print(gristmill.__file__); sys.argv[1:] = ['rules', 'gopher_quality']; "
+    code = "import gristmill, sys; print(gristmill.__file__); sys.argv[1:] = ['recipe', 'rules', 'gopher_quality']; "
     code += "from gristmill.flows.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

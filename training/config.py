@@ -292,7 +292,8 @@ class TrainingConfig(Settings):
     )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
     eval_tasks: Address | None = Field(
-        default=None, description="a local folder of tasks, as `gristmill evaluate --tasks` takes it, scored each time"
+        default=None,
+        description="a local folder of tasks, as `gristmill train evaluate --tasks` takes it, scored each time",
     )
     eval_tokens: int = Field(
         default=16_384, gt=0, description="of each held-out set, at most; of fixed documents so many times 4 bytes"

@@ -1,4 +1,4 @@
-"""Commands that compare recipes: ablate, proxy-noise, by which its reach is known, and decisions, which lists all."""
+"""Commands that compare recipes: ablate, noise, by which its reach is known, and list, which shows all."""
 
 from functools import partial
 from pathlib import Path
@@ -106,6 +106,9 @@ def ablate(
     price: Annotated[float, typer.Option(min=0, help="of a device and an hour: --plan says what the runs cost")] = 0,
     as_json: Json = False,
 ) -> None:
+    """Prints which is better, by how many bits per byte, how sure that is, and what it costs. Finished runs are reused.
+
+    gristmill decide ablate recipe.yaml --without gopher_quality --judge extracted --plan"""
     require("train", "comparing recipes")
     candidates: dict[str, Any] = {"against": against, "settings": setting, "without": without}
     candidates |= {"leave_one_out": leave_one_out, "raw": raw}
@@ -178,7 +181,8 @@ def proxy_noise(
     proxy: Annotated[Path, typer.Argument(metavar="FILE", help="a proxy's YAML file", exists=True, dir_okay=False)],
     runs: Annotated[str, typer.Option(metavar="TEXT", help="which runs these were; kept with the numbers")],
 ) -> None:
-
+    """Reads the runs of the proxy in the home, and writes FILE with the ending .json. With it a decision says which
+    effect it can detect before it trains anything."""
     fitted_noise = noise.fit_noise(MachineSettings().home, load_proxy(proxy), runs)
     written = proxy.with_suffix(".json")
     noise.write_noise(fitted_noise, written)
@@ -195,9 +199,9 @@ def decisions(
     ] = False,
     as_json: Json = False,
 ) -> None:
-
+    """Side by side: which change gained most, by what judge and at what size."""
     home = MachineSettings().home
     rows = report.leaderboard(home, base or None, by_cost)
     against = f" against {base}" if base else ""
-    missing = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
+    missing = f"{home} has no decision{against} that says what judged; `gristmill decide ablate` makes one"
     print_result(rows, [decision_page.leaderboard(rows) if rows else missing], as_json)

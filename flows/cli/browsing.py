@@ -110,10 +110,13 @@ def diff(
     to: Annotated[str, typer.Option("--to", metavar="FILE", help="write one HTML page, and print its path")] = "",
     as_json: Json = False,
 ) -> None:
-    """
+    """Lists documents that only one of them has, by the step and rule that dropped them in the other, or `not read` if
+    it never had the record; documents with another text; columns with other distributions; tokens, or characters, by
+    source and by host. Changes nothing in the home.
+
     Documents are matched by id; where a source has another name or its files lie elsewhere, by URL and record. Before a
-    recipe is changed, copy it: `gristmill diff before.yaml recipe.yaml`; or take the stages that `gristmill status`
-    prints: `gristmill diff rules-KEY rules-KEY`."""
+    recipe is changed, copy it: `gristmill explain diff before.yaml recipe.yaml`; or take the stages that `gristmill
+    home status` prints: `gristmill explain diff rules-KEY rules-KEY`."""
     difference = differences.diff(a, b, MachineSettings())
     if to:
         print_texts([differences.write(difference, to)])
@@ -129,10 +132,10 @@ def browse(
     seed: Annotated[int, typer.Option("--seed", min=0, help="draws the documents of the static page")] = 1,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="of the local page; default: a free one")] = 0,
 ) -> None:
-    """From the funnel to a step and its rules, from a rule to documents that it dropped, each with the offending part,
-    value and threshold; another threshold by a slider, with the documents that would enter and leave; kept documents
-    drawn by a seed, or chosen by an expression; one document with its text, raw page, scores among all, and decisions.
-    Nothing is made or changed.
+    """Prints the page's address. From the funnel to a step and its rules, from a rule to documents that it dropped,
+    each with the offending part, value and threshold; another threshold by a slider, with the documents that would
+    enter and leave; kept documents drawn by a seed, or chosen by an expression; one document with its text, raw page,
+    scores among all, and decisions. Nothing is made or changed.
 
     The page is served to this machine alone. Its address has a random token, without which nothing is given: who has
     the address can read the corpus while the command runs. On a machine elsewhere, forward the port:

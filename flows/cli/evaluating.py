@@ -46,8 +46,11 @@ def evaluate(
     continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorised: that have to follow")] = 50,
     as_json: Json = False,
 ) -> None:
-    """With --memorised what it has by heart, with a page; copies are counted by the index of `gristmill find`, which is
-    made where it is not there."""
+    """Bits per byte on the held-out text of each source, and accuracy on tasks of multiple choice or of a last word.
+    Written beside the model as JSON, and logged to the recipe's MLflow run.
+
+    With --memorised what it has by heart, with a page; copies are counted by the index of `gristmill explain find`,
+    which is made where it is not there."""
     require("train", "evaluating a model")
     if memorised:
         _memorised(name, prompts, prompt_tokens, continuation_tokens, as_json)
@@ -77,7 +80,7 @@ def tokenizer_report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-
+    """The recipe's own tokenizer, and other files, side by side."""
     measurements = tokenizers.tokenizer_figures(name, others or ())
     print_result(list(map(_plain, measurements)), (figures.table for figures in measurements), as_json)
 

@@ -35,7 +35,7 @@ else:
     imported_run = wrapt.lazy_import("gristmill.flows.experiments.models.imported_run")
 
 
-def run(
+def import_run(
     recipe: FinishedRecipe,
     losses: Annotated[Path, typer.Option(help="the trainer's metrics: JSON lines, or CSV with a head")],
     name: Annotated[str, typer.Option(help="of the run in MLflow, and of the model's folder")],
@@ -53,6 +53,8 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
+    """The program trained on the recipe's tokens. The run goes to the recipe's experiment: its losses, and its model
+    with the figures of the recipe's own model and the loss of each held-out document."""
     require("train", "importing a run")
 
     progress = console(stderr=True)
@@ -64,7 +66,7 @@ def run(
     lines = [f"{name} {state}: {result.points:,} steps, MLflow run {result.run}"]
     lines += [f"{metric}  {value:.4f}" for metric, value in result.heldout.items()]
     if result.folder:
-        lines.append(f"its model: {result.folder}\n  gristmill evaluate {result.folder} --tasks FOLDER")
+        lines.append(f"its model: {result.folder}\n  gristmill train evaluate {result.folder} --tasks FOLDER")
     print_result(result, lines, as_json)
 
 
@@ -88,7 +90,10 @@ def documents(
     ] = "",
     limit: Limit = None,
 ) -> None:
-    """gristmill export documents recipe.yaml --to physics --where "topic = 'science' and 'quantum' in title" """
+    """With all signals and scores, for `datasets.load_dataset`. Missing parts of the corpus are made first. With
+    --where only documents for which an expression is true, over the columns that `gristmill recipe columns` lists:
+
+    gristmill export documents recipe.yaml --to physics --where "topic = 'science' and 'quantum' in title" """
     recipe = recipe_to_run(name, limit)
     options = {key: value for key, value in (("to", to), ("format", format), ("where", where)) if value}
     settings = (recipe.export.model_dump() if recipe.export else {}) | options
@@ -111,6 +116,7 @@ def model(
         int, typer.Option(min=1, metavar="N", help="weights: the mean of the N newest kept checkpoints")
     ] = 1,
 ) -> None:
+    """Hugging Face's tools load the folder: config, weights, tokenizer, model card."""
     require("train", "exporting a model")
 
     result = evaluation.trained_model(name)
@@ -124,7 +130,9 @@ def tokens(
     trainer: Annotated[TokenTrainer, typer.Option("--for", help="who reads them")],
     to: Annotated[str, typer.Option("--to", metavar="DIR|s3://...", help="an empty folder")],
 ) -> None:
-    """What a trainer follows by itself, shares and repeated sources, it gets as shards and a configuration (olmo-core,
+    """The mixture is written in the trainer's own words.
+
+    What a trainer follows by itself, shares and repeated sources, it gets as shards and a configuration (olmo-core,
     megatron). Phases and packed rows none follows: then, and where a trainer mixes nothing (nanogpt, litgpt, mosaic),
     it gets the samples of the run one after the other, in the order in which Gristmill's own training reads them.
     nanochat and torchtitan encode texts while they train: they get the documents, each where the sample is read in
@@ -159,13 +167,14 @@ def train_tokens(
         Path, typer.Option(metavar="FOLDER", help="local folder of the model; a run that was stopped goes on")
     ],
 ) -> None:
+    """Instead of a recipe's tokens. The settings name the files, the model and the training."""
     require("train", "training a model")
 
     result = token_training.train_tokens(
         token_training.load(given), to, MachineSettings(), on_line=lambda line: print_texts([line])
     )
     losses = f"{result['heldout/loss']:.4f}, that of the tokens' frequencies {result['unigram/loss']:.4f}"
-    print_texts([f"held-out loss {losses}", f"evaluate it: gristmill evaluate {to}"])
+    print_texts([f"held-out loss {losses}", f"evaluate it: gristmill train evaluate {to}"])
 
 
 def join(
@@ -180,6 +189,8 @@ def join(
         float, typer.Option(min=0.0, help="seconds to wait for node 0, which says what it trains when it begins to")
     ] = 600.0,
 ) -> None:
+    """Run it on each machine but the first, where `gristmill run` trains. The recipe's tokens must be finished. With a
+    home in an object store the machines share nothing else: this one fetches from there what it needs."""
     require("train", "training a model")
 
     # the ranks end after a checkpoint, as those of node 0 do

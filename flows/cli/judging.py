@@ -44,6 +44,12 @@ def audit(
     ] = False,
     as_json: Json = False,
 ) -> None:
+    """Of a learned filter it writes a page with documents from both sides of the cut, on which a person votes without
+    knowing the side, and prints its path; for a step that gives labels and drops nothing, with the labels. With --votes
+    it prints how far the votes agree with the filter.
+
+    With --precision, for every step: readers vote on drawn documents in `gristmill browse RECIPE`, knowing what the
+    step did, and this prints how many of its drops they would drop, too."""
     if bool(name) == bool(votes):
         raise ValueError("give a recipe, for pages to vote on, or --votes FILE, saved from such a page")
     if precision:
@@ -71,7 +77,8 @@ def contamination(
     n: Annotated[int, typer.Option("-n", min=0, help="how many examples of each benchmark")] = 3,
     as_json: Json = False,
 ) -> None:
-
+    """The step `decontamination` of the recipe finds them. For each benchmark: how many items, in how many documents,
+    examples, and where its clean and dirty items are, which `evaluate --tasks` reads."""
     benchmarks = contamination_report.contamination(name, n)
     print_result(benchmarks, (part for one in benchmarks for part in one.parts()), as_json)
 
@@ -83,7 +90,10 @@ def whatif(
     ],
     as_json: Json = False,
 ) -> None:
+    """Decisions are replayed over stored signals; nothing is computed again. Later steps that look at all documents
+    together are not replayed.
 
+    gristmill decide whatif recipe.yaml --set gopher_quality.min_words=100"""
     replay = replaying.whatif(name, replaying.parsed(settings))
     steps = replaying.funnel(replay)
     print_result(steps, [replaying.table(steps), *replay.remarks], as_json)
@@ -95,17 +105,22 @@ def thresholds(
     least: Annotated[int, typer.Option(min=1, help="documents that a language needs for a proposal")] = 1000,
     as_json: Json = False,
 ) -> None:
-
+    """The proposed thresholds drop the same share of a language's documents as the recipe's thresholds drop of the
+    reference language. Printed as a table, and as YAML for the recipe."""
     result = proposals.propose(name, reference, least)
     part = yaml.safe_dump(result.recipe_part(), sort_keys=False, allow_unicode=True)
     print_result(result, [result.table, *result.remarks(least), part], as_json)
 
 
 def dedup_report(name: FinishedRecipe) -> None:
+    """Prints the page's path. It has sizes of clusters, sample pairs side by side, and measured recall against the
+    S-curve."""
     print_texts([near_duplicates.write(name)])
 
 
 def report(name: FinishedRecipe) -> None:
+    """The page has the funnel, samples of what each rule dropped, languages, lengths, clusters of near-duplicates and
+    training."""
     print_texts([run_page.write(name)])
 
 
@@ -113,7 +128,8 @@ def rules(
     step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
     as_json: Json = False,
 ) -> None:
-
+    """In the order in which the rules are applied; the first rule that a document fails is the reason of its drop. Each
+    has its threshold, the recipe's key for it, and what it measures, with unit and source."""
     books = list(rule_books.books(step))
     print_result(books, rule_books.lines(books, console().width), as_json)
 
@@ -122,7 +138,8 @@ def new_step(
     name: Annotated[str, typer.Argument(help="of the step: a to z, 0 to 9 and _")],
     folder: Annotated[Path, typer.Argument(help="where the files are written")] = Path(),
 ) -> None:
-
+    """Writes NAME_step.py and its test. Recipes name the step as NAME, or as NAME_step:Name, where
+    GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
     print_texts([str(path) for path in step_files.write(name, folder)])
 
 
@@ -137,7 +154,7 @@ def plan_mixture(
     ] = False,
     as_json: Json = False,
 ) -> None:
-
+    """Of each source: its share, its tokens, and how many epochs training reads it."""
     rows = mixture_plan.plan_mixture(name, mixture, tokens, packing=packing)
     packed = [mixture_plan.packing_table(rows)] if packing else []
     print_result(rows, [mixture_plan.plan_table(rows), *packed], as_json)

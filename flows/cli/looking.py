@@ -86,7 +86,8 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-
+    """In order of time: finished or not, the recipe whose last run had the stage, documents in and out, and what was
+    dropped."""
     rows = stages.status(MachineSettings().home)
     trees, remarks = stages.trees(rows), [row.trouble for row in rows if row.trouble]
     if tree:
@@ -102,7 +103,8 @@ def verify(
     ],
     as_json: Json = False,
 ) -> None:
-
+    """Every file is compared with what was written. Exits with 1 if a file is damaged or missing, or documents are not
+    accounted for."""
     results = []
     for verified in finished.verify_stages(target):
         results.append(verified)
@@ -127,12 +129,17 @@ def show(
         typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
     ] = "",
     where: Annotated[
-        str, typer.Option(metavar="EXPR", help="those for which this is true, as `gristmill columns` names columns")
+        str,
+        typer.Option(metavar="EXPR", help="those for which this is true, as `gristmill recipe columns` names columns"),
     ] = "",
 ) -> None:
-    """gristmill show documents --where "quality > 0.9 and host != 'a.example'" -n 20
+    """As `documents` the curated ones, of each recipe that has run; `documents-KEY`, the stage's whole name, shows what
+    was extracted, before any decision. With --rule, or as `dropped`, documents that were dropped: why, and the text,
+    with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts.
 
-    gristmill show dropped --where "rule = 'min_words' and host = 'a.example'"   what was known of it then"""
+    gristmill explain show documents --where "quality > 0.9 and host != 'a.example'" -n 20
+
+    gristmill explain show dropped --where "rule = 'min_words' and host = 'a.example'"   what was known of it then"""
     home = MachineSettings().home
     if where and stage == "edits":
         raise typer.BadParameter("--where chooses among documents, not among edits: take `dropped`, or a stage")
@@ -149,12 +156,14 @@ def columns(
     at: Annotated[str, typer.Option(metavar="STEP", help="in the place of this step; default: behind all steps")] = "",
     as_json: Json = False,
 ) -> None:
-    """Where the recipe's run is finished, also the share of documents without a value, of numbers the 1%, 25%, 50%, 75%
+    """Columns for the step `where`, for --where and for `mixture.by`: type, meaning, and the step that measures it.
+
+    Where the recipe's run is finished, also the share of documents without a value, of numbers the 1%, 25%, 50%, 75%
     and 99% quantiles, and the most common texts. Texts of documents are not read.
 
-    gristmill columns recipe.yaml
+    gristmill recipe columns recipe.yaml
 
-    gristmill columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
+    gristmill recipe columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
     description = described_columns.columns(name, at, MachineSettings())
     print_result(description, render.column_lines(description), as_json)
 
@@ -176,12 +185,14 @@ def lineage(
     characters: Annotated[int, typer.Option("-n", min=0, help="of the raw page and of its text are shown")] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="with --step: print JSON")] = False,
 ) -> None:
-    """
+    """The record is read again from the source's file, by its range only: the raw page, the extracted text, all scores,
+    and what every stage decided. A dropped record has a lineage, too.
+
     Of a token also whether the tokens of its document are the same when they are derived from the record again; exits
     with 1 if they are not.
 
-    With --step what a step of a training read: `gristmill lineage RECIPE --step 1200` leads from a spike of the loss to
-    the documents of its batch, those with the most tokens first.
+    With --step what a step of a training read: `gristmill explain lineage RECIPE --step 1200` leads from a spike of the
+    loss to the documents of its batch, those with the most tokens first.
     """
     machine = MachineSettings()
     if step is not None:
@@ -202,7 +213,9 @@ def lineage(
 
 def _batch(recipe: str | None, step: int, as_json: bool) -> None:
     if recipe is None:
-        raise typer.BadParameter("name the recipe whose training made the step: gristmill lineage RECIPE --step 1200")
+        raise typer.BadParameter(
+            "name the recipe whose training made the step: gristmill explain lineage RECIPE --step 1200"
+        )
 
     contents = batches.batch_of(recipe, step, MachineSettings())
     print_result(contents, render.batch(contents), as_json)
@@ -222,7 +235,9 @@ def similar(
         str, typer.Option(help="redis://host:port/db that keeps the index; default: that of GRISTMILL_REDIS")
     ] = "",
 ) -> None:
-    """
+    """Searches all documents that have signatures. Prints the exact Jaccard similarity, what became of each document,
+    and the first passage in which they differ.
+
     Without a Redis an index in memory is filled for this one look-up, shard by shard: about 12,000 documents a second
     and 5.5 kB for each of the largest shard. A Redis is filled once for each stage of signatures, with about 1,700
     documents a second and 6.5 kB for each; then the index answers in milliseconds, beside which the command itself has

@@ -51,6 +51,9 @@ def init(
     out: Annotated[Path, typer.Option(help="the recipe to write; it must not be there")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="of the recipe; default: that of the first source")] = "",
 ) -> None:
+    """Looks at the files to find their format and columns, and samples them for languages.
+
+    gristmill recipe init pages/*.warc.gz --out recipe.yaml"""
     if out.exists():
         raise FileExistsError(f"{out} is there already: name another file by --out, or remove it")
 
@@ -65,7 +68,8 @@ def schema(
     to: Annotated[Path | None, typer.Option(help="the file to write; default: the terminal")] = None,
     page: Annotated[bool, typer.Option("--page", help="the keys as a page of Markdown, in place of a schema")] = False,
 ) -> None:
-
+    """Each key has its type, default, bounds and an example. Editors complete and check recipes with it. Your own steps
+    are in it."""
     text = reference.page() if page else json.dumps(reference.schema(), indent=1, ensure_ascii=False) + "\n"
     if to is None:
         print(text, end="")
@@ -105,7 +109,10 @@ def check(
     deep: Annotated[bool, typer.Option("--deep", help="ask for remote files, and import steps of your own")] = False,
     as_json: Json = False,
 ) -> None:
+    """Prints a line for each problem: unknown keys, settings that exclude each other, missing files, a home without
+    room. Exits with 1 if there is one.
 
+    gristmill check recipe.yaml --deep"""
     result = checking.check(name, MachineSettings(), deep)
     print_result(result, _check_lines(name, result), as_json)
     if result.findings:
@@ -159,7 +166,9 @@ def capacity(
     million_requests: MillionRequests = 0.0,
     as_json: Json = False,
 ) -> None:
+    """Prints hours and what limits them, memory, bytes and money.
 
+    gristmill decide capacity recipe.yaml --machines 100 --cores 64 --core-hour 0.04"""
     cluster = crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9))
     result = crawl_capacity.capacity(
         finished.finished(name),
@@ -212,9 +221,10 @@ def plan(
     Trains nothing, and needs no GPU. The layouts that fit so many GPUs are listed, the fastest first. Where the corpus
     of the recipe is finished, what the whole crawl would take is in the bill, as `capacity` has it.
 
-    gristmill plan recipe.yaml --device h100 --devices 64 --price 2.5
+    gristmill decide plan recipe.yaml --device h100 --devices 64 --price 2.5
 
-    gristmill plan recipe.yaml --devices 64 --price 2.5 --machines 100 --cores 64 --core-hour 0.04   crawl to model"""
+    gristmill decide plan recipe.yaml --devices 64 --price 2.5 --machines 100 --cores 64 --core-hour 0.04   crawl to
+    model"""
     require("train", "counting a model's parameters")
 
     result = training_plan.plan(

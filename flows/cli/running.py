@@ -1,4 +1,4 @@
-"""Commands that run something: demo, run, corpus, tokens, pretrain, harvest."""
+"""Commands that run something: demo, run, corpus."""
 
 import threading
 import time
@@ -51,33 +51,54 @@ def demo(
     ablate: Annotated[
         bool, typer.Option("--ablate", help="then train small models on it and on its raw extraction: which is better?")
     ] = False,
+    crawl_only: Annotated[bool, typer.Option("--crawl-only", help="write the crawl, and run nothing on it")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="with --crawl-only: folder to write; default: in the home")
+    ] = None,
 ) -> None:
-    _harvest(_default_folder())
+    """The crawl is the documentation of the installed Python packages, as WARC 1.1 files, so it needs no network. The
+    recipe `demo` runs on it.
+
+    gristmill demo
+
+    gristmill demo --crawl-only --out crawl"""
+    if crawl_only and ablate:
+        raise ValueError("--crawl-only runs nothing, and --ablate trains models: give one of them")
+    if out is not None and not crawl_only:
+        raise ValueError("--out is for --crawl-only: the recipe `demo` reads the crawl in the home")
+    _harvest(out or _default_folder())
+    if crawl_only:
+        return
     _run("pipeline", "demo")
     if ablate:
         ablating.compare("demo", {"raw": True}, judge=["reference"])
 
 
-def run(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
-    _run("pipeline", name, limit, remake)
+def run(
+    name: RecipeArgument,
+    tokens_only: Annotated[
+        bool, typer.Option("--tokens-only", help="stop after the token shards and the plan of their mixture")
+    ] = False,
+    limit: Limit = None,
+    remake: Remake = None,
+) -> None:
+    """Finished stages are reused, so the same command resumes a run that was stopped.
+
+    gristmill run recipe.yaml --limit 1000
+
+    gristmill run recipe.yaml --tokens-only"""
+    _run("tokens" if tokens_only else "pipeline", name, limit, remake)
 
 
 def corpus(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
+    """Also writes the export that the recipe names. The recipe needs no mixture, model or training.
+
+    gristmill corpus recipe.yaml --limit 1000"""
     _run("corpus", name, limit, remake)
-
-
-def tokens(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
-    _run("tokens", name, limit, remake)
 
 
 def pretrain(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
     _run("pretrain", name, limit, remake)
-
-
-def harvest(
-    out: Annotated[Path | None, typer.Argument(help="folder to write; default: harvest in the home")] = None,
-) -> None:
-    _harvest(out or _default_folder())
 
 
 def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | None = None) -> None:

@@ -77,6 +77,9 @@ def mix(
     ] = 0.1,
     smoothing: Annotated[float, typer.Option(help="doremi: share of uniform weights")] = 1e-3,
 ) -> None:
+    """Writes the mixture as a recipe, if it is better than the usual ones by more than chance.
+
+    gristmill decide mix recipe.yaml --method regmix --judge extracted"""
     recipe = recipe_to_run(name, None)
     to = out or Path(f"{recipe.name}-{method}.yaml")
     if to.exists():
@@ -131,7 +134,8 @@ def scale(
     plan: Annotated[bool, typer.Option("--plan", help="print what would be trained; do nothing")] = False,
     as_json: Json = False,
 ) -> None:
-    """A forecast is registered in MLflow before its run is trained. What is finished already is reused."""
+    """The law forecasts the loss at other sizes, with intervals. A forecast is registered in MLflow before its run is
+    trained. Finished runs are reused."""
     require("train", "training a grid of models")
 
     options: dict[str, Any] = {
@@ -181,6 +185,8 @@ def agreement(
     repeat: Repeat = False,
     as_json: Json = False,
 ) -> None:
+    """Trains models of several sizes on several recipes, and compares their order at each size with that of the
+    largest."""
     require("train", "comparing recipes")
 
     options: dict[str, Any] = {
@@ -224,18 +230,20 @@ def transfer(
     ] = "",
     look: Annotated[bool, typer.Option("--look", help="the coordinate check alone, at --rate: seconds")] = False,
 ) -> None:
-    """First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
+    """Trains small models at several rates for a short while.
+
+    First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
     grows with the size (a slope above 0), a rate is too large for larger models, and the best one falls. Then each size
     is trained at each rate: with `standard` the best one moves, with `mup` or `completep` it should stay within a step.
     The sizes are all pairs of --widths and --layers; the first is the base, which all rules train alike. To use it,
     sweep the rate at the base, and give it to the large model with `training.parametrization: {rule: mup, base_dim:
     64}`.
 
-    gristmill transfer --look                                                   widths 64 and 256, a minute
+    gristmill decide transfer --look                                                   widths 64 and 256, a minute
 
-    gristmill transfer --widths 64,512 --rule mup                                 does mup hold over widths?
+    gristmill decide transfer --widths 64,512 --rule mup                                 does mup hold over widths?
 
-    gristmill transfer --widths 64 --layers 4,16 --rule standard --rule completep    over depths?"""
+    gristmill decide transfer --widths 64 --layers 4,16 --rule standard --rule completep    over depths?"""
     require("train", "training models of several sizes")
 
     sizes = [transfer_check.Size(dim, depth) for dim in grids.numbers(widths) for depth in grids.numbers(layers)]

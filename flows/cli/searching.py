@@ -30,8 +30,9 @@ Shown = Annotated[int, typer.Option("-n", min=0, help="how many documents are sh
 
 
 def index(name: RecipeArgument) -> None:
-    """`index: true` in a recipe makes it with the token shards. It has four bytes for each token, and the tokens of the
-    documents that were dropped; a job holds twenty bytes for each token of a block of 32 million.
+    """Makes first what the index needs. `index: true` in a recipe makes it with the token shards. It has four bytes for
+    each token, and the tokens of the documents that were dropped; a job holds twenty bytes for each token of a block of
+    32 million.
     """
     start_server_again()
     opened = opened_index(name)
@@ -60,14 +61,17 @@ def find(
     n: Shown = 5,
     as_json: Json = False,
 ) -> None:
-    """The phrase may begin and end within a word, and is not found over the end of a document. The index is made first,
-    where it is not there (`gristmill index`). Documents of takedown lists are in no index.
+    """Prints how often the phrase occurs, in how many documents, kept and dropped and by which rule; of some documents
+    the text around it, the source, the URL and the place of the record.
+
+    The phrase may begin and end within a word, and is not found over the end of a document. The index is made first,
+    where it is not there (`gristmill explain index`). Documents of takedown lists are in no index.
 
     With --words the best documents come first (BM25), as a search engine has them: `"a phrase"`, `-must not`, OR,
     `title:`, `url:`, `source:`, `step:`, `rule:`, `kept:true`. Their index is one of its own, made first where it is
     not there; `word_index: true` in a recipe makes it with the corpus:
 
-    gristmill find recipe.yaml --words "stone mill kept:true url:museum"
+    gristmill explain find recipe.yaml --words "stone mill kept:true url:museum"
     """
     if words:
         if regex:
@@ -100,7 +104,8 @@ def trace(
     n: Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of each span")] = 3,
     as_json: Json = False,
 ) -> None:
-
+    """Prints the rarest spans first, each with its documents: where a model may have a sentence from. The index is made
+    first if it is missing."""
     if bool(text) == bool(prompt):
         raise typer.BadParameter("give a text, or --prompt for what the recipe's model writes")
     opened = opened_index(name)

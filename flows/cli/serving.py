@@ -59,10 +59,10 @@ def ui(
     raise RuntimeError(f"{ended.name} has ended ({ended.how_ended()}): see {ended.log}; then start the pages again")
 
 
-def init(
+def service(
     to: Annotated[Path, typer.Option(help="the folder; files of it that differ are never overwritten")] = Path("."),
 ) -> None:
-
+    """prefect.yaml has the deployments of the flows; docker/ has images, Kubernetes and SLURM."""
     enter = [f"  cd {to}"] if to != Path() else []
     print_texts([*(f"wrote {path}" for path in write(to)), "Next: set PREFECT_API_URL, then", *enter])
     print_texts(["  prefect work-pool create gristmill --type process", "  prefect --no-prompt deploy --all"])
@@ -71,6 +71,8 @@ def init(
 def automations(
     webhook: Annotated[str, typer.Option(help="address that failed runs are sent to, as a JSON object")] = "",
 ) -> None:
+    """The server is the one of PREFECT_API_URL. A failed run is sent to a webhook; a cancelled run whose worker is gone
+    is ended, and so is a run whose process has died. Automations that an earlier call wrote are replaced."""
     if not os.environ.get("PREFECT_API_URL"):
         raise ValueError("automations belong to a server: set PREFECT_API_URL, as http://127.0.0.1:4200/api")
 
@@ -78,6 +80,8 @@ def automations(
 
 
 def doctor(as_json: Json = False) -> None:
+    """Checks versions, memory, disks, home, kernels, Prefect, MLflow, Dask, Redis, clocks and ports. Each line says
+    what to do. Exits with 1 if a line is an error."""
     lines = []
     for line in examine(MachineSettings()):
         lines.append(line)
@@ -91,6 +95,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def compile() -> None:
+    """A first run does the same."""
     out = console()
     count = kernel_compilation.compile_kernels(lambda line: out.print(line, highlight=False))
     out.print(f"kernels: {count} compiled" if count else "kernels: all are compiled", highlight=False)
@@ -102,8 +107,10 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="with --delete: do not ask")] = False,
     as_json: Json = False,
 ) -> None:
-    """Every run holds its stages, and what these were made from, until you forget it (`gristmill forget`). Models stay
-    until then, too. Of a finished stage the manifest stays, so that later stages are still found.
+    """Caches of kernels of older versions are listed, too.
+
+    Every run holds its stages, and what these were made from, until you forget it (`gristmill home forget`). Models
+    stay until then, too. Of a finished stage the manifest stays, so that later stages are still found.
     """
     home = MachineSettings().home
     result = garbage.find(home, days)
@@ -127,18 +134,19 @@ def gc(
     if result.held:
         print_texts([f"made now, and left alone: {', '.join(result.held)}"])
     runs = garbage.held_by(home)
-    print_texts([f"{len(runs)} runs hold all other stages: `gristmill forget` lists them, with what each holds"])
+    print_texts([f"{len(runs)} runs hold all other stages: `gristmill home forget` lists them, with what each holds"])
 
 
 def forget(
     run: Annotated[str, typer.Argument(help="RECIPE/ID, as listed; or RECIPE: all of its runs")] = "",
     as_json: Json = False,
 ) -> None:
-    """Nothing is removed by it. A model of the run may be removed by `gc` from then on."""
+    """Without a name, each run is listed with the size of the stages that only it needs. Forgetting removes nothing
+    by itself; from then on `gc` may remove a model of the run, too."""
     home = MachineSettings().home
     held = [(one, size) for one, size in garbage.held_by(home) if run in ("", one.name, one.label)]
     if run and not held:
-        raise LookupError(f"no run {run} is recorded in {home}; `gristmill forget` lists those that are")
+        raise LookupError(f"no run {run} is recorded in {home}; `gristmill home forget` lists those that are")
     if run:
         for one, _ in held:
             recorded_runs.forget(home, one)
@@ -153,3 +161,8 @@ def forget(
 
 def _line(one: "Garbage") -> str:
     return f"{one.bytes / 1e6:12,.1f} MB  {one.kind:10}  {one.label}"
+
+
+def ui() -> None:
+    """Placeholder until the command is written."""
+    raise NotImplementedError

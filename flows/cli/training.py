@@ -46,7 +46,7 @@ def lm(
     ] = "0,0,1",
     bits: Annotated[int, Option("--bits", min=2, max=25, help="of a quantised probability, and of a back-off")] = 8,
 ) -> None:
-
+    """A SentencePiece model and a KenLM model, as CCNet has them."""
     try:
         pruned = tuple(int(each) for each in prune.split(",") if each)
     except ValueError:
@@ -100,7 +100,8 @@ def classifier(
         Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `quality`, as epochs=10; may be repeated")
     ] = None,
 ) -> None:
-
+    """On good examples, for the step `quality`, from labelled files or from the sources of a finished recipe; or on
+    several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
     kinds = {kind: globs for kind, globs in (("jsonl", jsonl), ("parquet", parquet)) if globs}
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --jsonl, --parquet and --recipe, which have the examples")
@@ -159,7 +160,8 @@ def head(
         Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `embedding`, as pooling=cls; may be repeated")
     ] = None,
 ) -> None:
-
+    """On labelled texts, or on labels of documents that a recipe has embedded. All figures are by cross-validation in
+    five folds; they are in the file, too."""
     kinds = {kind: values for kind, values in (("jsonl", jsonl), ("parquet", parquet)) if values}
     if len(kinds) != 1 or (model is None) == (recipe is None):
         raise ValueError("give --model or --recipe, which have the vectors, and --jsonl or --parquet with the labels")

@@ -171,7 +171,7 @@ def command(mixture: FoundMixture, path: Path, options: Sequence[str] = ()) -> s
     proportional = ", ".join(f"{one.name}: {one.tokens}" for one in mixture.sources)
     settings = (f"mixture.weights={{{weights}}}" for weights in (uniform, proportional))
     set_options = [part for setting in settings for part in ("--set", setting)]
-    return shlex.join(["gristmill", "ablate", str(path), *set_options, *options])
+    return shlex.join(["gristmill", "decide", "ablate", str(path), *set_options, *options])
 
 
 def _yaml(values: dict) -> str:
@@ -318,7 +318,7 @@ def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
     if not kept:
         raise ValueError(
             f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that "
-            "`gristmill mix` wrote before the sources changed"
+            "`gristmill decide mix` wrote before the sources changed"
         )
     if not names - {*kept}:
         raise ValueError(

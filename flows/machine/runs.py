@@ -4,8 +4,8 @@ files outside of the home.
 <home>/runs/<recipe>/<time>-<random>.json    a run
 <home>/runs/<recipe>.json                    the last run of the recipe, as releases up to 0.1.0 wrote it
 
-Readers open the newest run of a recipe that is finished. A run holds its stages: `gristmill gc` removes none of them
-until the run is forgotten.
+Readers open the newest run of a recipe that is finished. A run holds its stages: `gristmill home gc` removes none of
+them until the run is forgotten.
 """
 
 import logging

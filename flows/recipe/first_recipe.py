@@ -1,4 +1,4 @@
-"""`gristmill init`: a first recipe for a user's own files."""
+"""`gristmill recipe init`: a first recipe for a user's own files."""
 
 import glob
 import os
@@ -29,7 +29,7 @@ _LOOKS = 32
 _DOCUMENTS = 8  # of a folder of PDF documents, which are read
 _CHARACTERS = 2000  # of their texts
 _READABLE = "pdf_garbled is null or pdf_garbled < 0.2"
-_COMMAND = "gristmill init --out code.yaml"
+_COMMAND = "gristmill recipe init --out code.yaml"
 # A language with a smaller share of the sample is not kept.
 _MIN_SHARE = 0.1
 _COMPRESSED = (".gz", ".zst", ".lz4")
@@ -224,7 +224,7 @@ def _written(name: str, sources: Sequence[FoundSource], language_counts: dict[st
     steps = _steps_of_code() if "code" in sources[0].entry else _steps(sources, language_counts)
     weights = _flow({source.entry["name"]: 1 for source in sources})
     lines = [
-        "# A recipe to begin with, by `gristmill init`. `gristmill rules` lists what steps measure.",
+        "# A recipe to begin with, by `gristmill recipe init`. `gristmill recipe rules` lists what steps measure.",
         f"name: {_flow(name)}",
         "sources:",
         *(f"  - {_flow(source.entry)} # {_plural(source.files, 'file')}{_further(source)}" for source in sources),

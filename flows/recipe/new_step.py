@@ -1,4 +1,4 @@
-"""`gristmill new-step`: a step of one's own as a file to begin with, and its test."""
+"""`gristmill recipe new-step`: a step of one's own as a file to begin with, and its test."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ class $Class(DocumentStep):
     signals: ClassVar = (
         Signal("${name}_hits", "int64", "words", "$module.py", description="How often the words stand in the text."),
     )
-    # the settings that change what is measured; all others are thresholds, which `gristmill whatif` can replay
+    # the settings that change what is measured; all others are thresholds, which `gristmill decide whatif` can replay
     signal_fields: ClassVar = ("words",)
 
     def decisions(self) -> list[Bound]:

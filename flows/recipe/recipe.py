@@ -108,9 +108,11 @@ class Recipe(Settings):
     model: ModelConfig = Field(ModelConfig(), description="shape of the model")
     training: TrainingConfig = Field(TrainingConfig(), description="how the model is trained")
     index: bool = Field(
-        False, description="whether the index of `gristmill find` and `trace` is made with the token shards"
+        False, description="whether the index of `gristmill explain find` and `trace` is made with the token shards"
     )
-    word_index: bool = Field(False, description="whether the index of `gristmill find --words` is made with the corpus")
+    word_index: bool = Field(
+        False, description="whether the index of `gristmill explain find --words` is made with the corpus"
+    )
     export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
 
     @model_validator(mode="before")

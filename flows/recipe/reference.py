@@ -1,7 +1,7 @@
 """Every key of a recipe, from the settings themselves: a JSON schema for editors, and the page docs/recipe.md.
 
-    gristmill schema --to recipe.schema.json
-    gristmill schema --page > docs/recipe.md
+    gristmill recipe schema --to recipe.schema.json
+    gristmill recipe schema --page > docs/recipe.md
 
 `examples.yaml` beside this module has an example of each key that has no value by default; sources have their own.
 """
@@ -28,13 +28,13 @@ _HEAD = """# Every key of a recipe
 A recipe is one YAML file. An unknown key is an error, which names the nearest known one. `gristmill check recipe.yaml`
 finds all that is wrong. An editor with a YAML server completes keys and shows what each is:
 
-    gristmill schema --to recipe.schema.json
+    gristmill recipe schema --to recipe.schema.json
 
 and as the first line of the recipe
 
     # yaml-language-server: $schema=recipe.schema.json
 
-`gristmill schema --page` prints this page, with the steps of your own that `GRISTMILL_STEPS` names.
+`gristmill recipe schema --page` prints this page, with the steps of your own that `GRISTMILL_STEPS` names.
 A key without a default must be given. In the example's column stands what a value looks like; where it is empty, the
 default is the example.
 """

@@ -1,4 +1,5 @@
-"""The table of steps: from it follow the recipe's steps, what makes them, what can be replayed, and `gristmill rules`.
+"""The table of steps: from it follow the recipe's steps, what makes them, what can be replayed, and `gristmill recipe
+rules`.
 
 Settings alone are imported here; what makes a step, and its work, when it is needed.
 """

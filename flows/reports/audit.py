@@ -352,7 +352,7 @@ def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:
     try:
         given = Votes.model_validate_json(files.read_bytes(path))
     except ValidationError as error:
-        raise ValueError(f"{path} has no votes as a page of `gristmill audit` saves them: {error}") from None
+        raise ValueError(f"{path} has no votes as a page of `gristmill explain audit` saves them: {error}") from None
     stages = Home(settings.home).stages(given.stage)
     if not stages:
         raise LookupError(

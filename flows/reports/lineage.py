@@ -120,7 +120,9 @@ def trace(home: str, prefix: str, remote_io: RemoteIOConfig, stage: str = "docum
                 found = True
                 yield lineage_of(made, shard, row, remote_io)
     if not found:
-        raise LookupError(f"no document in {home} has an id that begins with {prefix}; `gristmill show` prints ids")
+        raise LookupError(
+            f"no document in {home} has an id that begins with {prefix}; `gristmill explain show` prints ids"
+        )
 
 
 def lineage_of(stage: FinishedStage, shard: int, row: dict[str, Any], remote_io: RemoteIOConfig) -> Lineage:

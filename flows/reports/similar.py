@@ -153,7 +153,7 @@ def _query(home: str, texts: list[FinishedStage], document: str) -> Callable[[Fi
     if not known:
         raise LookupError(
             f"there is no file {document}, and no document in {home} has an id that begins so; "
-            "`gristmill show` prints ids"
+            "`gristmill explain show` prints ids"
         )
     if len(known) > 1:
         raise LookupError(

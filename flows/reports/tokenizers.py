@@ -83,7 +83,7 @@ def tokenizer_figures(
         if not recorded:
             raise ValueError(
                 f"the tokenizer of {recipe.name} is not made, and no other is named; name a file, or "
-                f"run `gristmill tokens {recipe.name}`"
+                f"run `gristmill run {recipe.name} --tokens-only`"
             )
         places = report.corpus.places
         shards = ([*_documents(recipe, places, i)] for i in range(len(places.sources)))

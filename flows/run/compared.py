@@ -174,8 +174,8 @@ def evaluated_on(data: Data, others: list[Run]) -> list[str]:
     lines.append(
         "Runs that have a metric of one such name were evaluated on the same bytes; the lower is better. Nothing else "
         "tells which recipe is better: `survivors-...` are the held-out documents that this recipe keeps, and losses "
-        "by token are of its own tokenizer and text. One run of each recipe says little: `gristmill ablate` says how "
-        "sure a difference is."
+        "by token are of its own tokenizer and text. One run of each recipe says little: `gristmill decide ablate` "
+        "says how sure a difference is."
     )
     apart = [run for run in others if run.data.tags.get(COMPARABLE, comparable(data)) != comparable(data)]
     if apart:

@@ -119,7 +119,7 @@ def _disks(settings: MachineSettings) -> Iterator[Line]:
             continue
         free = shutil.disk_usage(folder).free
         state: State = "error" if free < _FREE_ERROR else "warning" if free < _FREE_WARNING else "ok"
-        remedy = f"make room (`gristmill gc`), or set {setting} to a larger disk" if state != "ok" else ""
+        remedy = f"make room (`gristmill home gc`), or set {setting} to a larger disk" if state != "ok" else ""
         yield Line(state, name, f"{folder}: {free / 1e9:.1f} GB free", remedy)
 
 
@@ -154,7 +154,9 @@ def _kernels(settings: MachineSettings) -> Iterator[Line]:
     if complete.is_file():
         yield Line("ok", "kernels", f"compiled, in {complete.parent}")
     else:
-        yield Line("warning", "kernels", f"not compiled in {complete.parent}", "`gristmill compile`, or the first run")
+        yield Line(
+            "warning", "kernels", f"not compiled in {complete.parent}", "`gristmill home compile`, or the first run"
+        )
 
 
 def _prefect(settings: MachineSettings) -> Iterator[Line]:

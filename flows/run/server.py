@@ -4,7 +4,7 @@ It is the one of `gristmill ui`, if that shows the home, or a child process. Pre
 (`SubprocessASGIServer`), but that has no login, gets the terminal's Ctrl-C before the flow has recorded its end, and
 goes on when the flow's process is killed. So this module runs the same application, `create_app`, behind our gate.
 
-    python -m gristmill.flows.run.server PORT [--pages]      is such a child; `--pages`: whole, as `prefect server start`
+    python -m gristmill.flows.run.server PORT [--pages]   is such a child; `--pages`: whole, as `prefect server start`
 """
 
 import asyncio

@@ -24,8 +24,8 @@ def named(settings: MachineSettings) -> Iterator[str]:
 
 @contextlib.contextmanager
 def up(settings: MachineSettings, port: int, mlflow_port: int) -> Iterator[tuple[list[LocalServer], dict[str, str]]]:
-    """A block in which the servers that the user has not named run, when they answer: they, and the links to their pages
-    with the login, by name. Raises RuntimeError, with a sentence, if one cannot start."""
+    """A block in which the servers that the user has not named run, when they answer: they, and by name the links to
+    their pages, with the login. Raises RuntimeError, with a sentence, if one cannot start."""
     # as Ctrl-C: the servers and their note go with the block
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with contextlib.ExitStack() as stack:

@@ -180,8 +180,8 @@ def check_sources(corpus: Corpus) -> None:
         if not counts["documents"]:
             raise NothingLeftError(
                 f"the source {source} gives no document: of its {counts['records']:,} records "
-                f"{_dropped(counts['drops'])}; see `gristmill show dropped`, then name other files, loosen these steps "
-                f"or take {source} out of the recipe"
+                f"{_dropped(counts['drops'])}; see `gristmill explain show dropped`, then name other files, loosen "
+                f"these steps or take {source} out of the recipe"
             )
 
 
@@ -194,7 +194,8 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
     named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
     raise NothingLeftError(
         f"nothing is left of the corpus behind the step {named}: of {emptied['rows_in']:,} documents "
-        f"{_dropped(emptied['drops'])}; loosen {named} in the recipe, whose thresholds `gristmill whatif` tries out"
+        f"{_dropped(emptied['drops'])}; loosen {named} in the recipe, whose thresholds `gristmill decide whatif` "
+        "tries out"
     )
 
 

@@ -136,8 +136,8 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"the {one['by']} {one_line(one['group'])} lost {one['lost'] / one['documents']:.1%} of its "
             f"{one['documents']:,} documents, and its like {one['like_lost']:.1%} ({one['like']:,} other "
-            f"{one['by']}s); `{one['step']}` dropped most of them, {one['step_lost']:,}: see `gristmill show dropped "
-            f"--rule {one['step']}`"
+            f"{one['by']}s); `{one['step']}` dropped most of them, {one['step_lost']:,}: see `gristmill explain show "
+            f"dropped --rule {one['step']}`"
         )
     if (more := result["found"] - len(lines)) > 0:
         lines.append(f"{more:,} more groups lost as much more than their like")

@@ -17,7 +17,9 @@ from gristmill.flows.recipe.variants import texts_alone
 TASK = "task:"  # begins the name of a set of right answers of a task
 CLEAN = "clean"  # the set of texts that no recipe trains on
 EXTRACTED = "extracted"  # to judge by: the sets of all sources
-REFERENCE = "reference"  # a clean text set that a machine can make without a network: `gristmill harvest` writes it
+REFERENCE = (
+    "reference"  # a clean text set that a machine can make without a network: `gristmill demo --crawl-only` writes it
+)
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ def without_judge(sources: Sequence[str]) -> str:
         f"nothing says what to judge by. The documents of {', '.join(sources)} as they were extracted would be there: "
         "they hold what filters remove, as menus and spam, so they favour recipes that keep it. Name what counts: "
         f"--judge SET for one of these sources, --clean PATH for texts like those that the model is for (--clean "
-        f"{REFERENCE}: edited prose that `gristmill harvest` writes), or --judge {EXTRACTED} for all sources as they "
-        "were extracted"
+        f"{REFERENCE}: edited prose that `gristmill demo --crawl-only` writes), or --judge {EXTRACTED} for all sources "
+        "as they were extracted"
     )
 
 
@@ -133,5 +135,5 @@ def clean_recipe(settings: MachineSettings, base: Recipe, clean: str) -> Recipe:
         return texts_alone(base, {CLEAN: clean})
     path = Path(settings.local_folder, "harvest", f"{REFERENCE}.jsonl")
     if not path.is_file():
-        raise FileNotFoundError(f"the reference text {path} is not there: `gristmill harvest` writes it")
+        raise FileNotFoundError(f"the reference text {path} is not there: `gristmill demo --crawl-only` writes it")
     return texts_alone(base, {CLEAN: str(path)})

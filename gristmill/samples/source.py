@@ -86,11 +86,11 @@ class Sample:
 class SampleSource:
     """Sample i is what Gristmill's own training reads at step i // batch: row i % batch of that batch.
 
-    `manifest`: `mixture.json` of a finished stage `mixture`, or of `train-tokens`: a path, or an address in a store;
-    then its files are copied to the local folder `cache` (default: in the user's cache folder). `seq_len`, `batch`:
-    `model.seq_len`, `training.batch`; `seed`: `training.order_seed`, or `training.seed`. `steps`: of the run (default:
-    as many as the manifest was made for). A run whose guard leaves batches out, or whose `training.objective` is not
-    causal, reads them otherwise.
+    `manifest`: `mixture.json` of a finished stage `mixture`, or of `train from-tokens`: a path, or an address in a
+    store; then its files are copied to the local folder `cache` (default: in the user's cache folder). `seq_len`,
+    `batch`: `model.seq_len`, `training.batch`; `seed`: `training.order_seed`, or `training.seed`. `steps`: of the run
+    (default: as many as the manifest was made for). A run whose guard leaves batches out, or whose `training.objective`
+    is not causal, reads them otherwise.
 
     `verify`: compare manifest, shards and packed rows with their digests, which reads each shard once; with False call
     `check` yourself, say on each of several ranks for its part. Holds memory maps, and no tokens; a pickled source
@@ -193,7 +193,7 @@ class SampleSource:
         """Where input_ids[token] of a sample is from; None for what packing fills in.
 
         `gristmill trace-token` says of a shard and an offset what the document was. Raises IndexError, and ValueError
-        for a shard without an index (`.idx`), as `train-tokens` reads.
+        for a shard without an index (`.idx`), as `train from-tokens` reads.
         """
         source, _, window = self.order.window_of(self._valid(index))
         token = range(self.seq_len)[token]

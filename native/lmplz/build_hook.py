@@ -78,7 +78,7 @@ class KenlmTools(BuildHookInterface):
             return
         for path in built:
             build_data["force_include"][str(path)] = f"gristmill/{path.relative_to(ROOT).as_posix()}"
-        # what `gristmill service init` writes, which a checkout has at its top
+        # what `gristmill home service` writes, which a checkout has at its top
         for name in runpy.run_path(str(SERVICE_FILES))["NAMES"]:
             build_data["force_include"][str(ROOT / name)] = f"gristmill/flows/run/files/{name}"
 

@@ -14,7 +14,7 @@ def error_sentence(error: Exception, path: str) -> str:
     if isinstance(error, FileNotFoundError):
         remedy = "correct the path or pattern, which is taken from the folder of the recipe's file if it is relative"
         if "/harvest/" in path:
-            remedy = "write the files by `gristmill harvest`"
+            remedy = "write the files by `gristmill demo --crawl-only`"
         return f"{str(error) if error.filename is None else f'{redact_url(path)} does not exist'}; {remedy}"
     return own_sentence(error, path)
 

@@ -187,8 +187,8 @@ class Step(Settings):
 
     @property
     def question(self) -> str:
-        """What a person is asked about a document on the page of `gristmill audit`: yes means that it is to be kept.
-        A step without a question has no page."""
+        """What a person is asked about a document on the page of `gristmill explain audit`: yes means that it is to be
+        kept. A step without a question has no page."""
         return ""
 
     def pinned(self) -> Self:

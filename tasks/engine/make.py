@@ -46,7 +46,7 @@ class StageResult:
 
     @property
     def is_collected(self) -> bool:
-        """Whether `gristmill gc` has removed its files: then only its manifest is there."""
+        """Whether `gristmill home gc` has removed its files: then only its manifest is there."""
         return bool(self.manifest.get(layout.COLLECTED))
 
     @property

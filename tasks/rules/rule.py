@@ -2,8 +2,8 @@
 
 The declaration describes what is counted, in which unit, and which thresholds were published. What follows from it: a
 signal (the column `<step>_<rule>`), its thresholds in the recipe (`min_<rule>`, `max_<rule>`), which may differ by
-language, the rule's name in the ledger, and its row in `gristmill rules`. The function of the same name gives a number
-for each document of a batch (`gristmill.tasks.rules.rule`).
+language, the rule's name in the ledger, and its row in `gristmill recipe rules`. The function of the same name gives a
+number for each document of a batch (`gristmill.tasks.rules.rule`).
 """
 
 from __future__ import annotations

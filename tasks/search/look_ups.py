@@ -140,7 +140,7 @@ class IndexedShards:
 
 def _mapped(path: str, dtype: str, count: int) -> np.ndarray:
     """A file of so many numbers, mapped into memory; of a store a copy in the user's cache folder. Its digest is not
-    compared, which would read it: `gristmill verify` does. Raises DamagedFileError for another size."""
+    compared, which would read it: `gristmill home verify` does. Raises DamagedFileError for another size."""
     if not count:
         return np.empty(0, dtype)
     try:

@@ -5,11 +5,11 @@
     python $B train FOLDER --at-once 8
     .venv/bin/python $B show FOLDER
 
-`prepare` makes token shards and evaluation documents of all recipes as `gristmill ablate` makes them, and copies them
-into FOLDER with the settings of every run. `train` needs torch and this checkout, no Prefect and no Dask, and writes
-what each evaluation document cost every run beside them. `show` prints bits per byte by recipe, proxy and learning
-rate, over pairs of runs, and how much runs of one recipe differ. Proxies keep shape, optimizer and rates; `--tokens` is
-what every run reads, with repetition as far as the recipes allow, so that a small corpus can be tried.
+`prepare` makes token shards and evaluation documents of all recipes as `gristmill decide ablate` makes them, and copies
+them into FOLDER with the settings of every run. `train` needs torch and this checkout, no Prefect and no Dask, and
+writes what each evaluation document cost every run beside them. `show` prints bits per byte by recipe, proxy and
+learning rate, over pairs of runs, and how much runs of one recipe differ. Proxies keep shape, optimizer and rates;
+`--tokens` is what every run reads, with repetition as far as the recipes allow, so that a small corpus can be tried.
 """
 
 import argparse

@@ -23,7 +23,12 @@ DOCUMENTS = int(os.environ.get("GRISTMILL_CAPACITY", 4000))
 FILES = 4
 TIMES = (1, 4, 16)
 WITHIN = 0.3
-COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', 'tokens', sys.argv[1]]; main()"
+COMMAND = """
+import sys
+from gristmill.flows.cli import main
+sys.argv = ["gristmill", "run", "--tokens-only", sys.argv[1]]
+main()
+"""
 STEPS = ("extract", "language", "gopher_quality", "c4", "content_dedup", "minhash", "pii", "line_dedup")
 
 

@@ -1,5 +1,5 @@
-"""Wall-clock of `gristmill whatif` over a million rows of stored signals, Python's start included; prints, asserts
-nothing about time."""
+"""Wall-clock of `gristmill decide whatif` over a million rows of stored signals, Python's start included; prints,
+asserts nothing about time."""
 
 import os
 import re
@@ -108,6 +108,7 @@ def test_a_million_rows(tmp_path, capsys):
         sys.executable,
         "-c",
         "from gristmill.flows.cli import main; main()",
+        "decide",
         "whatif",
         str(tmp_path / "million.yaml"),
     ]

@@ -29,9 +29,9 @@ def short(recipe) -> dict:
     return recipe | {"name": "short", "steps": kept}
 
 
-def start(runs, home: str, recipe: dict, flow: str = "run", **settings: str) -> subprocess.Popen:
+def start(runs, home: str, recipe: dict, *options: str, **settings: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, flow, str(runs.write(recipe))],
+        [sys.executable, "-c", COMMAND, "run", str(runs.write(recipe)), *options],
         env=runs.environment(home, **settings),
         cwd=runs.folder,
         stdout=open(runs.folder / f"{home}.log", "a"),
@@ -172,7 +172,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(runs
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(home)]).returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        run = start(runs, "full", short, "tokens")
+        run = start(runs, "full", short, "--tokens-only")
         until(run, home, "stages/documents-*/done/*")
         with open(home / "other", "wb", buffering=0) as other, contextlib.suppress(OSError):
             while other.write(bytes(1 << 12)):
@@ -182,7 +182,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(runs
         assert lines[-1].startswith("gristmill: ") and "make room" in lines[-1], lines[-1]
         assert len(warned("\n".join(lines))) <= 1, lines
         (home / "other").unlink()
-        assert start(runs, "full", short, "tokens").wait() == 0, runs.log("full")
+        assert start(runs, "full", short, "--tokens-only").wait() == 0, runs.log("full")
         assert contents(home).items() <= whole.items()
     finally:
         subprocess.run(["umount", "-l", str(home)], check=True)

@@ -108,7 +108,7 @@ SOURCES = (
         {"warc": ["{local}/harvest/web-*.warc.gz"]},
         {
             "warc 0": "no file matches the source's pattern HOME/harvest/web-*.warc.gz; write the files by "
-            "`gristmill harvest`"
+            "`gristmill demo --crawl-only`"
         },
     ),
     (

@@ -18,12 +18,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 # What is not run here: it trains for long, or asks for a machine, a server or files that no page makes. Their options
 # are read by tests/flows/cli/test_documented_commands.py.
 LEFT = {
-    r"ablate .*|demo --ablate|mix .*|scale .*|agreement .*|proxy-noise .*": "models are trained, from minutes to hours",
-    r"demo|harvest .*|compile": "other tests run them, and they take minutes",
-    r"automations .*|doctor|join .*": "they ask a server, or another machine",
-    r"audit --votes .*": "the votes are a person's",
-    r"contamination .*|thresholds .*": "of a recipe with other steps",
-    r"tokenizer-report .*|plan-mixture .*--mixture.*|train .*|train-tokens .*": "of files that a person has",
+    r"decide (ablate|mix|scale|agreement|noise) .*|demo --ablate": "models are trained, from minutes to hours",
+    r"demo.*|home compile": "other tests run them, and they take minutes",
+    r"home (automations .*|doctor)|train join .*|ui": "they ask a server, or another machine",
+    r"explain audit --votes .*": "the votes are a person's",
+    r"explain contamination .*|decide thresholds .*": "of a recipe with other steps",
+    r"train (lm|classifier|head|from-tokens|import) .*": "of files that a person has",
+    r"explain tokenizers .*--beside.*|decide mixture .*--mixture.*": "of files that a person has, too",
 }
 # So that the rules which pages name drop some documents.
 STRICTER = {
@@ -67,7 +68,7 @@ def meant(at) -> dict[str, str]:
     """What the words of a page that stand for something stand for."""
     [tokens] = [path for path in (at / ".gristmill/stages").glob("tokens-*") if (path / "manifest.json").exists()]
     shard = next(path for path in sorted(tokens.glob("train-*.bin")) if path.stat().st_size > 4000)
-    shown = run(at, ("show", "documents", "-n", "1")).stdout
+    shown = run(at, ("explain", "show", "documents", "-n", "1")).stdout
     return {
         "RECIPE": "recipe.yaml",
         "DOC_ID": re.search(r"\b[0-9a-f]{16,}\b", shown.partition("\n")[2])[0],

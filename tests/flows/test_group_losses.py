@@ -87,7 +87,7 @@ def test_a_wiped_out_source_is_named_with_its_figures(made, caplog):
     assert gone[WIPED] == 190 and others / (SOURCES - 1) / DOCUMENTS == pytest.approx(0.2, abs=0.01)
     said = (
         "the source s3 lost 95.0% of its 200 documents, and its like 20.0% (9 other sources); `where` "
-        "dropped most of them, 180: see `gristmill show dropped --rule where`"
+        "dropped most of them, 180: see `gristmill explain show dropped --rule where`"
     )
     assert said in [record.message for record in caplog.records]
 

@@ -191,11 +191,11 @@ def command(settings: MachineSettings, *arguments: str, **environment: str) -> t
 
 def test_a_command_prints_a_finished_run_without_prefect_and_makes_what_is_missing_with_it(finished):
     path, settings = finished
-    printed, log, heavy = command(settings, "tokens", str(path))
+    printed, log, heavy = command(settings, "run", "--tokens-only", str(path))
     assert heavy == set() and not Path(settings.prefect_home).exists()
     assert log[0] == f"tokens of listed, in {settings.home}" and all(": reused " in line for line in log[1:])
     shutil.rmtree(folder_of(settings, "mixture"))
-    again, log, heavy = command(settings, "tokens", str(path))
+    again, log, heavy = command(settings, "run", "--tokens-only", str(path))
     assert "prefect" in heavy and Path(settings.prefect_home, "prefect.db").exists()
     assert [line.split()[2] for line in log if ": made in " in line] == ["mixture:"]
     mixture = folder_of(settings, "mixture")
@@ -205,7 +205,7 @@ def test_a_command_prints_a_finished_run_without_prefect_and_makes_what_is_missi
 @pytest.mark.slow
 def test_a_command_makes_a_finished_stage_again_with_prefect(finished):
     path, settings = finished
-    _, log, heavy = command(settings, "tokens", str(path), "--remake", "mixture")
+    _, log, heavy = command(settings, "run", "--tokens-only", str(path), "--remake", "mixture")
     assert "prefect" in heavy
     assert [line.split()[2] for line in log if ": made in " in line] == ["mixture:"]
 

@@ -314,7 +314,7 @@ def test_a_finished_run_is_verified_and_a_ledger_row_that_is_gone_is_found(undis
     parquet.write_table(str(path), parquet.read_table(str(path)).slice(1))
     [damage] = [damage for one in verify_stages(recipe, settings) for damage in one.damages]
     assert (damage.path, damage.trouble) == (str(path), "is not what was written")
-    shown = CliRunner().invoke(app, ["verify", "rules"], env={"GRISTMILL_HOME": str(runs.home("tampered"))})
+    shown = CliRunner().invoke(app, ["home", "verify", "rules"], env={"GRISTMILL_HOME": str(runs.home("tampered"))})
     assert shown.exit_code == 1 and "damaged; remove the stage's folder" in shown.stdout
 
 

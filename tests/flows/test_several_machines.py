@@ -52,7 +52,7 @@ def test_a_second_machine_joins_a_run(runs, recipe):
         found = list(runs.home("joined").glob("stages/model-*/run.json"))
         time.sleep(0.2)
     assert found, (runs.folder / "node-0.log").read_text()
-    second = started(1, "join", os.fspath(found[0]))
+    second = started(1, "train", "join", os.fspath(found[0]))
     codes = first.wait(), second.wait()
     said = [(runs.folder / f"node-{node}.log").read_text() for node in (0, 1)]
     assert codes == (0, 0), "\n".join(said)
@@ -114,8 +114,8 @@ def test_machines_share_an_object_store_and_nothing_else(runs, recipe, s3, tmp_p
     expected = [files.checksum(path) for path in compared]
     files.remove(folder)
 
-    second, said = started(1, "join", path, "--wait", "300")
-    first, log = started(0, "pretrain", path)
+    second, said = started(1, "train", "join", path, "--wait", "300")
+    first, log = started(0, "run", path)
     until(lambda: re.search(r"step +(1[3-9]|[2-9]\d)/40", log.read_text()), first, log)
     first.send_signal(signal.SIGTERM)
     codes = first.wait(300), second.wait(300)
@@ -123,9 +123,9 @@ def test_machines_share_an_object_store_and_nothing_else(runs, recipe, s3, tmp_p
     assert not files.exists(f"{folder}/join.json")
 
     shutil.rmtree(tmp_path / "local-1")
-    first, log = started(0, "pretrain", path)
-    found = until(lambda: re.search(r"join by: gristmill join (\S+)", log.read_text()), first, log)
-    second, said = started(1, "join", found[1])
+    first, log = started(0, "run", path)
+    found = until(lambda: re.search(r"join by: gristmill train join (\S+)", log.read_text()), first, log)
+    second, said = started(1, "train", "join", found[1])
     assert (first.wait(600), second.wait(600)) == (0, 0), log.read_text() + said.read_text()
     assert "resuming from" in log.read_text()
     assert [files.checksum(path) for path in compared] == expected

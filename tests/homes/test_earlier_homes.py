@@ -96,10 +96,11 @@ def test_python_and_verify_read_it(unpacked):
 
 
 COMMANDS = [
-    *("verify recipe.yaml", "report recipe.yaml", "dedup-report recipe.yaml", "status", "diff recipe.yaml recipe.yaml"),
-    *("tokenizer-report recipe.yaml", "plan-mixture recipe.yaml", "capacity recipe.yaml", "columns recipe.yaml"),
-    *("show dropped", "show documents", "whatif recipe.yaml --set gopher_quality.min_words=30", "audit recipe.yaml"),
-    *("browse recipe.yaml --to page.html", "gc --days 0", "forget", "check recipe.yaml"),
+    *("home verify recipe.yaml", "report recipe.yaml", "explain duplicates recipe.yaml", "home status"),
+    *("explain diff recipe.yaml recipe.yaml", "explain tokenizers recipe.yaml", "decide mixture recipe.yaml"),
+    *("decide capacity recipe.yaml", "recipe columns recipe.yaml", "explain show dropped", "explain show documents"),
+    *("decide whatif recipe.yaml --set gopher_quality.min_words=30", "explain audit recipe.yaml"),
+    *("browse recipe.yaml --to page.html", "home gc --days 0", "home forget", "check recipe.yaml"),
 ]
 
 

@@ -73,7 +73,7 @@ def test_killed_in_the_middle_of_a_stage(services, sharded, undisturbed, victim,
 @pytest.mark.parametrize("asked", ["nothing", "cancel"])
 def test_a_run_whose_machine_is_gone_is_ended(services, sharded, undisturbed, asked):
     """Flow and worker die at once, and nobody reports it: the automations end the run, and it can be tried again."""
-    assert services.gristmill("automations").returncode == 0
+    assert services.gristmill("home", "automations").returncode == 0
     name = f"gone-{asked}"
     home = Home(services, name)
     run = home.ask("corpus", named(sharded, name))

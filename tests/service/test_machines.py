@@ -51,7 +51,7 @@ def workers(here: Service) -> None:
 def begun(here: Service, run: str) -> namespaces.Process:
     """A run of tokens, in the middle of a stage."""
     workers(here)
-    process = here.gristmill(run, "a", "tokens", f"{here.machine('a').home}/recipe.yaml")
+    process = here.gristmill(run, "a", "run", "--tokens-only", f"{here.machine('a').home}/recipe.yaml")
     until("jobs", lambda: here.done(run, STAGE) > 3, process)
     return process
 
@@ -192,7 +192,7 @@ def test_two_machines_train_like_two_processes_of_one(here, undisturbed, trained
     run = "alone"
     here.copy("undisturbed", run)
     recipe = f"{here.machine('a').home}/recipe.yaml"
-    process = here.gristmill(run, "a", "pretrain", recipe, executor="serial", training_processes="2")
+    process = here.gristmill(run, "a", "run", recipe, executor="serial", training_processes="2")
     assert process.popen.wait(1500) == 0, process.said()
     difference = here.difference(run, "trained")
     print(f"\nlargest difference of the weights: {difference}", flush=True)
@@ -248,6 +248,6 @@ def test_a_machine_disappears_in_training(here, undisturbed, trained):
 
 def test_join_says_where_the_run_is_to_begin(here, undisturbed):
     recipe = f"{here.machine('w1').home}/recipe.yaml"
-    joined = here.gristmill("undisturbed", "w1", "join", recipe, "--wait", "3", **here.training("w1"))
+    joined = here.gristmill("undisturbed", "w1", "train", "join", recipe, "--wait", "3", **here.training("w1"))
     assert joined.popen.wait(120) == 1
     assert f"begin the run on node 0, whose home is {here.home('undisturbed')}, too" in joined.said()

@@ -59,7 +59,7 @@ def test_an_unauthenticated_call_is_refused(services):
 
 
 def test_doctor_finds_the_service_sound(services):
-    done = services.gristmill("doctor", "--json")
+    done = services.gristmill("home", "doctor", "--json")
     lines = {line["subject"]: line for line in json.loads(done.stdout)}
     assert done.returncode == 0, done.stdout + done.stderr
     for subject in ("prefect", "mlflow", "dask", "home"):
@@ -131,7 +131,7 @@ def test_a_failure_reaches_the_webhook(services, recipe):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        written = services.gristmill("automations", "--webhook", f"http://127.0.0.1:{server.server_port}/hook")
+        written = services.gristmill("home", "automations", "--webhook", f"http://127.0.0.1:{server.server_port}/hook")
         assert written.returncode == 0, written.stderr
         missing = recipe | {"sources": [{"name": "web", "warc": ["s3://gristmill/nowhere/*.warc.gz"]}]}
         missing = {**missing, "mixture": None, "steps": recipe["steps"][:2]}

@@ -355,12 +355,13 @@ def _texts(corpus: Corpus, shard: int, ids: list[str]) -> Iterator[Shown]:
 
 
 def diffs(corpora: Mapping[str, Corpus], base: str, name: str) -> dict[str, CorpusDiff]:
-    """By candidate, how `gristmill diff` shows all differences, in a page beside the decision's, `<name>.html`."""
+    """By candidate, how `gristmill explain diff` shows all differences, in a page beside the decision's,
+    `<name>.html`."""
     by_candidate = {}
     for candidate, corpus in corpora.items():
         if candidate != base:
             sides = [f"{each.kept.name}-{each.kept.key}" for each in (corpora[base], corpus)]
             page = f"{name}-diff-{sides[1]}.html"
-            command = shlex.join(["gristmill", "diff", *sides, "--to", page])
+            command = shlex.join(["gristmill", "explain", "diff", *sides, "--to", page])
             by_candidate[candidate] = CorpusDiff(command, page.rpartition("/")[2] if files.exists(page) else "")
     return by_candidate

@@ -1,4 +1,4 @@
-"""`gristmill import run`: what another trainer did with a recipe's tokens, beside the recipe's own runs in MLflow.
+"""`gristmill train import`: what another trainer did with a recipe's tokens, beside the recipe's own runs in MLflow.
 
     <local folder>/imported/<name>-<key>    the model as `gristmill export model` writes one, document_losses.parquet
 
@@ -172,7 +172,9 @@ def import_run(
         )
     data = finished(recipe, settings).data
     if data is None:
-        raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens` them first")
+        raise NotFinishedError(
+            f"the tokens of {recipe.name} are not finished: run `gristmill run {recipe.name} --tokens-only` first"
+        )
     points = sum(1 for _ in read_points(request.losses, request.step, request.loss))
     folder, heldout, shape = "", dict[str, float](), None
     if request.model is not None:

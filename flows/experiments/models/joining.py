@@ -60,7 +60,9 @@ def _written(settings: MachineSettings, name: str, say: Callable[[str], None]) -
     recipe = load(name)
     report = finished(recipe, settings)
     if report.data is None:
-        raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens {name}` first")
+        raise NotFinishedError(
+            f"the tokens of {recipe.name} are not finished: run `gristmill run {name} --tokens-only` first"
+        )
     folder = model_spec(settings, recipe, report.data).folder(settings.home)
     if files.is_local(folder):
         return files.join(folder, "run.json")

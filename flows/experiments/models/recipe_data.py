@@ -80,7 +80,9 @@ def token_export(name: str, settings: MachineSettings) -> TokenExport:
     recipe.training_mixture()
     report = finished(recipe, settings)
     if report.data is None:
-        raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens {name}` first")
+        raise NotFinishedError(
+            f"the tokens of {recipe.name} are not finished: run `gristmill run {name} --tokens-only` first"
+        )
     training, seq_len = recipe.training, recipe.model.seq_len
     if training.objective != "causal":
         raise ValueError(

@@ -219,7 +219,7 @@ def plan(
     price: of a device and an hour. device_hours: of one device between failures. tensor, pipeline: the most of each
     that an engine has. corpus_tokens: different tokens that there are, None: those of the finished run, if there is
     one. served: tokens that the model is to answer with, for the inference-aware law. law: a file that `gristmill
-    scale` has written, None: the one in the home for this recipe. pages, shard_pages, machines, prices: those of
+    decide scale` has written, None: the one in the home for this recipe. pages, shard_pages, machines, prices: those of
     `capacity`, whose figures are in the bill where the corpus of the recipe is finished.
 
     Raises ValueError for a device without a data sheet, for shares that are none, and where no layout fits; what `load`
@@ -304,7 +304,7 @@ def _finished(recipe: Recipe, settings: MachineSettings, remarks: list[str]) -> 
 def _own_law(
     recipe: Recipe, settings: MachineSettings, path: str | None, remarks: list[str]
 ) -> tuple[ScalingLaw, TokenCost] | None:
-    """The law that `gristmill scale` has found of the recipe, with the cost of a token that goes with it."""
+    """The law that `gristmill decide scale` has found of the recipe, with the cost of a token that goes with it."""
     if path is None:
         folder = files.join(settings.home, "scaling")
         names = [n for n in files.names(folder) if n.startswith(f"{recipe.name}-")] if files.exists(folder) else []

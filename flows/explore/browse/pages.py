@@ -206,7 +206,7 @@ class Pages:
             )
             sentence += f"were dropped: {rules}" if rules else "were dropped"
             shown = [shown_match(one, {"times": f"{one.times:,}"}) for one in found.documents]
-        missing = "gristmill index" if index is None else ""
+        missing = "gristmill explain index" if index is None else ""
         return self._documents("Phrases", form="phrase", value=phrase, missing=missing, sentence=sentence, shown=shown)
 
     def words(self, query: Query) -> str:
@@ -219,7 +219,7 @@ class Pages:
                 shown = [shown_match(one, {"score": f"{one.score:.2f}"}) for one in found.documents]
             except ValueError as trouble:
                 error = str(trouble)
-        missing = "gristmill find --words" if index is None else ""
+        missing = "gristmill explain find --words" if index is None else ""
         return self._documents(
             "Words", form="words", value=given, missing=missing, error=error, sentence=sentence, shown=shown
         )

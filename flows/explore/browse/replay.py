@@ -107,8 +107,8 @@ class _Watched(Replay):
 
 
 def replayed(opened: Opened, changes: dict[str, Any], seed: int, check: Callable[[], None] = lambda: None) -> Replayed:
-    """As `gristmill whatif` has it, with the documents that enter and leave. Holds for each core the columns of a shard
-    that the decisions read. `check` is called ahead of each shard, and may end it by an error."""
+    """As `gristmill decide whatif` has it, with the documents that enter and leave. Holds for each core the columns of
+    a shard that the decisions read. `check` is called ahead of each shard, and may end it by an error."""
     plain = whatif(opened.recipe, changes, opened.settings)
     enter, leave, lock = Moved(), Moved(), threading.Lock()
 

@@ -53,7 +53,7 @@ def side_of(target: Any, settings: MachineSettings) -> Side:
     if isinstance(target, str) and _LABEL.fullmatch(target) and not files.exists(target):
         found = Home(settings.home).stages(target)
         if not found:
-            raise LookupError(f"{settings.home} has no finished stage {target}; `gristmill status` prints them")
+            raise LookupError(f"{settings.home} has no finished stage {target}; `gristmill home status` prints them")
         return side_of_stage(found[0])
     return _side_of_recipe(target, settings)
 
@@ -89,7 +89,7 @@ def side_of_stage(stage: FinishedStage) -> Side:
     if not stage.counts_documents or extracted.name != "documents":
         raise ValueError(
             f"{stage.label} keeps no documents, or the stages from which it was made are not in the home: give a "
-            "recipe, or a stage with documents in and out, as `gristmill status` prints it"
+            "recipe, or a stage with documents in and out, as `gristmill home status` prints it"
         )
     measured = [each for one in chain for each in (*one.measured, *_scores(one))]
     texts = stage if "text" in parquet.columns(stage.part(0)) else stage.documents or extracted

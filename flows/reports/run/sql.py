@@ -84,7 +84,7 @@ def views(
 _STAGE = {"stage": "name and key of the stage"}
 _ABSENT = {
     "clusters": "the recipe has no step `minhash`",
-    "tokens": "the recipe has no finished token shards: run `gristmill tokens`",
+    "tokens": "the recipe has no finished token shards: run `gristmill run RECIPE --tokens-only`",
 }
 
 

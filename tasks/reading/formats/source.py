@@ -2,7 +2,7 @@
 what a file is, as its beginning shows.
 
 A format is a class of these: its key in the recipe, its settings, and how its files are read. A row in
-`gristmill.tasks.reading.sources.FORMATS` makes it one that recipes, readers, checks and `gristmill init` know.
+`gristmill.tasks.reading.sources.FORMATS` makes it one that recipes, readers, checks and `gristmill recipe init` know.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

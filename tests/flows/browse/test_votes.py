@@ -118,10 +118,10 @@ def test_the_precision_is_the_count_of_the_votes(opened, monkeypatch):
     )
 
     monkeypatch.setenv("GRISTMILL_HOME", opened.settings.home)
-    said = CliRunner().invoke(app, ["audit", opened.given, "--precision", "--json"], catch_exceptions=False)
+    said = CliRunner().invoke(app, ["explain", "audit", opened.given, "--precision", "--json"], catch_exceptions=False)
     given = json.loads(said.stdout)
     assert given[0]["precision"] == pytest.approx(found.precision) and len(given) == 2
-    shown = CliRunner().invoke(app, ["audit", opened.given, "--precision"], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(app, ["explain", "audit", opened.given, "--precision"], catch_exceptions=False).stdout
     assert f"{found.precision:.0%} ({found.low:.0%} to {found.high:.0%})" in " ".join(shown.split())
 
 

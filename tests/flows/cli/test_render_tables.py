@@ -77,7 +77,7 @@ def test_status_states_why_a_stage_cannot_be_read(tmp_path, monkeypatch):
     files.write_json(str(tmp_path / "stages/rules-k0/manifest.json"), {"stage": "rules"})
     monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path))
     [stage] = stages.status(str(tmp_path))
-    assert stage.state == "unreadable" and stage.trouble in CliRunner().invoke(app, ["status"]).output
+    assert stage.state == "unreadable" and stage.trouble in CliRunner().invoke(app, ["home", "status"]).output
 
 
 def test_whatif_compares_replayed_steps_rule_by_rule():

@@ -68,7 +68,11 @@ def on_a_terminal(home: str, *arguments: tuple[str, ...]) -> str:
 
 def test_no_command_of_a_text_reaches_the_terminal(home):
     shown = on_a_terminal(
-        home, ("show", "documents"), ("show", "dropped"), ("lineage", "web"), ("lineage", "\x1b]0;owned\x07\x9b")
+        home,
+        ("explain", "show", "documents"),
+        ("explain", "show", "dropped"),
+        ("explain", "lineage", "web"),
+        ("explain", "lineage", "\x1b]0;owned\x07\x9b"),
     )
     assert not re.search("[^\n\t -~\xa0-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]", shown)
     assert not re.search("^forged", shown, re.MULTILINE)

@@ -76,7 +76,9 @@ def test_a_source_may_not_be_called_what_stands_for_all(tmp_path):
 
 def test_the_reference_text_is_what_the_harvest_has_written(tmp_path):
     settings = MachineSettings(home=str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="reference.jsonl is not there: `gristmill harvest` writes it"):
+    with pytest.raises(
+        FileNotFoundError, match="reference.jsonl is not there: `gristmill demo --crawl-only` writes it"
+    ):
         clean_recipe(settings, BASE, "reference")
     path = Path(settings.local_folder, "harvest", "reference.jsonl")
     path.parent.mkdir(parents=True)
@@ -95,15 +97,17 @@ def test_the_command_ends_before_any_work_and_its_plan_says_why(tmp_path, monkey
     recipe.write_text(
         f"name: r\nsources: [{{name: web, jsonl: ['{tmp_path}/a.jsonl']}}]\nsteps: [{{step: extract}}, {{step: c4}}]\n"
     )
-    ended = CliRunner().invoke(app, ["ablate", str(recipe), "--raw"])
+    ended = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw"])
     assert ended.exit_code and "nothing says what to judge by. The documents of web as they" in str(ended.exception)
     assert not (tmp_path / "home" / "stages").exists()
-    shown = CliRunner().invoke(app, ["ablate", str(recipe), "--raw", "--plan"])
+    shown = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw", "--plan"])
     assert shown.exit_code == 0, shown.output
     assert "decision: r against raw" in shown.output and "nothing says what to judge by" in shown.output
-    shown = CliRunner().invoke(app, ["ablate", str(recipe), "--raw", "--plan", "--judge", "web", "--resample"])
+    shown = CliRunner().invoke(
+        app, ["decide", "ablate", str(recipe), "--raw", "--plan", "--judge", "web", "--resample"]
+    )
     assert shown.exit_code == 0 and "nothing says" not in shown.output
-    refused = CliRunner().invoke(app, ["ablate", str(recipe), "--raw", "--judge", "web", "--price", "2"])
+    refused = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw", "--judge", "web", "--price", "2"])
     assert "--price: for --plan alone" in str(refused.exception)
-    refused = CliRunner().invoke(app, ["ablate", str(recipe), "--raw", "--plan", "--devices", "8"])
+    refused = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw", "--plan", "--devices", "8"])
     assert "--devices 8: of what? name it by --device" in str(refused.exception)

@@ -121,7 +121,7 @@ def test_the_command_writes_what_is_read_beside_the_proxy(home, tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text((PROXIES / "small.yaml").read_text())
     invoke = partial(CliRunner().invoke, app, env={"GRISTMILL_HOME": home})
-    done = invoke(["proxy-noise", str(own), "--runs", "simulated runs"])
+    done = invoke(["decide", "noise", str(own), "--runs", "simulated runs"])
     assert done.exit_code == 0, done.output
     assert read_noise(str(own), load_proxy(own)).provenance == "simulated runs"
     assert "160 documents, 21 degrees" in done.stdout

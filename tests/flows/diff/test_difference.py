@@ -1,4 +1,4 @@
-"""What `gristmill diff` says of two corpora, against changes that were planted."""
+"""What `gristmill explain diff` says of two corpora, against changes that were planted."""
 
 import json
 from dataclasses import replace
@@ -174,18 +174,18 @@ def test_stages_are_compared_by_their_labels_and_as_json(tmp_path, monkeypatch):
     labels = [f"{corpus.kept.name}-{corpus.kept.key}" for corpus in (one, other)]
     monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "150")
-    done = CliRunner().invoke(app, ["diff", *labels, "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["explain", "diff", *labels, "--json"], catch_exceptions=False)
     found = json.loads(done.stdout)
     assert [(one["reason"], one["documents"]) for one in found["only_a"]] == [("gopher_quality.words", 8)]
     assert not found["empty"] and set(found["only_a"][0]) == {"reason", "documents", "characters", "examples"}
-    same = CliRunner().invoke(app, ["diff", labels[0], labels[0], "--json"], catch_exceptions=False)
+    same = CliRunner().invoke(app, ["explain", "diff", labels[0], labels[0], "--json"], catch_exceptions=False)
     assert json.loads(same.stdout)["empty"]
-    shown = CliRunner().invoke(app, ["diff", *labels], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(app, ["explain", "diff", *labels], catch_exceptions=False).stdout
     assert "gopher_quality.words" in shown and "8 only in A" in shown
     to = str(tmp_path / "page.html")
-    assert CliRunner().invoke(app, ["diff", *labels, "--to", to]).stdout.strip() == to
+    assert CliRunner().invoke(app, ["explain", "diff", *labels, "--to", to]).stdout.strip() == to
     assert "gopher_quality.words" in Path(to).read_text()
-    same = CliRunner().invoke(app, ["diff", labels[0], labels[0]]).stdout
+    same = CliRunner().invoke(app, ["explain", "diff", labels[0], labels[0]]).stdout
     assert "nothing differs" in same
     settings = MachineSettings(home=str(tmp_path))
     assert diff(*labels, settings) == gristmill.diff(*labels)

@@ -110,9 +110,9 @@ def test_a_model_is_trained_and_evaluated(prepared, tmp_path, monkeypatch):
     monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GRISTMILL_TRAINING_PROCESSES", "1")
     out = tmp_path / "model"
-    done = CliRunner().invoke(app, ["train-tokens", str(written(folder, tmp_path)), "--to", str(out)])
+    done = CliRunner().invoke(app, ["train", "from-tokens", str(written(folder, tmp_path)), "--to", str(out)])
     assert done.exit_code == 0, done.output
     result = json.loads((out / "result.json").read_text())
     assert result["steps"] == 20 and result["heldout/loss"] < 6 and f"{result['heldout/loss']:.4f}" in done.output
-    shown = CliRunner().invoke(app, ["evaluate", str(out)])
+    shown = CliRunner().invoke(app, ["train", "evaluate", str(out)])
     assert shown.exit_code == 0 and "fineweb" in shown.output, shown.output

@@ -83,7 +83,7 @@ def test_figures_are_written_and_logged(home, given, tmp_path, invoke):
     assert run.data.metrics["tasks/pairs/acc"] == found.tasks["pairs"]["acc"]
     assert run.data.metrics["tasks/last/perplexity"] == pytest.approx(found.tasks["last"]["perplexity"])
     # a checkpoint has its own report, and both are shown as they are
-    shown = invoke("evaluate", folder / "checkpoints" / "step-00000006", "--tasks", tmp_path)
+    shown = invoke("train", "evaluate", folder / "checkpoints" / "step-00000006", "--tasks", tmp_path)
     assert shown.exit_code == 0 and "chance" in shown.output and "bits per byte" in shown.output
     assert "not scored: rest.jsonl is no known task: its fields are prompt" in shown.output
     assert files.read_json(str(folder / "evaluation-step-00000006.json"))["heldout"] != found.heldout
@@ -93,7 +93,7 @@ def test_an_exported_folder_has_no_held_out_text(exported, tmp_path, invoke):
     with pytest.raises(ValueError, match="has no held-out text: name tasks by --tasks FOLDER"):
         evaluate(str(exported), None)
     (tmp_path / "pairs.jsonl").write_text('{"context": "The", "choices": ["function", "zzz"], "answer": 0}\n')
-    found = json.loads(invoke("evaluate", exported, "--tasks", tmp_path, "--json").stdout)
+    found = json.loads(invoke("train", "evaluate", exported, "--tasks", tmp_path, "--json").stdout)
     assert found["heldout"] == {} and found["tasks"]["pairs"]["examples"] == 1
 
 
@@ -156,7 +156,7 @@ def test_the_recipes_own_model_comes_back_with_its_own_figures(home, given, expo
     result = json.loads((folder / "result.json").read_text())
     losses = tmp_path / "losses.csv"
     losses.write_text("iteration,lm loss,grad norm,note\n10,3.5,0.25,begins\n20,3.25,,\n")
-    arguments = ["import", "run", given, "--losses", losses, "--name", "back", "--trainer", "megatron", "--json"]
+    arguments = ["train", "import", given, "--losses", losses, "--name", "back", "--trainer", "megatron", "--json"]
     found = json.loads(invoke(*arguments, "--model", exported).stdout)
     assert found["points"] == 2 and not found["there"]
     for name, value in found["heldout"].items():
@@ -190,7 +190,7 @@ def test_a_padded_vocabulary_changes_nothing_and_another_tokenizer_is_refused(
 ):
     losses = tmp_path / "log.jsonl"
     losses.write_text('{"step": 1, "loss": 4.0}\n\n{"step": 2, "loss": 3.0}\n')
-    arguments = ["import", "run", given, "--losses", losses, "--name", "padded", "--trainer", "olmo-core", "--json"]
+    arguments = ["train", "import", given, "--losses", losses, "--name", "padded", "--trainer", "olmo-core", "--json"]
     found = json.loads(invoke(*arguments, "--model", padded).stdout)
     [folder] = home.glob("stages/model-*")
     result = json.loads((folder / "result.json").read_text())
@@ -219,5 +219,5 @@ def test_a_name_that_leaves_its_folder_is_refused(given, home, tmp_path, invoke)
     losses.write_text('{"step": 1, "loss": 4.0}\n')
     for name in ("../out", "a/b", ".hidden", ""):
         with pytest.raises(ValueError, match="^--name"):
-            invoke("import", "run", given, "--losses", losses, "--name", name, "--trainer", "other")
+            invoke("train", "import", given, "--losses", losses, "--name", name, "--trainer", "other")
     assert not (home / "imported").is_dir() or not list(home.glob("imported/.hidden*"))

@@ -36,7 +36,7 @@ def recipe(tmp_path, monkeypatch):
 
 
 def command(*given):
-    return CliRunner().invoke(app, ["plan", *map(str, given)], catch_exceptions=False)
+    return CliRunner().invoke(app, ["decide", "plan", *map(str, given)], catch_exceptions=False)
 
 
 def test_a_plan_as_json_from_python_and_its_page(recipe, tmp_path):

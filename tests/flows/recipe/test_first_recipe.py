@@ -1,4 +1,4 @@
-"""`gristmill init` on planted files of each kind: what it finds, and that the recipe reads just these files."""
+"""`gristmill recipe init` on planted files of each kind: what it finds, and that the recipe reads just these files."""
 
 import gzip
 import json
@@ -78,7 +78,7 @@ def test_columns_of_lines_are_found_by_their_names(folder, packed):
 def test_init_says_what_it_took_a_column_for_and_which_it_left(folder):
     row = {"content": ENGLISH, "permalink": "https://a", "docKey": "k", "pubDate": "2024-05-18", "license": "by"}
     (folder / "x.jsonl").write_bytes(lines([row | {"language": "en"}] * 5))
-    done = CliRunner().invoke(app, ["init", "x.jsonl"])
+    done = CliRunner().invoke(app, ["recipe", "init", "x.jsonl"])
     assert done.exit_code == 0 and (
         "text in `content`, url in `permalink`, id in `docKey`, date in `pubDate`; not taken: license, language"
     ) in " ".join(done.output.split())
@@ -145,13 +145,13 @@ def test_many_files_of_one_suffix_are_not_all_looked_at(folder):
 def test_the_command_says_what_it_found_and_overwrites_nothing(folder):
     (folder / "evil\x1b[31m.bin").write_bytes(os.urandom(500))
     (folder / "a.txt").write_text(ENGLISH)
-    shown = CliRunner().invoke(app, ["init", ".", "--out", "r.yaml"])
+    shown = CliRunner().invoke(app, ["recipe", "init", ".", "--out", "r.yaml"])
     assert shown.exit_code == 0, shown.output
     assert "1 text file" in shown.stdout and "gristmill corpus r.yaml" in shown.stdout
     assert "\x1b" not in shown.stdout and "evil\\x1b[31m.bin" in shown.stdout
     assert load(str(folder / "r.yaml")).mixture is None
     assert len((folder / "r.yaml").read_text().splitlines()) <= 12
-    again = CliRunner().invoke(app, ["init", ".", "--out", "r.yaml"])
+    again = CliRunner().invoke(app, ["recipe", "init", ".", "--out", "r.yaml"])
     assert isinstance(again.exception, FileExistsError) and "r.yaml is there already" in str(again.exception)
     with pytest.raises(FileNotFoundError, match="there is no file or folder nothing"):
         first_recipe(["nothing"])
@@ -174,7 +174,7 @@ def packed(folder):
 def runs(folder, given: str) -> dict:
     """The recipe that is written for what is given, of which `check` finds nothing wrong."""
     out = str(folder / "recipe.yaml")
-    shown = CliRunner().invoke(app, ["init", given, "--out", out])
+    shown = CliRunner().invoke(app, ["recipe", "init", given, "--out", out])
     assert shown.exit_code == 0, shown.output
     checked = CliRunner().invoke(app, ["check", out])
     assert checked.exit_code == 0 and "nothing is wrong" in checked.output, checked.output

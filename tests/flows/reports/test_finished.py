@@ -168,15 +168,15 @@ def test_all_reading_commands(tmp_path):
     [takedowns] = (tmp_path / "home/stages").glob("takedowns-*")
     document = first_id(str(takedowns))
     for given in (
-        ["verify", str(path)],
+        ["home", "verify", str(path)],
         ["report", str(path)],
-        ["whatif", str(path), "--set", "gopher_quality.min_words=60"],
-        ["show", "takedowns"],
-        ["lineage", document],
+        ["decide", "whatif", str(path), "--set", "gopher_quality.min_words=60"],
+        ["explain", "show", "takedowns"],
+        ["explain", "lineage", document],
         ["export", "documents", str(path), "--to", "documents"],
         ["export", "model", str(path), "--to", "model"],
-        ["dedup-report", str(path)],
-        ["status"],
+        ["explain", "duplicates", str(path)],
+        ["home", "status"],
     ):
         assert command(runs, elsewhere, *given) == 0, given
     assert len(list(elsewhere.glob("documents/data/*"))) == 2 and (elsewhere / "model/model.safetensors").exists()

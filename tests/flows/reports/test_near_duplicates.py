@@ -263,7 +263,7 @@ def test_what_was_taken_down_is_nowhere_on_the_page(tmp_path):
 
 def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs):
     """It starts neither Prefect nor MLflow, changes no stage, and makes those of the lost text alone."""
-    home = runs.home("dedup-report")
+    home = runs.home("duplicates")
     shutil.copytree(undisturbed.home("undisturbed") / "stages", home / "stages")
     [kept] = home.glob("stages/near_duplicates-*")
     before = {path: path.stat().st_mtime_ns for path in home.glob("stages/**/*")}
@@ -271,8 +271,8 @@ def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs
         "import sys; from gristmill.flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
         "print('loaded', [name for name in ('prefect', 'mlflow', 'torch', 'distributed') if name in sys.modules])"
     )
-    command = [sys.executable, "-c", program, "dedup-report", str(runs.write(recipe))]
-    environment = runs.environment("dedup-report") | {"GRISTMILL_HOME": str(home)}
+    command = [sys.executable, "-c", program, "explain", "duplicates", str(runs.write(recipe))]
+    environment = runs.environment("duplicates") | {"GRISTMILL_HOME": str(home)}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     path, loaded, _ = finished.stdout.split("\n")

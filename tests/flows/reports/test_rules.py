@@ -1,4 +1,5 @@
-"""What `gristmill rules` shows follows from the steps: their order, thresholds and keys are those that decide."""
+"""What `gristmill recipe rules` shows follows from the steps: their order, thresholds and keys are those that
+decide."""
 
 import pyarrow as pa
 import pytest

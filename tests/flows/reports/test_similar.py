@@ -193,7 +193,7 @@ def test_with_a_redis_the_same_is_found(home, redis_server):
 def test_the_command_prints_what_is_alike_and_never_the_password(home, redis_server, monkeypatch, capfd):
     document = first(home)
     monkeypatch.setenv("GRISTMILL_HOME", home.path)
-    monkeypatch.setattr(sys, "argv", ["gristmill", "similar", document["id"][:7], "-n", "2"])
+    monkeypatch.setattr(sys, "argv", ["gristmill", "explain", "similar", document["id"][:7], "-n", "2"])
 
     def run(address: str) -> tuple[int, str, str]:
         monkeypatch.setenv("GRISTMILL_REDIS", address)

@@ -122,7 +122,9 @@ def test_a_reference_that_is_too_small_is_said(place):
 def test_the_command_prints_both(place, monkeypatch):
     path, settings = place
     monkeypatch.setenv("GRISTMILL_HOME", settings.home)
-    printed = CliRunner().invoke(app, ["thresholds", str(path), "--reference", "en"], catch_exceptions=False).stdout
+    printed = (
+        CliRunner().invoke(app, ["decide", "thresholds", str(path), "--reference", "en"], catch_exceptions=False).stdout
+    )
     for expected in (
         "gopher_quality.min_words",
         "fewer than 1,000 documents: fo",

@@ -131,7 +131,7 @@ def test_a_token_is_shown_with_the_lineage_of_its_document(home, folder, undistu
 
 def test_a_record_that_gives_other_tokens_by_now_is_said_to(home, folder, crawl):
     path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
-    arguments = ["lineage", "--shard", f"{folder.name}/{path.stem}", "--token", "5"]
+    arguments = ["explain", "lineage", "--shard", f"{folder.name}/{path.stem}", "--token", "5"]
     shown = CliRunner().invoke(app, arguments, env={"GRISTMILL_HOME": home})
     assert shown.exit_code == 0 and "each the same as in the shard" in shown.stdout
     row = token_source(home, str(path)).locate(5).row
@@ -156,7 +156,7 @@ def test_a_record_that_gives_other_tokens_by_now_is_said_to(home, folder, crawl)
 def test_a_token_is_derived_where_no_kernel_is_compiled_yet(home, folder, tmp_path):
     """What a page may take does not hold the time in which kernels are compiled."""
     path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
-    command = [sys.executable, "-c", "from gristmill.flows.cli import main; main()", "lineage"]
+    command = [sys.executable, "-c", "from gristmill.flows.cli import main; main()", "explain", "lineage"]
     shown = subprocess.run(
         [*command, "--shard", f"{folder.name}/{path.stem}", "--token", "5"],
         env=os.environ | {"GRISTMILL_HOME": home, "XDG_CACHE_HOME": str(tmp_path)},
@@ -175,5 +175,5 @@ def test_what_is_no_token_of_a_shard_is_an_error(home, folder):
     for name in ("tokens-none/train-00000.bin", f"{folder}/parts.json"):
         with pytest.raises(LookupError, match="is no token shard: name one as"):
             token_source(home, name)
-    shown = CliRunner().invoke(app, ["lineage", "--token", "1"], env={"GRISTMILL_HOME": home})
+    shown = CliRunner().invoke(app, ["explain", "lineage", "--token", "1"], env={"GRISTMILL_HOME": home})
     assert shown.exit_code == 2 and "--shard and --token" in shown.output

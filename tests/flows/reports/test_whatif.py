@@ -115,7 +115,7 @@ def test_the_command_prints_the_funnel_and_starts_neither_prefect_nor_dask(recip
         f"print('loaded', [name for name in {watched} if name in sys.modules])"
     )
     given = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-c", program, "whatif", str(runs.write(recipe)), *given]
+    command = [sys.executable, "-c", program, "decide", "whatif", str(runs.write(recipe)), *given]
     environment = runs.environment("whatif") | {"GRISTMILL_HOME": home, "COLUMNS": "200"}
     printed = subprocess.run(
         command, env=environment, cwd=os.getcwd(), capture_output=True, text=True, check=True

@@ -11,7 +11,7 @@ def test_the_plan_of_a_grid_says_what_judges_or_that_nothing_does(tmp_path, monk
     (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(f"name: r\nsources: [{{name: web, jsonl: ['{tmp_path}/a.jsonl']}}]\nsteps: [{{step: extract}}]\n")
-    command = ["scale", str(recipe), "--sizes", "80k,150k", "--tokens", "100k,200k", "--plan"]
+    command = ["decide", "scale", str(recipe), "--sizes", "80k,150k", "--tokens", "100k,200k", "--plan"]
     shown = CliRunner().invoke(app, command)
     assert shown.exit_code == 0, shown.output
     assert "none of this can be trained yet: nothing says what to judge by" in shown.output

@@ -77,7 +77,7 @@ def test_more_copies_are_memorised_more_and_fewer_are_left_after_deduplication(r
     raw = measured(runs, "raw", recipe(tmp_path, []))
     monkeypatch.setenv("GRISTMILL_HOME", str(runs.home("raw")))
     target = str(runs.home("raw").parent / "raw.yaml")
-    said = CliRunner().invoke(app, ["evaluate", target, "--memorised", "--prompts", "300", "--json"])
+    said = CliRunner().invoke(app, ["train", "evaluate", target, "--memorised", "--prompts", "300", "--json"])
     assert said.exit_code == 0, said.output
     from_python = gristmill.memorised(gristmill.open_index(target), prompts=300)
     page = json.loads(said.stdout)

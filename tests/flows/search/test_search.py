@@ -294,7 +294,9 @@ def test_what_a_model_has_by_heart_is_the_same_from_python(undisturbed, recipe, 
     monkeypatch.setenv("GRISTMILL_HOME", home)
     made(load(recipe), Path(home))
     given = ["--prompts", "80", "--prompt-tokens", "6", "--continuation-tokens", "4"]
-    said = CliRunner().invoke(app, ["evaluate", str(target), "--memorised", *given, "--json"], catch_exceptions=False)
+    said = CliRunner().invoke(
+        app, ["train", "evaluate", str(target), "--memorised", *given, "--json"], catch_exceptions=False
+    )
     assert said.exit_code == 0, said.output
     page = json.loads(said.stdout)
     found = gristmill.memorised(gristmill.open_index(str(target)), prompts=80, prompt=6, continuation=4)
@@ -327,18 +329,18 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     path.write_text(json.dumps(searched))
     monkeypatch.setenv("GRISTMILL_HOME", str(home))
     run = CliRunner().invoke
-    found = run(app, ["find", str(path), "A phrase for shard 2"])
+    found = run(app, ["explain", "find", str(path), "A phrase for shard 2"])
     assert found.exit_code == 0 and "kept: 1 time in 1 document;" in found.output, found.output
     assert "⟦A phrase for shard 2⟧" in found.output and "https://site1.example/2/7" in found.output
-    as_json = json.loads(run(app, ["find", str(path), "A phrase for", "--json"]).output)
+    as_json = json.loads(run(app, ["explain", "find", str(path), "A phrase for", "--json"]).output)
     assert as_json["kept"]["documents"] + as_json["dropped"]["documents"] == SHARDS
     text = tmp_path / "said.txt"
     text.write_text("They said that A phrase for shard 2 alone, naïve façade, and more.")
-    traced = run(app, ["trace", str(path), str(text)])
+    traced = run(app, ["explain", "trace", str(path), str(text)])
     assert traced.exit_code == 0 and "⟦A phrase for shard 2 alone, naïve façade⟧" in traced.output, traced.output
     opened_index = gristmill.open_index(str(path))
     assert as_json == plain(gristmill.find(opened_index, "A phrase for"))
-    given = json.loads(run(app, ["trace", str(path), str(text), "--json"]).output)
+    given = json.loads(run(app, ["explain", "trace", str(path), str(text), "--json"]).output)
     assert given == plain(gristmill.trace(opened_index, text.read_text())) and given["spans"]
-    assert "index of" in run(app, ["index", str(path)]).output
-    assert "--prompt" in run(app, ["trace", str(path)]).output
+    assert "index of" in run(app, ["explain", "index", str(path)]).output
+    assert "--prompt" in run(app, ["explain", "trace", str(path)]).output

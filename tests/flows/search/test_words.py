@@ -76,14 +76,14 @@ def test_jobs_of_a_cluster_give_what_threads_give(index):
 def test_the_command_and_python_say_the_same(index, opened, monkeypatch):
     monkeypatch.setenv("GRISTMILL_HOME", opened.settings.home)
     run = CliRunner().invoke
-    said = json.loads(run(app, ["find", opened.given, "mill3 OR mill4", "--words", "--json"]).stdout)
+    said = json.loads(run(app, ["explain", "find", opened.given, "mill3 OR mill4", "--words", "--json"]).stdout)
     found: FoundWords = gristmill.find_words(gristmill.open_words(opened.given), "mill3 OR mill4")
     assert said == json.loads(to_json(found)) and len(said["documents"]) == 5
-    shown = run(app, ["find", opened.given, "mill3", "--words", "-n", "1"]).output
+    shown = run(app, ["explain", "find", opened.given, "mill3", "--words", "-n", "1"]).output
     assert re.search(r"34 documents match\n\n1\. .*score \d", shown) and "⟦mill3⟧" in shown
     assert "\x1b" not in shown and "\u202e" not in shown
-    assert run(app, ["find", opened.given, '"open', "--words"]).exit_code != 0
-    both = run(app, ["find", opened.given, "a", "--words", "--regex"])
+    assert run(app, ["explain", "find", opened.given, '"open', "--words"]).exit_code != 0
+    both = run(app, ["explain", "find", opened.given, "a", "--words", "--regex"])
     assert both.exit_code == 2 and "two searches" in both.output
 
 

@@ -135,7 +135,7 @@ def test_the_command_ends_with_1_where_there_is_an_error(tmp_path, monkeypatch, 
     monkeypatch.setenv("GRISTMILL_EXECUTOR", "serial")
     for uri, code in (("", 0), ("http://127.0.0.1:1", 1)):
         monkeypatch.setenv("GRISTMILL_MLFLOW_URI", uri)
-        monkeypatch.setattr(sys, "argv", ["gristmill", "doctor", "--json"])
+        monkeypatch.setattr(sys, "argv", ["gristmill", "home", "doctor", "--json"])
         with pytest.raises(SystemExit) as ended:
             main()
         assert (ended.value.code or 0) == code

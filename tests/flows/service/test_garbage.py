@@ -177,7 +177,7 @@ def test_the_command_lists_and_removes_nothing_unless_it_is_asked_to(home, monke
     monkeypatch.setenv("GRISTMILL_HOME", home)
 
     def gc(*options: str) -> dict:
-        monkeypatch.setattr(sys, "argv", ["gristmill", "gc", "--days", "0", "--json", "--yes", *options])
+        monkeypatch.setattr(sys, "argv", ["gristmill", "home", "gc", "--days", "0", "--json", "--yes", *options])
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code

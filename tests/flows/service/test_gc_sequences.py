@@ -195,6 +195,6 @@ def test_what_is_forgotten_is_named(tmp_path, given, monkeypatch, capsys):
         assert not ended.value.code
         return capsys.readouterr().out
 
-    assert run.label in command("forget") and runs_of(home.home, "small")
-    assert "forgotten" in command("forget", run.label if given == "id" else "small")
+    assert run.label in command("home", "forget") and runs_of(home.home, "small")
+    assert "forgotten" in command("home", "forget", run.label if given == "id" else "small")
     assert runs_of(home.home, "small") == []

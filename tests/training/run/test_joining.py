@@ -42,7 +42,7 @@ def test_a_machine_gets_settings_weights_and_tasks_by_the_home_alone(run, tmp_pa
         return tmp_path / "local" / "mixture.json"
 
     with joining.offered(run, folder, said.append):
-        assert said[0].endswith(f"gristmill join {folder}/join.json")
+        assert said[0].endswith(f"gristmill train join {folder}/join.json")
         shutil.rmtree(run.out.parent)  # another machine sees nothing of it
         for _ in range(2):
             path = joining.accepted(folder, mixture, out)

@@ -1,0 +1,5 @@
+"""x"""
+
+
+def settings() -> None:
+    """x"""
