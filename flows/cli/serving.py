@@ -161,8 +161,3 @@ def forget(
 
 def _line(one: "Garbage") -> str:
     return f"{one.bytes / 1e6:12,.1f} MB  {one.kind:10}  {one.label}"
-
-
-def ui() -> None:
-    """Placeholder until the command is written."""
-    raise NotImplementedError
