@@ -7,6 +7,7 @@ value; then they have metrics of the same name, too.
 
 import getpass
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import orjson
 import yaml
 from mlflow.entities import Run, ViewType
 
@@ -38,6 +40,18 @@ _NAMED = 4  # differences in the name of a run
 _LONGEST = 40  # characters of a value in a name
 _PARAM = 6000  # characters of a parameter that MLflow takes
 _LOOKED_AT = 1000  # the newest runs of an experiment
+_VIEW = "gristmill"  # the key of the shared view: MLflow keeps one for each key, so this one is replaced
+_VIEW_TAG = 5000  # characters of an experiment's tag that MLflow takes
+_WIDTH = 120  # pixels of a column at the least
+_VARIED = 8  # columns of parameters that differ between runs
+# The metrics of the shared view, in this order. Names of evaluations hold digests.
+_COLUMNS = (
+    re.compile(r"heldout(-\w+)?/bits_per_byte"),
+    re.compile(r"evaluation(-\w+)?/.+/bits_per_byte"),
+    re.compile(r"bits_per_byte"),
+    re.compile(r"train/tokens"),
+    re.compile(r"resources/(training_hours|corpus_core_hours)"),
+)
 _ABOUT = "**Which runs can be compared.**"
 
 
@@ -213,3 +227,44 @@ def describe_experiment(client: mlflow.MlflowClient, experiment: str) -> None:
         more = ", ..." if len(set(runs)) > 2 * _NAMED else ""
         lines.append(f"- `{name}/bits_per_byte`, {len(runs)} run{'s' * (len(runs) > 1)}: {named}{more}")
     client.set_experiment_tag(experiment, "mlflow.note.content", "\n".join([lines[0], "", *lines[1:]]))
+
+
+def shared_view(client: mlflow.MlflowClient, experiment: str) -> str:
+    """Store a table of an experiment's runs, with the columns that compare recipes.
+
+    Returns its path below MLflow's address, `/#/experiments/1/runs?viewStateShareKey=...`, which opens the pages for
+    model training: a browser that is new to them shows those for language model applications, whatever the experiment.
+
+    MLflow's pages keep the columns that a person chooses in the browser. What they call a shared view is JSON in a tag
+    of the experiment, and a link with its key opens it. It is not a public interface: this is what the pages of MLflow
+    3.17 read.
+    """
+    runs = list(client.search_runs([experiment], "", ViewType.ACTIVE_ONLY, max_results=_LOOKED_AT))
+    columns = _columns(runs)
+    while len(value := _view(columns)) > _VIEW_TAG:
+        columns.pop()
+    client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{_VIEW}", value)
+    return f"/#/experiments/{experiment}/runs?viewStateShareKey={_VIEW}&workflowType=machine_learning"
+
+
+def _view(columns: list[str]) -> str:
+    widths = {column: max(_WIDTH, 7 * len(column)) for column in columns}  # pixels
+    return orjson.dumps({"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}).decode()
+
+
+def _columns(runs: list[Run]) -> list[str]:
+    """MLflow's names of columns: the metrics of interest, documents that were kept, and parameters that differ."""
+    metrics = dict.fromkeys(name for run in runs for name in run.data.metrics)
+    shown = [name for pattern in _COLUMNS for name in sorted(metrics) if pattern.fullmatch(name)]
+    shown += sorted({kept for run in runs if (kept := _kept(run))})
+    params = dict.fromkeys(name for run in runs for name in run.data.params)
+    varied = [name for name in params if len({run.data.params.get(name) for run in runs}) > 1]
+    named = [name for name in ("recipe", "arm", "parameters", "tokens") if name in varied]
+    chosen = list(dict.fromkeys([*named, *varied]))[:_VARIED]
+    return [f"metrics.`{name}`" for name in shown] + [f"params.`{name}`" for name in chosen]
+
+
+def _kept(run: Run) -> str:
+    """The metric of the documents that the last step of a run's recipe kept; empty for a run that has none."""
+    names = [f"steps/{step}/documents" for step in run.data.params.get("steps", "").split(", ")]
+    return next((name for name in reversed(names) if name in run.data.metrics), "")

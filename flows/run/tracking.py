@@ -21,7 +21,7 @@ from typing import Any
 
 import mlflow
 import orjson
-from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, Run
+from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, LifecycleStage, Metric, Param, Run
 
 from gristmill.flows.machine import run_log
 from gristmill.flows.machine.databases import ensure_mlflow, private_folder
@@ -46,6 +46,8 @@ def move_artifacts(database: Path, old: str, new: str) -> None:
             )
 
 
+# Without it MLflow's pages take an experiment for one of language model applications, and open at its traces.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
 PROCESS_TAG = "gristmill.process"
 BATCH = 1000  # metrics that a server takes in one request
 SQLITE = "sqlite:///"
@@ -78,6 +80,9 @@ class TrackedExperiment:
         experiment = self.client.get_experiment_by_name(self.name)
         if self._database and experiment is not None and experiment.artifact_location != self._artifacts:
             move_artifacts(self._database, experiment.artifact_location, self._artifacts)
+        if experiment is not None and experiment.lifecycle_stage == LifecycleStage.ACTIVE:
+            if not experiment.tags.keys() >= KIND.keys():  # a person may have chosen another
+                self.client.set_experiment_tag(experiment.experiment_id, *next(iter(KIND.items())))
         return experiment
 
     def id(self) -> str:
@@ -86,7 +91,7 @@ class TrackedExperiment:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
         place = str(private_folder(self._artifacts)) if self._database else None
-        return self.client.create_experiment(self.name, artifact_location=place)
+        return self.client.create_experiment(self.name, artifact_location=place, tags=dict(KIND))
 
     def create(self, name: str, tags: Mapping[str, str]) -> str:
         """The id of a new run of this process."""

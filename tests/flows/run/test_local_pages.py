@@ -20,8 +20,10 @@ import pytest
 from gristmill.flows.machine.gate import link
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import mlflow_pages
+from gristmill.flows.run.compared import shared_view
 from gristmill.flows.run.local_server import LocalServer
 from gristmill.flows.run.tracking import TrackedExperiment
+from tests.flows.browse.chromium import PROGRAM, chromium, elsewhere
 from tests.foreign_account import attacked, listening
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -253,3 +255,43 @@ def test_pages_end_with_their_parent_when_it_is_killed(tmp_path):
     ended.wait(timeout=120)
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium")
+def test_in_chromium_the_link_opens_the_shared_table_and_other_pages_get_nothing(pages):
+    experiment = TrackedExperiment(pages.settings, "web")
+    experiment.client.log_metric(pages.run, "heldout-1a2b3c/bits_per_byte", 2.5)
+    path = shared_view(experiment.client, experiment.id())
+    table = "[...document.querySelectorAll('[role=columnheader]')].map((each) => each.innerText).join()"
+    with elsewhere() as others, chromium(others) as tab:
+        tab.screen(1800)
+        tab.open(link(pages.address + path, pages.server.login))
+        tab.wait(f"({table}).includes('heldout-1a2b3c/bits_per_byte')")
+        assert tab.value("location.href").startswith(f"{pages.address}{path}")
+        assert "token=" not in tab.value("location.href") and not tab.value("document.cookie")
+        assert not [each for each in tab.asked if not each.startswith((pages.address, "data:", "blob:"))]
+
+        # with the cookie, a page of another port and one of another host can neither read nor change
+        create = f"{pages.address}{EXPERIMENTS}/create"
+        body = json.dumps({"name": "planted"})
+        for origin in (f"http://127.0.0.1:{others.server_address[1]}", "http://page.example"):
+            tab.open(f"{origin}/page")
+            for mode in ("cors", "no-cors"):
+                ask = f"credentials: 'include', mode: '{mode}'"
+                for what in (f"fetch('{pages.address}/version', {{{ask}}})",
+                             f"fetch('{create}', {{{ask}, method: 'POST', body: {json.dumps(body)}}})"):  # fmt: skip
+                    told = tab.value(f"{what}.then((answer) => answer.text(), () => 'refused')")
+                    assert told in ("refused", ""), (origin, mode, told)
+        assert pages.names() == {"Default", "web"}
+
+        # a person follows a link of another page, without login and with it
+        tab.open("http://page.example/page")
+        tab.value(f"location.href = '{pages.address}/version'")
+        tab.wait("document.body.innerText.includes('gristmill ui')")
+        tab.click("a")
+        tab.wait("/^[0-9.]+$/.test(document.body.innerText.trim())")
+        tab.open("http://page.example/page")
+        tab.value(f"location.href = '{link(pages.address + '/version', pages.server.login)}'")
+        tab.wait("/^[0-9.]+$/.test(document.body.innerText.trim())")
+        assert tab.value("location.href") == f"{pages.address}/version"

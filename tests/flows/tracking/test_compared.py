@@ -20,8 +20,10 @@ from gristmill.flows.run.compared import (
     evaluated_on,
     provenance,
     run_name,
+    shared_view,
 )
 from gristmill.flows.run.model_run import ModelRun
+from gristmill.flows.run.tracking import KIND, TrackedExperiment
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from tests.corpora import context
@@ -174,3 +176,58 @@ def test_the_command_has_no_password_and_the_commit_is_that_of_the_folder(tmp_pa
     assert provenance()["mlflow.source.git.commit"] == head and provenance()["uncommitted changes"] == "no"
     (tmp_path / "a").write_text("2")
     assert provenance()["uncommitted changes"] == "yes"
+
+
+def test_experiments_are_of_model_training_unless_a_person_says_otherwise(tmp_path):
+    settings = MachineSettings(home=str(tmp_path))
+    experiment = TrackedExperiment(settings, "web")
+    client, number = experiment.client, experiment.id()
+    assert KIND.items() <= client.get_experiment(number).tags.items()
+    client.set_experiment_tag(number, "mlflow.experimentKind", "genai_development")
+    assert TrackedExperiment(settings, "web").id() == number
+    assert client.get_experiment(number).tags["mlflow.experimentKind"] == "genai_development"
+    # one of an earlier release has none
+    earlier = client.create_experiment("earlier", artifact_location=f"{tmp_path}/mlflow-artifacts")
+    assert TrackedExperiment(settings, "earlier").id() == earlier
+    assert KIND.items() <= client.get_experiment(earlier).tags.items()
+    client.delete_experiment(earlier)
+    assert TrackedExperiment(settings, "earlier").find().lifecycle_stage == "deleted"
+
+
+def test_the_shared_view_has_the_columns_that_compare_recipes(tmp_path):
+    experiment = TrackedExperiment(MachineSettings(home=str(tmp_path)), "web")
+    client = experiment.client
+    for seed, steps in (("0", "extract, pii"), ("1", "extract, pii"), ("2", "extract")):
+        run = experiment.create(f"web {seed}", {})
+        for name, value in {"training.seed": seed, "model.dim": "32", "steps": steps}.items():
+            client.log_param(run, name, value)
+        for name in ("heldout-1a2b3c/bits_per_byte", "heldout-1a2b3c/web/bits_per_byte", "train/tokens", "train/loss",
+                     "steps/extract/documents", *(["steps/pii/documents"] * ("pii" in steps)),
+                     "resources/training_hours", "evaluation-4d5e6f/books/bits_per_byte"):  # fmt: skip
+            client.log_metric(run, name, 1)
+    path = shared_view(client, experiment.id())
+    number = experiment.id()
+    assert path == f"/#/experiments/{number}/runs?viewStateShareKey=gristmill&workflowType=machine_learning"
+    view = json.loads(client.get_experiment(number).tags["mlflow.sharedViewState.gristmill"])
+    metrics = ("heldout-1a2b3c/bits_per_byte", "evaluation-4d5e6f/books/bits_per_byte", "train/tokens",
+               "resources/training_hours", "steps/extract/documents", "steps/pii/documents")  # fmt: skip
+    shown = [f"metrics.`{name}`" for name in metrics]
+    assert view["selectedColumns"][: len(shown)] == shown == view["columnOrder"][: len(shown)]
+    # parameters that differ, and only these
+    assert set(view["selectedColumns"][len(shown) :]) == {"params.`training.seed`", "params.`steps`"}
+    # stored again in its place, and short where there are many columns
+    for count in range(150):
+        client.log_metric(run, f"evaluation-{count:06x}/{'w' * 60}/bits_per_byte", 1)
+    assert shared_view(client, number) == path
+    tags = client.get_experiment(number).tags
+    assert len([name for name in tags if name.startswith("mlflow.sharedViewState.")]) == 1
+    value = tags["mlflow.sharedViewState.gristmill"]
+    assert 3000 < len(value) <= 5000 and json.loads(value)["selectedColumns"][0] == shown[0]
+
+
+def test_an_experiment_without_runs_has_an_empty_view(tmp_path):
+    experiment = TrackedExperiment(MachineSettings(home=str(tmp_path)), "web")
+    number = experiment.id()
+    shared_view(experiment.client, number)
+    tags = experiment.client.get_experiment(number).tags
+    assert json.loads(tags["mlflow.sharedViewState.gristmill"])["selectedColumns"] == []
