@@ -29,6 +29,12 @@ _OWN_HEADERS = HEADERS | {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
+# Pages of others make styles and workers as they run, and may show files in frames; nothing is asked of other machines.
+_POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; object-src 'none'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'self'"
+)
+_UNLESS_GIVEN = ((b"x-frame-options", b"SAMEORIGIN"), (b"content-security-policy", _POLICY.encode()))
 _READING = ("GET", "HEAD")
 _TOKEN = "token="
 _LOGIN_COOKIE = re.compile(rf"{USER}-\d+")
@@ -175,10 +181,9 @@ def _closed_to_others(send: Send) -> Send:
         if message["type"] in ("http.response.start", "websocket.accept"):
             sent = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
             kept = [each for each in sent if not (each[0].startswith(b"access-control-") or each[0] in replaced)]
-            framing = (
-                [] if any(name == b"x-frame-options" for name, _ in kept) else [(b"x-frame-options", b"SAMEORIGIN")]
-            )
-            message = {**message, "headers": kept + framing + own}
+            has = {name for name, _ in kept}
+            missing = [(name, value) for name, value in _UNLESS_GIVEN if name not in has]
+            message = {**message, "headers": kept + missing + own}
         await send(message)
 
     return send_closed

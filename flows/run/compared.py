@@ -247,6 +247,15 @@ def shared_view(client: mlflow.MlflowClient, experiment: str) -> str:
     return f"/#/experiments/{experiment}/runs?viewStateShareKey={_VIEW}&workflowType=machine_learning"
 
 
+def newest_view(client: mlflow.MlflowClient) -> str:
+    """The path of `shared_view` for the experiment of the newest run; that of all experiments if there is no run."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    newest = client.search_runs(experiments, max_results=1, order_by=["attributes.start_time DESC"])
+    if not newest:
+        return "/#/experiments?workflowType=machine_learning"
+    return shared_view(client, newest[0].info.experiment_id)
+
+
 def _view(columns: list[str]) -> str:
     widths = {column: max(_WIDTH, 7 * len(column)) for column in columns}  # pixels
     return orjson.dumps({"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}).decode()

@@ -25,7 +25,7 @@ from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
     from mlflow.server import fastapi_app
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from gristmill.flows.run import tracking
 else:
@@ -57,11 +57,6 @@ _SERVED = re.compile(
     r"(artifacts|datasets|experiments|logged-models|metrics|model-versions|registered-models|runs(?!/create-promptlab)|"
     r"server-info|traces|ui-telemetry|upload-artifact)(/.*)?)"
 )
-# Its pages make styles and workers as they run, and show artifacts in frames; nothing is asked of other machines.
-_POLICY = (
-    "default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; object-src 'none'; base-uri 'self'; "
-    "form-action 'self'; frame-ancestors 'self'"
-)
 
 
 def start(settings: MachineSettings, port: int = 0) -> local_server.LocalServer:
@@ -79,7 +74,7 @@ def start(settings: MachineSettings, port: int = 0) -> local_server.LocalServer:
 
 
 class _Closed:
-    """MLflow's application, only with the parts that show and change records, and pages that ask no other machine.
+    """MLflow's application, only with the parts that show and change records.
 
     MLflow is not told of its start: it would remove containers that other servers of MLflow have started.
     """
@@ -96,13 +91,7 @@ class _Closed:
             await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
             return await send({"type": "http.response.body", "body": b""})
 
-        async def send_with_policy(message: "Message") -> None:
-            if message["type"] == "http.response.start":
-                policy = (b"content-security-policy", _POLICY.encode())
-                message = {**message, "headers": [*message.get("headers", ()), policy]}
-            await send(message)
-
-        await self.app(scope, receive, send_with_policy)
+        await self.app(scope, receive, send)
 
 
 async def _live(receive: "Receive", send: "Send") -> None:

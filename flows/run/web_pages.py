@@ -6,12 +6,23 @@ import sys
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import wrapt
 
 from gristmill.flows.machine import gate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import mlflow_pages, server
 from gristmill.flows.run.local_server import LocalServer
 from gristmill.storage.printable import redact_url
+
+if TYPE_CHECKING:
+    import mlflow
+
+    from gristmill.flows.run import compared
+else:
+    mlflow = wrapt.lazy_import("mlflow")
+    compared = wrapt.lazy_import("gristmill.flows.run.compared")
 
 
 def named(settings: MachineSettings) -> Iterator[str]:
@@ -36,7 +47,11 @@ def up(settings: MachineSettings, port: int, mlflow_port: int) -> Iterator[tuple
         if not settings.tracking_uri.startswith("http"):
             servers["MLflow"] = mlflow_pages.start(settings, mlflow_port)
             stack.callback(servers["MLflow"].stop)
-        links = {name: gate.link(f"{one.wait()}/", one.login) for name, one in servers.items()}
+        addresses = {name: one.wait() for name, one in servers.items()}
+        paths = {"Prefect": "/"}
+        if "MLflow" in servers:
+            paths["MLflow"] = compared.newest_view(mlflow.MlflowClient(settings.tracking_uri))
+        links = {name: gate.link(addresses[name] + paths[name], one.login) for name, one in servers.items()}
         if prefect := servers.get("Prefect"):
             stack.enter_context(server.show(settings, prefect, links))
         yield list(servers.values()), links
