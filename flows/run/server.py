@@ -50,6 +50,7 @@ _SETTINGS = {
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "PREFECT_SERVER_UI_API_URL": "/api",  # of the port on which the page is
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
 # Files in which Prefect looks for its settings, and how one that names a server is known.
 _SETTINGS_FILES = {
