@@ -1,4 +1,4 @@
-"""Run flows: check the recipe first, start the embedded server meanwhile, and report a stop in one line."""
+"""Run flows: check the recipe first, start the Prefect server meanwhile, and report a stop in one line."""
 
 import signal
 import sys
@@ -38,7 +38,7 @@ def recipe_to_run(name: str, limit: int | None) -> Recipe:
 
 
 def start_server_again() -> None:
-    """Start the embedded server of a home that has had one, ahead of all else that a command does: its start is what
+    """Start the Prefect server of a home that has had one, ahead of all else that a command does: its start is what
     is waited for. Where there was none, none is made for a command that may be wrong."""
     settings = MachineSettings()
     if (server.home_folder(settings) / "prefect.db").exists() and not server.named():
@@ -56,7 +56,7 @@ def _start_server() -> None:
 def in_flow(
     flow: str, recipe: str, run: Callable[[], Result], find: Callable[[], Result | None] = lambda: None
 ) -> Result:
-    """What `run` returns, which calls a flow; the module of the flow is imported while the embedded server starts.
+    """What `run` returns, which calls a flow; the module of the flow is imported while the Prefect server starts.
     `find`: returns it without a flow and without the server, if all is finished."""
     typer.echo(f"{flow} of {recipe}, in {redact_url(MachineSettings().home)}", err=True)
     # until the flow sees to it itself

@@ -74,7 +74,7 @@ _OF_OWN_SERVER = ("View at", "Unable to connect to", "Service %r failed")
 
 
 class RecordedFlow(Flow):
-    """A flow of a recipe on the embedded server, if no other is set, whose runs do not stay RUNNING.
+    """A flow of a recipe, recorded by a server of the home if the user named none, whose runs do not stay RUNNING.
 
     SIGINT and SIGTERM end it and its parts as Cancelled. The outermost one then raises KeyboardInterrupt, or SystemExit
     with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead, which

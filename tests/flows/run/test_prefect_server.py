@@ -1,4 +1,4 @@
-"""The embedded Prefect server, as a process."""
+"""The Prefect server of a run, as a process."""
 
 import os
 import re
