@@ -4,6 +4,9 @@ Every account of a machine can connect to loopback, and every page that a browse
 address has a secret, the token of a session. Requests are refused that name another host (a foreign name can be made to
 resolve to 127.0.0.1) or that a page of another origin sent. Browsers send a cookie of 127.0.0.1 to every port of it, so
 the name of the session's cookie has the port: servers do not overwrite each other's.
+
+The gate does not protect from one case: who opens a page that another account of this machine serves on 127.0.0.1 in
+the browser that is logged in sends that server the cookie, too, and with it the login.
 """
 
 import base64

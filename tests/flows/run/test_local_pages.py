@@ -171,7 +171,7 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
 
 
 def test_a_module_that_fails_names_the_log(tmp_path):
-    server = LocalServer("gristmill.flows.run.no_such_module", tmp_path / "new" / "server.log")
+    server = LocalServer("no_such_module", tmp_path / "new" / "server.log")
     with pytest.raises(RuntimeError, match=r"cannot start \(exit code 1\): see .*server.log"):
         server.wait()
     assert "No module named" in server.log.read_text()
@@ -183,7 +183,7 @@ def test_a_log_that_was_there_is_closed_to_others_and_its_folder_is_left(tmp_pat
     tmp_path.chmod(0o755)
     (tmp_path / "server.log").write_text("earlier\n")
     (tmp_path / "server.log").chmod(0o644)
-    LocalServer("gristmill.flows.run.no_such_module", tmp_path / "server.log").stop()
+    LocalServer("no_such_module", tmp_path / "server.log").stop()
     assert stat.S_IMODE((tmp_path / "server.log").stat().st_mode) == 0o600
     assert (tmp_path / "server.log").read_text().startswith("earlier\n")
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
