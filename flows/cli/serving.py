@@ -35,8 +35,10 @@ def ui(
     mlflow_port: Annotated[int, typer.Option(min=0, max=65535, help="of MLflow's pages; default: a free one")] = 0,
 ) -> None:
     """Prefect shows flows, stages and their artifacts; MLflow compares the models of experiments. Each page has one
-    address, a link with the login of this session: only who has it can read or change anything. Runs that begin while
-    the pages are up are recorded by their server: they start sooner, and are shown while they run.
+    address, a link with the login of this session: without it nothing can be read or changed. Runs that begin while the
+    pages are up are recorded by their server: they start sooner, and you see them while they run.
+
+    A browser that cannot open the link opens http://127.0.0.1:PORT with the user gristmill and the token as password.
 
     Only this machine is served. On a machine elsewhere, forward the ports: `ssh -L 4200:127.0.0.1:4200 -L
     5000:127.0.0.1:5000 HOST`, with --port 4200 --mlflow-port 5000.

@@ -2,15 +2,18 @@
 
 Every account of a machine can connect to loopback, and every page that a browser shows can send requests there. So the
 address has a secret, the token of a session. Requests are refused that name another host (a foreign name can be made to
-resolve to 127.0.0.1) or that a page of another origin sent. Browsers send a cookie of 127.0.0.1 to every port of it, so
-the name of the session's cookie has the port: servers do not overwrite each other's.
+resolve to 127.0.0.1) or that a page of another origin sent.
+
+Browsers send a cookie of 127.0.0.1 to every port of it, and so to servers of other accounts. Therefore the session's
+cookie belongs to a name below `localhost` that only the link has; browsers resolve all such names to loopback by
+themselves (RFC 6761, 6.3). At 127.0.0.1 a browser asks for user and password, which it keeps for that port alone.
 """
 
 import base64
 import binascii
+import hashlib
 import hmac
-import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
@@ -37,7 +40,8 @@ _POLICY = (
 _UNLESS_GIVEN = ((b"x-frame-options", b"SAMEORIGIN"), (b"content-security-policy", _POLICY.encode()))
 _READING = ("GET", "HEAD")
 _TOKEN = "token="
-_LOGIN_COOKIE = re.compile(rf"{USER}-\d+")
+_COOKIE = f"{USER}-login"
+_HOST_CHARACTERS = 20  # of a digest of the login: nobody guesses them
 _NO_LOGIN = f"""<!doctype html>
 <html lang="en"><title>No login</title>
 <p>This page is only for the account that started it. Open the link that <code>{USER} ui</code> has printed: it has the
@@ -52,7 +56,7 @@ class Gate:
     `login`: user and password as `gristmill:TOKEN`; the token has only characters of `secrets.token_urlsafe`. A browser
     logs in by an address with the query `token=TOKEN`, see `link`, and has a session cookie from then on; clients send
     the login as HTTP's Basic authentication. The app must listen on 127.0.0.1, and its server must fill in the port
-    (`server` of the scope). The app sees neither login nor cookie.
+    (`server` of the scope). The app sees neither login nor cookie, nor an origin, which is its own.
 
     Raises ValueError for a login without token.
 
@@ -64,6 +68,7 @@ class Gate:
         self.app = app
         self.login = login
         self.token = login.partition(":")[2]
+        self.host = _host(login)
         if not self.token:
             raise ValueError("a gate needs a login with a token")  # an empty one would let everybody in
 
@@ -81,16 +86,20 @@ class Gate:
         """The gate's own answer to a request; None where the app may answer."""
         headers, method = Headers(scope=scope), scope.get("method", "GET")  # websockets begin with a GET
         port = (scope.get("server") or ("", None))[1]
-        if port is None or not is_local_request(method, headers, port):
+        if port is None or not is_local_request(method, headers, (f"{self.host}:{port}", *local_hosts(port))):
             return Response(status_code=HTTPStatus.FORBIDDEN, headers=_OWN_HEADERS)
-        if method in _READING and scope["type"] == "http" and (login := self._logged_in(scope, headers, port)):
-            return login
-        if not (self._has_cookie(headers, port) or self._has_login(headers)):
-            kind = {"Content-Type": "text/html; charset=utf-8"}
-            return Response(_NO_LOGIN, HTTPStatus.UNAUTHORIZED, _OWN_HEADERS | kind)
+        is_secret_host = headers["Host"] == f"{self.host}:{port}"
+        if is_secret_host and method in _READING and scope["type"] == "http":
+            if (login := self._logged_in(scope, headers)) is not None:
+                return login
+        if not ((is_secret_host and self._has_cookie(headers)) or self._has_login(headers)):
+            more = {"Content-Type": "text/html; charset=utf-8"}
+            if not is_secret_host:
+                more["WWW-Authenticate"] = f'Basic realm="{USER}"'
+            return Response(_NO_LOGIN, HTTPStatus.UNAUTHORIZED, _OWN_HEADERS | more)
         return None
 
-    def _logged_in(self, scope: Scope, headers: Headers, port: int) -> Response | None:
+    def _logged_in(self, scope: Scope, headers: Headers) -> Response | None:
         """The redirection to the address without its token, with the cookie; None if it has no token or a wrong one."""
         parts = scope["query_string"].decode("latin-1").split("&")
         if not any(_equal(part.removeprefix(_TOKEN), self.token) for part in parts if part.startswith(_TOKEN)):
@@ -98,15 +107,15 @@ class Gate:
         rest = "&".join(part for part in parts if not part.startswith(_TOKEN))
         # with the host: a path may begin with two slashes, which would be the name of another host
         address = f"http://{headers['Host']}{_path(scope)}{'?' * bool(rest)}{rest}"
-        cookie = f"{USER}-{port}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+        cookie = f"{_COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
         own = _OWN_HEADERS | {"Set-Cookie": cookie}
         if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             return Response(status_code=HTTPStatus.SEE_OTHER, headers=own | {"Location": address})
         # a link of another site: browsers send no strict cookie where that link leads, redirections included
         return Response(status_code=HTTPStatus.OK, headers=own | {"Refresh": f"0; url={address}"})
 
-    def _has_cookie(self, headers: Headers, port: int) -> bool:
-        return any(_equal(value, self.token) for name, value in _cookies(headers) if name == f"{USER}-{port}")
+    def _has_cookie(self, headers: Headers) -> bool:
+        return any(_equal(value, self.token) for name, value in _cookies(headers) if name == _COOKIE)
 
     def _has_login(self, headers: Headers) -> bool:
         scheme, _, encoded = headers.get("Authorization", "").partition(" ")
@@ -120,8 +129,9 @@ class Gate:
 
 
 def link(address: str, login: str) -> str:
-    """The address of a page behind a gate, with its login, for a browser; a fragment (`#...`) stays the last part."""
-    page, mark, fragment = address.partition("#")
+    """The address of a page behind a gate, `http://127.0.0.1:PORT...`, with its login, for a browser; a fragment
+    (`#...`) stays the last part."""
+    page, mark, fragment = address.replace(LOOPBACK, _host(login), 1).partition("#")
     page += "/" if page.count("/") == 2 else ""
     return f"{page}{'&' if '?' in page else '?'}{_TOKEN}{login.partition(':')[2]}{mark}{fragment}"
 
@@ -131,13 +141,13 @@ def local_hosts(port: int) -> tuple[str, str]:
     return f"{LOOPBACK}:{port}", f"localhost:{port}"
 
 
-def is_local_request(method: str, headers: Headers, port: int) -> bool:
-    """Whether a request names the server on this port of loopback, and no page of another origin sent it.
+def is_local_request(method: str, headers: Headers, allowed: Collection[str]) -> bool:
+    """Whether a request names one of the hosts, each with its port, and no page of another origin sent it.
 
     A person may follow a link of another page: that page is given nothing of the answer.
     """
     hosts, origins, sites = (headers.getlist(name) for name in ("Host", "Origin", "Sec-Fetch-Site"))
-    if len(hosts) != 1 or hosts[0] not in local_hosts(port):
+    if len(hosts) != 1 or hosts[0] not in allowed:
         return False
     if any(origin != f"http://{hosts[0]}" for origin in origins):
         return False
@@ -145,6 +155,11 @@ def is_local_request(method: str, headers: Headers, port: int) -> bool:
         return True
     to_page = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
     return to_page and method in _READING and not origins
+
+
+def _host(login: str) -> str:
+    """The name below `localhost` that the pages of a session have."""
+    return f"{USER}-{hashlib.sha256(login.encode()).hexdigest()[:_HOST_CHARACTERS]}.localhost"
 
 
 def _path(scope: Scope) -> str:
@@ -163,10 +178,10 @@ def _equal(value: str, secret: str) -> bool:
 
 
 def _without_login(scope: Scope) -> Scope:
-    """The scope without the Authorization header and the cookies of gates."""
+    """The scope without login, cookie and origin."""
     headers = Headers(scope=scope)
-    kept = [(name, value) for name, value in scope["headers"] if name not in (b"authorization", b"cookie")]
-    cookies = [f"{name}={value}" for name, value in _cookies(headers) if name and not _LOGIN_COOKIE.fullmatch(name)]
+    kept = [(name, value) for name, value in scope["headers"] if name not in (b"authorization", b"cookie", b"origin")]
+    cookies = [f"{name}={value}" for name, value in _cookies(headers) if name not in ("", _COOKIE)]
     if cookies:
         kept.append((b"cookie", "; ".join(cookies).encode("latin-1")))
     return {**scope, "headers": kept}

@@ -145,7 +145,7 @@ class Server:
 
     def _may(self, request: Request) -> bool:
         """Whether the request comes from a page of ours, or from the address bar, and has the token."""
-        if not is_local_request(request.method, request.headers, self.server_address[1]):
+        if not is_local_request(request.method, request.headers, self.hosts):
             return False
         parts = _path(request).split("/")
         token = parts[1] if len(parts) > 2 and not parts[0] else ""

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.client import HTTPConnection, HTTPMessage
 from string import ascii_letters, digits
 from typing import Any
@@ -23,7 +24,7 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from gristmill.flows.machine.gate import Gate, is_local_request, link
+from gristmill.flows.machine.gate import Gate, is_local_request, link, local_hosts
 
 TOKEN = "dGhlIHRva2VuIG9mIHRoaXMgc2Vzc2lvbg-_"
 LOGIN = f"gristmill:{TOKEN}"
@@ -113,11 +114,12 @@ def basic(login: str) -> str:
 
 
 AUTHORIZED = ("Authorization", basic(LOGIN))
-COOKIE = ("Cookie", f"gristmill-{{port}}={TOKEN}")
+COOKIE = ("Cookie", f"gristmill-login={TOKEN}")
+PAGE = link("http://127.0.0.1:1", LOGIN).removeprefix("http://").partition(":")[0] + ":{port}"
+LOOPBACK = ("127.0.0.1:{port}", "localhost:{port}")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}"])
-@pytest.mark.parametrize("login", [AUTHORIZED, COOKIE])
+@pytest.mark.parametrize(("login", "host"), [*((AUTHORIZED, host) for host in (*LOOPBACK, PAGE)), (COOKIE, PAGE)])
 def test_a_login_of_this_session_is_let_through_and_not_handed_on(served, host, login):
     extra = [login, ("Origin", "http://" + host), ("Sec-Fetch-Site", "same-origin"), ("X-Other", "1")]
     for method in METHODS:
@@ -126,43 +128,62 @@ def test_a_login_of_this_session_is_let_through_and_not_handed_on(served, host, 
         assert not [name for name in headers if name.lower().startswith("access-control-")]
         assert headers["Referrer-Policy"] == "no-referrer" and headers["X-Frame-Options"] == "SAMEORIGIN"
         if method == "POST":
-            assert TOKEN.encode() not in content and b"authorization" not in content and b"x-other" in content
+            assert TOKEN.encode() not in content and b"x-other" in content
+            assert b"authorization" not in content and b'"origin"' not in content
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_a_cookie_counts_only_under_the_name_that_the_link_has(served, host):
+    """Browsers send a cookie of 127.0.0.1 to all ports of it, and so to servers of other accounts."""
+    before = served.reached()
+    for path in ("/", f"/?token={TOKEN}"):
+        status, headers, _ = served.ask(path, headers=[COOKIE], host=host)
+        assert status == 401 and "Set-Cookie" not in headers
+        assert headers["WWW-Authenticate"] == 'Basic realm="gristmill"'  # which a browser keeps for this port
+    assert "WWW-Authenticate" not in served.ask(host=PAGE)[1]
+    assert served.reached() == before
+
+
+def test_each_session_has_a_name_of_its_own():
+    names = {link("http://127.0.0.1:1", f"gristmill:{number}").partition(":1/")[0] for number in range(100)}
+    assert len(names) == 100
 
 
 def test_other_cookies_reach_the_app_and_those_of_gates_do_not(served):
-    cookies = f"theme=dark; gristmill-{served.port}={TOKEN}; gristmill-1=other; a=b=c"
-    status, _, content = served.ask(headers=[("Cookie", cookies)])
+    cookies = f"theme=dark; gristmill-login={TOKEN}; gristmill-login=other; a=b=c"
+    status, _, content = served.ask(headers=[("Cookie", cookies)], host=PAGE)
     assert status == 200 and b'"cookie":"theme=dark; a=b=c"' in content
 
 
 def test_a_second_cookie_of_the_same_name_locks_nobody_out(served):
     """Another server of this host can set one."""
-    assert served.ask(headers=[("Cookie", f"gristmill-{served.port}=x; gristmill-{served.port}={TOKEN}")])[0] == 200
+    cookies = f"gristmill-login=x; gristmill-login={TOKEN}"
+    assert served.ask(headers=[("Cookie", cookies)], host=PAGE)[0] == 200
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}"])
 @pytest.mark.parametrize("path", ["/", "/flow-runs/1", "//harm.example/x", "/a%0d%0ab"])
-def test_a_link_becomes_a_cookie_and_an_address_without_the_token(served, host, path):
+def test_a_link_becomes_a_cookie_and_an_address_without_the_token(served, path):
     before = served.reached()
-    status, headers, content = served.ask(f"{path}?a=1&token={TOKEN}&b=%20", host=host)
+    status, headers, content = served.ask(f"{path}?a=1&token={TOKEN}&b=%20", host=PAGE)
     assert status == 303 and served.reached() == before
-    assert headers["Location"] == f"http://{host.format(port=served.port)}{path}?a=1&b=%20"
-    assert headers["Set-Cookie"] == f"gristmill-{served.port}={TOKEN}; HttpOnly; SameSite=Strict; Path=/"
+    assert headers["Location"] == f"http://{PAGE.format(port=served.port)}{path}?a=1&b=%20"
+    assert headers["Set-Cookie"] == f"gristmill-login={TOKEN}; HttpOnly; SameSite=Strict; Path=/"
     assert headers["Referrer-Policy"] == "no-referrer" and headers["Cache-Control"] == "no-store"
     assert TOKEN not in headers["Location"] and content == b""
-    assert served.ask(f"{path}?token={TOKEN}", host=host)[1]["Location"].endswith(path)
+    assert served.ask(f"{path}?token={TOKEN}", host=PAGE)[1]["Location"].endswith(path)
 
 
 def test_a_link_that_a_person_follows_from_another_site_loads_again_from_here(served):
     """Browsers send no strict cookie along the redirections of such a link."""
-    status, headers, _ = served.ask(f"/x?token={TOKEN}", headers=FOLLOWED)
-    assert status == 200 and headers["Refresh"] == f"0; url=http://127.0.0.1:{served.port}/x"
+    status, headers, _ = served.ask(f"/x?token={TOKEN}", headers=FOLLOWED, host=PAGE)
+    assert status == 200 and headers["Refresh"] == f"0; url=http://{PAGE.format(port=served.port)}/x"
     assert TOKEN in headers["Set-Cookie"]
 
 
 def test_links_keep_fragments_and_queries():
-    assert link("http://127.0.0.1:1/", LOGIN) == f"http://127.0.0.1:1/?token={TOKEN}"
-    assert link("http://127.0.0.1:1/a?b=1#/c?d=2", LOGIN) == f"http://127.0.0.1:1/a?b=1&token={TOKEN}#/c?d=2"
+    page = f"http://{PAGE.format(port=1)}"
+    assert link("http://127.0.0.1:1/", LOGIN) == f"{page}/?token={TOKEN}"
+    assert link("http://127.0.0.1:1/a?b=1#/c?d=2", LOGIN) == f"{page}/a?b=1&token={TOKEN}#/c?d=2"
 
 
 CROSS = ("Sec-Fetch-Site", "cross-site")
@@ -231,20 +252,21 @@ WRONG = [TOKEN[:-1], TOKEN + "A", TOKEN[:-1] + "A", TOKEN.lower(), "", "é" * le
 def test_a_wrong_token_says_where_the_link_is(served, token):
     before = served.reached()
     cookie = token.encode().decode("latin-1")
+    ask = partial(served.ask, host=PAGE)
     tries = [
-        served.ask(f"/?token={token}") if token.isascii() else served.ask("/?token=%C3%A9"),
-        served.ask(headers=[("Cookie", f"gristmill-{served.port}={cookie}")]),
-        served.ask(headers=[("Authorization", basic(f"gristmill:{token}"))]),
-        served.ask(headers=[("Authorization", f"Bearer {TOKEN}")]),
-        served.ask(headers=[("Authorization", basic(f"other:{TOKEN}"))]),
-        served.ask(headers=[("Authorization", "Basic =")]),
-        served.ask(headers=[("Authorization", "Basic é")]),
-        served.ask(headers=[AUTHORIZED, ("Authorization", basic("x:y"))]),
-        served.ask(headers=[("Cookie", f"gristmill-{served.port + 1}={TOKEN}")]),
-        served.ask(headers=[("Cookie", f"gristmill={TOKEN}; {TOKEN}; ={TOKEN}")]),
-        served.ask(f"/token={TOKEN}"),
-        served.ask(f"/?Token={TOKEN}&atoken={TOKEN}"),
-        served.ask(f"/?token={TOKEN}", "POST"),
+        ask(f"/?token={token}") if token.isascii() else ask("/?token=%C3%A9"),
+        ask(headers=[("Cookie", f"gristmill-login={cookie}")]),
+        ask(headers=[("Authorization", basic(f"gristmill:{token}"))]),
+        ask(headers=[("Authorization", f"Bearer {TOKEN}")]),
+        ask(headers=[("Authorization", basic(f"other:{TOKEN}"))]),
+        ask(headers=[("Authorization", "Basic =")]),
+        ask(headers=[("Authorization", "Basic é")]),
+        ask(headers=[AUTHORIZED, ("Authorization", basic("x:y"))]),
+        ask(headers=[("Cookie", f"gristmill-80={TOKEN}")]),
+        ask(headers=[("Cookie", f"gristmill={TOKEN}; {TOKEN}; ={TOKEN}")]),
+        ask(f"/token={TOKEN}"),
+        ask(f"/?Token={TOKEN}&atoken={TOKEN}"),
+        ask(f"/?token={TOKEN}", "POST"),
     ]
     for status, headers, content in tries:
         assert status == 401 and b"gristmill ui" in content and "Set-Cookie" not in headers
@@ -253,7 +275,7 @@ def test_a_wrong_token_says_where_the_link_is(served, token):
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"Authorization": basic("gristmill:x")}, {"Cookie": "gristmill-1=x"},
+    [{}, {"Authorization": basic("gristmill:x")}, {"Cookie": f"gristmill-login={TOKEN}"},
      {"Authorization": basic(LOGIN), "Origin": "http://harm.example"},
      {"Authorization": basic(LOGIN), "Sec-Fetch-Site": "cross-site"}],
 )  # fmt: skip
@@ -264,11 +286,13 @@ def test_a_websocket_without_login_is_closed_before_it_is_accepted(served, heade
     assert refusal.value.response.status_code == 403 and served.reached() == before
 
 
-@pytest.mark.parametrize("login", [AUTHORIZED, COOKIE])
-def test_a_websocket_with_the_login_is_open(served, login):
+@pytest.mark.parametrize(("login", "host"), [(AUTHORIZED, LOOPBACK[0]), (COOKIE, PAGE)])
+def test_a_websocket_with_the_login_is_open(served, login, host):
     name, value = login
-    headers = {name: value.format(port=served.port), "Origin": f"http://127.0.0.1:{served.port}"}
-    with connect(f"ws://127.0.0.1:{served.port}/events", additional_headers=headers) as opened:
+    headers = {name: value, "Origin": f"http://{host.format(port=served.port)}"}
+    to_loopback = socket.create_connection(("127.0.0.1", served.port))
+    address = f"ws://{host.format(port=served.port)}/events"
+    with connect(address, additional_headers=headers, sock=to_loopback) as opened:
         assert opened.recv(timeout=60) == "no login"
 
 
@@ -303,7 +327,7 @@ NAMES = st.sampled_from(["host", "origin", "cookie", "authorization", "sec-fetch
 VALUES = st.one_of(
     st.text(ascii_letters + digits + " :/;=,.-_[]", max_size=40),
     st.sampled_from(["127.0.0.1:80", "localhost:80", "http://127.0.0.1:80", "null", "cross-site", "navigate", "none"]),
-    st.sampled_from(["gristmill-80=x", f"gristmill-81={TOKEN}", basic("gristmill:x"), "Basic", f"Basic {TOKEN}"]),
+    st.sampled_from(["gristmill-login=x", f"gristmill-login={TOKEN}", basic("gristmill:x"), "Basic", f"Basic {TOKEN}"]),
 )
 
 
@@ -323,7 +347,7 @@ def test_nothing_without_the_token_gets_through(headers, query, kind, method):
 @given(st.lists(st.tuples(NAMES, VALUES)), st.sampled_from(METHODS))
 def test_only_requests_that_name_this_server_are_local(headers, method):
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-    if is_local_request(method, Headers(raw=raw), 80):
+    if is_local_request(method, Headers(raw=raw), local_hosts(80)):
         assert [value for name, value in headers if name == "host"] in (["127.0.0.1:80"], ["localhost:80"])
         assert not [value for name, value in headers if name == "origin" and "80" not in value]
 

@@ -54,7 +54,8 @@ class Shown:
         self.children = psutil.Process(self.process.pid).children(recursive=True)
 
     def address(self, name: str) -> str:
-        return self.links[name].partition("/?")[0]
+        """By number: only browsers resolve the name of the link."""
+        return "http://127.0.0.1:" + self.links[name].partition(".localhost:")[2].partition("/?")[0]
 
     def login(self, name: str) -> str:
         return "gristmill:" + self.links[name].partition("token=")[2].partition("#")[0]
