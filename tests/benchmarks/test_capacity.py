@@ -1,6 +1,7 @@
 """What capacity foretells by a short run, beside what longer runs took: CPU seconds of each stage.
 
-GRISTMILL_CAPACITY: documents of the short run (4000), which has four files; the others have 4 and 16 times as many.
+GRISTMILL_TEST_CAPACITY: documents of the short run (4000), which has four files; the others have 4 and 16 times as
+many.
 """
 
 import os
@@ -19,7 +20,7 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
 from tools.harvest.__main__ import main as harvest
 
-DOCUMENTS = int(os.environ.get("GRISTMILL_CAPACITY", 4000))
+DOCUMENTS = int(os.environ.get("GRISTMILL_TEST_CAPACITY", 4000))
 FILES = 4
 TIMES = (1, 4, 16)
 WITHIN = 0.3
