@@ -33,7 +33,6 @@ RUNNING = "gristmill.flows.cli.running"
 SCALING = "gristmill.flows.cli.scaling"
 SEARCHING = "gristmill.flows.cli.searching"
 SERVING = "gristmill.flows.cli.serving"
-SETTINGS = "gristmill.flows.cli.settings"
 TRAINING = "gristmill.flows.cli.training"
 
 # The groups of commands, in the order of --help.
@@ -61,7 +60,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "ui",
             "Show this home's runs and models in a browser: Prefect's pages and MLflow's, until Ctrl-C.",
         ),
-        "settings": (SETTINGS, "settings", "List the settings of this machine: variable, value, origin."),
+        "settings": (SERVING, "settings", "List the settings of this machine: variable, value, origin."),
     },
     "recipe": {
         "init": (PREPARING, "init", "Write a short recipe that runs on your own files."),

@@ -1,4 +1,4 @@
-"""The machine: what it lacks, automations, kernels, and what may be removed."""
+"""The machine: its settings, what it lacks, automations, kernels, and what may be removed."""
 
 import os
 from pathlib import Path
@@ -11,6 +11,8 @@ from gristmill.flows.cli.app import Json
 from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
 from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.variables import variables
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import garbage
 from gristmill.flows.run.doctor import examine
 from gristmill.flows.run.service_files import write
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 else:
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
     prefect_automations = wrapt.lazy_import("gristmill.flows.run.automations")
+
+
+def settings(as_json: Json = False) -> None:
+    """Each setting is an environment variable. The origin is `default`, or `environment`. Secrets, and users and
+    passwords in addresses, are not shown. A variable GRISTMILL_... that is not listed is an error of every command.
+
+    GRISTMILL_WORKERS=4 gristmill settings"""
+    rows = list(variables(os.environ))
+    texts = [(each.name, str(each.value), each.origin, each.description) for each in rows]
+    print_result(rows, [Table(("variable", "value", "origin", "meaning"), texts)], as_json)
 
 
 def service(

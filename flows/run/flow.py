@@ -67,10 +67,13 @@ class RecordedFlow(Flow):
     def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
         # Prefect makes the schema of a flow's parameters when the flow is defined, which takes a fifth of a second for
         # each that takes a recipe: here it is made when somebody asks for it, who deploys the flow
+        own = vars(fn).get("__signature__")
         vars(fn)["__signature__"] = inspect.Signature()
         super().__init__(fn, **settings)
         for known in (vars(fn), vars(self)):
             del known["__signature__"]
+        if own is not None:  # of options that are spread
+            vars(fn)["__signature__"] = own
         del self.parameters
         self.fn = cancellable(_tagged(fn))
 

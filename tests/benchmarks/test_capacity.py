@@ -14,7 +14,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from gristmill.flows.experiments.planning.capacity import SHORTEST, Machines, capacity
+from gristmill.flows.experiments.planning.capacity import SHORTEST, capacity
+from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
@@ -69,7 +70,7 @@ def test_a_short_run_foretells_longer_ones(tmp_path, capsys):
     far = []
     for times, report in zip(TIMES[1:], longer, strict=True):
         documents = DOCUMENTS * times
-        found = capacity(short, documents, Machines(1, 2), shard_pages=DOCUMENTS // FILES)
+        found = capacity(short, CrawlOptions(documents, DOCUMENTS // FILES, cores=2))
         table = Table("stage", "foretold, CPU s", "measured", "", title=f"{DOCUMENTS:,} to {documents:,} documents")
         for stage, measured in zip(found.stages, took(report).values(), strict=True):
             told = stage.core_hours * 3600
