@@ -195,4 +195,4 @@ def join(
 
     # the ranks end after a checkpoint, as those of node 0 do
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    raise typer.Exit(joining.join(MachineSettings(), run, wait, say=lambda line: typer.echo(line)))
+    raise typer.Exit(joining.join(MachineSettings(), run, wait, say=lambda line: print_texts([line])))

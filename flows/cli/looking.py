@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from gristmill.flows.cli import documents as render
 from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
+from gristmill.flows.cli.terminal import console, print_each, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages
 from gristmill.flows.reports.status import StageNode, StageStatus
@@ -105,13 +105,7 @@ def verify(
 ) -> None:
     """Every file is compared with what was written. Exits with 1 if a file is damaged or missing, or documents are not
     accounted for."""
-    results = []
-    for verified in finished.verify_stages(target):
-        results.append(verified)
-        if not as_json:
-            print_texts([verified_line(verified)])
-    if as_json:
-        print_json(results)
+    results = print_each(finished.verify_stages(target), verified_line, as_json)
     if any(verified.damages for verified in results):
         raise typer.Exit(1)
 

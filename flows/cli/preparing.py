@@ -1,6 +1,5 @@
 """Before a run: a first recipe, what is wrong with one, and what it would take."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import wrapt
 from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import capacity_lines
-from gristmill.flows.cli.terminal import print_result, print_texts
+from gristmill.flows.cli.terminal import json_text, print_result, print_texts
 from gristmill.flows.experiments.planning.options import CrawlOptions, PlanOptions
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
@@ -71,9 +70,9 @@ def schema(
 ) -> None:
     """Each key has its type, default, bounds and an example. Editors complete and check recipes with it. Your own steps
     are in it."""
-    text = reference.page() if page else json.dumps(reference.schema(), indent=1, ensure_ascii=False) + "\n"
+    text = reference.page() if page else json_text(reference.schema()) + "\n"
     if to is None:
-        print(text, end="")
+        typer.echo(text, nl=False)
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")
