@@ -12,6 +12,7 @@ from gristmill.flows.cli.app import COMMANDS, Listing
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
 from gristmill.flows.experiments.mixture_options import MixOptions
+from gristmill.flows.experiments.models.options import ImportRequest
 from gristmill.flows.experiments.planning.options import CrawlOptions, PlanOptions
 from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
 from gristmill.flows.recipe.options import integers, option, spread
@@ -82,13 +83,14 @@ EXPERIMENTS = {
     "transfer": (TransferOptions,),
     "plan": (PlanOptions,),
     "capacity": (CrawlOptions,),
+    "import": (ImportRequest,),
 }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_commands_declare_no_option_of_the_function_behind_them(name):
     """What a command declares itself is how its result is shown or written."""
-    command = Listing(name, *COMMANDS["decide"][name]).load()
+    command = Listing(name, *(COMMANDS["decide"] | COMMANDS["train"])[name]).load()
     declared = {parameter.name for parameter in command.params if parameter.param_type_name == "option"}
     shared = {each.name for group in EXPERIMENTS[name] for each in fields(group)}
     assert shared <= declared
