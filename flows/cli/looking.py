@@ -99,7 +99,8 @@ def status(
 
 def verify(
     target: Annotated[
-        str, typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key as in `status`")
+        str,
+        typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key of `home status`"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -114,7 +115,7 @@ def show(
     stage: Annotated[
         str,
         typer.Argument(
-            help="`documents`: curated ones; a stage's name, or name-key as `status` prints it; `dropped`; `edits`"
+            help="`documents`: curated ones; a stage's name, or name-key as `home status` prints it; `dropped`; `edits`"
         ),
     ],
     n: Annotated[int, typer.Option("-n", min=1, help="how many, of each stage")] = 5,
@@ -166,7 +167,7 @@ def lineage(
     document: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DOC_ID|RECIPE]", help="an id, or how it begins, as `show` prints it; with --step a recipe"
+            metavar="[DOC_ID|RECIPE]", help="an id, or how it begins, as `explain show` prints it; with --step a recipe"
         ),
     ] = None,
     shard: Annotated[

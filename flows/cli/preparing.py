@@ -159,7 +159,7 @@ def plan(
 ) -> None:
     """
     Trains nothing, and needs no GPU. The layouts that fit so many GPUs are listed, the fastest first. Where the corpus
-    of the recipe is finished, what the whole crawl would take is in the bill, as `capacity` has it.
+    of the recipe is finished, what the whole crawl would take is in the bill, as `decide capacity` has it.
 
     gristmill decide plan recipe.yaml --device h100 --devices 64 --price 2.5
 

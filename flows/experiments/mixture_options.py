@@ -34,7 +34,7 @@ class MixOptions(Judging):
     )
     seeds: int = option("regmix: runs of each mixture, and new runs of the best one", REGMIX_SEEDS, min=2)
     keep: RecipeLike | None = option(
-        "regmix: a recipe that `mix` wrote before sources were added or changed: its sources keep their weights "
+        "regmix: a recipe that `decide mix` wrote before sources were added or changed: its sources keep their weights "
         "relative to each other, and few runs find the share of the others",
         None,
         metavar="RECIPE",

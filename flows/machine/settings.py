@@ -70,11 +70,11 @@ class MachineSettings(BaseSettings):
     )
     mlflow_uri: str = Field("", repr=False, description="default: a SQLite database in the local folder")
     redis: SecretStr = Field(
-        SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
+        SecretStr(""), description="redis://user:password@host:port/db, where `explain similar` keeps its indexes"
     )
     training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
     training_nodes: int = Field(1, ge=1, description="machines that train one model together")
-    training_node: int = Field(0, ge=0, description="number of this one among them; `join` is for all but 0")
+    training_node: int = Field(0, ge=0, description="number of this one among them; `train join` is for all but 0")
     training_rendezvous: str = Field("", description="HOST:PORT where number 0 listens for the others")
     training_interface: str = Field("", description="network device of training, such as eth0; default: loopback")
     olmo_core_python: str = Field(

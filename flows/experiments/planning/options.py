@@ -49,7 +49,7 @@ class TrainingOptions:
         "different tokens that there are; default: those of the finished run, if there is one", None, min=1
     )
     served: float | None = option("tokens that the model will generate, for the inference-aware law", None, min=1)
-    law: str | None = option("file that `scale` has written; default: the home's", None, metavar="FILE")
+    law: str | None = option("file that `decide scale` has written; default: the home's", None, metavar="FILE")
 
 
 @dataclass(frozen=True)
