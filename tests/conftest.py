@@ -20,6 +20,7 @@ from filelock import FileLock
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+from gristmill.flows.machine.variables import check_names
 from tests import crawl_server as servers
 from tests.planted.text import pydoc_paragraphs
 
@@ -36,6 +37,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
 hypothesis.settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse variables that nothing reads: a test that has no data would be skipped."""
+    try:
+        check_names(os.environ)
+    except ValueError as error:
+        raise pytest.UsageError(f"{error}; variables of tests are called GRISTMILL_TEST_...") from None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -90,3 +90,11 @@ def test_its_types_are_known_to_whoever_installs_it(folder):
     assert "Any" not in told[3]
     assert 'incompatible type "int"' in told[4] and '"Report" has no attribute "documentz"' in told[5]
     assert set(found) == {f"user.py:{number}" for number in range(5, 11)}, "and nothing is said of our own modules"
+
+
+def test_it_is_the_command_line_as_a_module(folder):
+    program = "import runpy, sys; sys.argv[1:] = {}; runpy.run_module('gristmill', run_name='__main__', alter_sys=True)"
+    done = run(program.format("['--version']"), folder, ROOT)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("gristmill 0.")
+    refused = run(program.format("['check', 'nothing.yaml']"), folder, ROOT)
+    assert refused.returncode == 1 and "Traceback" not in refused.stderr

@@ -28,6 +28,7 @@ ORDER = (
     "gristmill.flows.pipeline",
     "gristmill.flows.experiments.models",
     "gristmill.flows.experiments.decisions",
+    "gristmill.flows.experiments.mixture_options",
     "gristmill.flows.experiments.mixtures",
     "gristmill.flows.experiments.scaling",
     "gristmill.flows.experiments.planning",

@@ -5,13 +5,20 @@ docstring of the command's function has the rest.
 """
 
 import inspect
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import wrapt
 from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from gristmill.flows.machine import variables
+else:
+    variables = wrapt.lazy_import("gristmill.flows.machine.variables")
 
 # The modules of the commands.
 ABLATING = "gristmill.flows.cli.ablating"
@@ -26,7 +33,6 @@ RUNNING = "gristmill.flows.cli.running"
 SCALING = "gristmill.flows.cli.scaling"
 SEARCHING = "gristmill.flows.cli.searching"
 SERVING = "gristmill.flows.cli.serving"
-SETTINGS = "gristmill.flows.cli.settings"
 TRAINING = "gristmill.flows.cli.training"
 
 # The groups of commands, in the order of --help.
@@ -54,7 +60,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "ui",
             "Show this home's runs and models in a browser: Prefect's pages and MLflow's, until Ctrl-C.",
         ),
-        "settings": (SETTINGS, "settings", "List the settings of this machine: variable, value, origin."),
+        "settings": (SERVING, "settings", "List the settings of this machine: variable, value, origin."),
     },
     "recipe": {
         "init": (PREPARING, "init", "Write a short recipe that runs on your own files."),
@@ -178,6 +184,14 @@ def renamed(words: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
+class Checked(TyperCommand):
+    """A command that refuses unknown variables GRISTMILL_... before it does anything."""
+
+    def invoke(self, ctx: Any) -> Any:
+        variables.check_names(os.environ)
+        return super().invoke(ctx)
+
+
 class Listing(TyperCommand):
     """A command as --help and shell completion list it: its module is not imported yet."""
 
@@ -189,7 +203,8 @@ class Listing(TyperCommand):
         """Import the module, and return the command with its parameters and all of its help."""
         function = getattr(import_module(self.module), self.function)
         command = typer.Typer(add_completion=False)
-        command.command(self.name, help="\n\n".join(filter(None, (self.help, inspect.getdoc(function)))))(function)
+        text = "\n\n".join(filter(None, (self.help, inspect.getdoc(function))))
+        command.command(self.name, cls=Checked, help=text)(function)
         return typer.main.get_command(command)
 
 

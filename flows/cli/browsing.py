@@ -101,7 +101,7 @@ def _groups(what: str, groups: "Groups", unit: str) -> Table:
     return Table((what, "#documents A", "#B", f"#{unit} A", "#B", "#B - A|+,"), rows)
 
 
-_SIDE = "a recipe, as for `run`, which must have finished it; or a stage, name-key as in `status`"
+_SIDE = "a recipe, as for `run`, which must have finished it; or a stage, name-key as in `home status`"
 
 
 def diff(

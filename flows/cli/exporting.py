@@ -12,8 +12,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from gristmill.flows.cli.app import FinishedRecipe, Json, Limit, ModelArgument, RecipeArgument
 from gristmill.flows.cli.in_flow import recipe_to_run
+from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.running import run_flow
 from gristmill.flows.cli.terminal import console, print_result, print_texts
+from gristmill.flows.experiments.models.options import ImportRequest
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe.columns import check_export
 from gristmill.flows.recipe.recipe import load
@@ -35,35 +37,18 @@ else:
     imported_run = wrapt.lazy_import("gristmill.flows.experiments.models.imported_run")
 
 
-def import_run(
-    recipe: FinishedRecipe,
-    losses: Annotated[Path, typer.Option(help="the trainer's metrics: JSON lines, or CSV with a head")],
-    name: Annotated[str, typer.Option(help="of the run in MLflow, and of the model's folder")],
-    trainer: Annotated[str, typer.Option(help="the program, as olmo-core or torchtitan: its metrics have this before")],
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="the trained model as Hugging Face lays it out (Llama, Qwen3), by the trainer's own converter; it is "
-            "evaluated on the recipe's held-out text",
-        ),
-    ] = None,
-    step: Annotated[str | None, typer.Option(metavar="COLUMN", help="of the step; default: by its usual names")] = None,
-    loss: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="of the loss in nats a token; default: by its usual names")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@with_options
+def import_run(recipe: FinishedRecipe, request: ImportRequest, as_json: Json = False) -> None:
     """The program trained on the recipe's tokens. The run goes to the recipe's experiment: its losses, and its model
     with the figures of the recipe's own model and the loss of each held-out document."""
     require("train", "importing a run")
 
     progress = console(stderr=True)
-    request = imported_run.ImportRequest(name, trainer, losses, step, loss, model)
     result = imported_run.import_run(
         load(recipe), request, MachineSettings(), lambda line: progress.print(line, soft_wrap=True)
     )
     state = "was imported before" if result.there else "is imported"
-    lines = [f"{name} {state}: {result.points:,} steps, MLflow run {result.run}"]
+    lines = [f"{request.name} {state}: {result.points:,} steps, MLflow run {result.run}"]
     lines += [f"{metric}  {value:.4f}" for metric, value in result.heldout.items()]
     if result.folder:
         lines.append(f"its model: {result.folder}\n  gristmill train evaluate {result.folder} --tasks FOLDER")
@@ -195,4 +180,4 @@ def join(
 
     # the ranks end after a checkpoint, as those of node 0 do
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    raise typer.Exit(joining.join(MachineSettings(), run, wait, say=lambda line: typer.echo(line)))
+    raise typer.Exit(joining.join(MachineSettings(), run, wait, say=lambda line: print_texts([line])))

@@ -78,7 +78,7 @@ def contamination(
     as_json: Json = False,
 ) -> None:
     """The step `decontamination` of the recipe finds them. For each benchmark: how many items, in how many documents,
-    examples, and where its clean and dirty items are, which `evaluate --tasks` reads."""
+    examples, and where its clean and dirty items are, which `train evaluate --tasks` reads."""
     benchmarks = contamination_report.contamination(name, n)
     print_result(benchmarks, (part for one in benchmarks for part in one.parts()), as_json)
 

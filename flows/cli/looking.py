@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from gristmill.flows.cli import documents as render
 from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
+from gristmill.flows.cli.terminal import console, print_each, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages
 from gristmill.flows.reports.status import StageNode, StageStatus
@@ -99,19 +99,14 @@ def status(
 
 def verify(
     target: Annotated[
-        str, typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key as in `status`")
+        str,
+        typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key of `home status`"),
     ],
     as_json: Json = False,
 ) -> None:
     """Every file is compared with what was written. Exits with 1 if a file is damaged or missing, or documents are not
     accounted for."""
-    results = []
-    for verified in finished.verify_stages(target):
-        results.append(verified)
-        if not as_json:
-            print_texts([verified_line(verified)])
-    if as_json:
-        print_json(results)
+    results = print_each(finished.verify_stages(target), verified_line, as_json)
     if any(verified.damages for verified in results):
         raise typer.Exit(1)
 
@@ -120,7 +115,7 @@ def show(
     stage: Annotated[
         str,
         typer.Argument(
-            help="`documents`: curated ones; a stage's name, or name-key as `status` prints it; `dropped`; `edits`"
+            help="`documents`: curated ones; a stage's name, or name-key as `home status` prints it; `dropped`; `edits`"
         ),
     ],
     n: Annotated[int, typer.Option("-n", min=1, help="how many, of each stage")] = 5,
@@ -172,7 +167,7 @@ def lineage(
     document: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DOC_ID|RECIPE]", help="an id, or how it begins, as `show` prints it; with --step a recipe"
+            metavar="[DOC_ID|RECIPE]", help="an id, or how it begins, as `explain show` prints it; with --step a recipe"
         ),
     ] = None,
     shard: Annotated[

@@ -1,6 +1,5 @@
 """Before a run: a first recipe, what is wrong with one, and what it would take."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +7,10 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
+from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import capacity_lines
-from gristmill.flows.cli.terminal import print_result, print_texts
+from gristmill.flows.cli.terminal import json_text, print_result, print_texts
+from gristmill.flows.experiments.planning.options import CrawlOptions, PlanOptions
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
 from gristmill.flows.recipe import check as checking
@@ -17,7 +18,6 @@ from gristmill.flows.recipe import reference
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
-from gristmill.training.hardware import DEVICE_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,9 +70,9 @@ def schema(
 ) -> None:
     """Each key has its type, default, bounds and an example. Editors complete and check recipes with it. Your own steps
     are in it."""
-    text = reference.page() if page else json.dumps(reference.schema(), indent=1, ensure_ascii=False) + "\n"
+    text = reference.page() if page else json_text(reference.schema()) + "\n"
     if to is None:
-        print(text, end="")
+        typer.echo(text, nl=False)
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")
@@ -140,86 +140,26 @@ def _would_make(name: str) -> list[str]:
     return recorded.would_make(recipe, MachineSettings()).sentences()
 
 
-# as gristmill.flows.experiments.planning.capacity has it, which imports much
-_PAGES = 2_640_000_000
-_SHARD_PAGES = _PAGES // 90_000
-
-Pages = Annotated[int, typer.Option(min=1, help="of the crawl; default: those of CC-MAIN-2024-51")]
-ShardPages = Annotated[int, typer.Option(min=1, help="of a file of the crawl")]
-MachineCount = Annotated[int, typer.Option(min=1, help="that work at the same time")]
-Cores = Annotated[int, typer.Option(min=1, help="of a machine")]
-Gigabytes = Annotated[float | None, typer.Option(min=0.0, help="GB of a machine; default: as much as jobs need")]
-CoreHour = Annotated[float, typer.Option(min=0.0, help="price of an hour of a core")]
-TerabyteMonth = Annotated[float, typer.Option(min=0.0, help="price of a terabyte in the home, a month")]
-MillionRequests = Annotated[float, typer.Option(min=0.0, help="price of a million requests to the store")]
-
-
-def capacity(
-    name: FinishedRecipe,
-    pages: Pages = _PAGES,
-    shard_pages: ShardPages = _SHARD_PAGES,
-    machines: MachineCount = 1,
-    cores: Cores = 1000,
-    memory: Gigabytes = None,
-    core_hour: CoreHour = 0.0,
-    terabyte_month: TerabyteMonth = 0.0,
-    million_requests: MillionRequests = 0.0,
-    as_json: Json = False,
-) -> None:
+@with_options
+def capacity(name: FinishedRecipe, crawl: CrawlOptions, as_json: Json = False) -> None:
     """Prints hours and what limits them, memory, bytes and money.
 
     gristmill decide capacity recipe.yaml --machines 100 --cores 64 --core-hour 0.04"""
-    cluster = crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9))
-    result = crawl_capacity.capacity(
-        finished.finished(name),
-        pages,
-        cluster,
-        crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
-        shard_pages,
-    )
+    result = crawl_capacity.capacity(finished.finished(name), crawl)
     print_result(result, [result.table, *capacity_lines(result)], as_json)
 
 
+@with_options
 def plan(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
-    device: Annotated[
-        str, typer.Option(metavar="NAME", help="of the GPUs, as h100, h200, b200, a100, mi300x")
-    ] = "h100",
-    devices: Annotated[int, typer.Option(min=1, help="how many of them")] = 8,
-    machine_devices: Annotated[int, typer.Option(min=1, help="GPUs of a machine")] = 8,
-    network: Annotated[float, typer.Option(min=0.0, help="Gbit/s of a GPU to other machines")] = 400.0,
-    mfu: Annotated[float, typer.Option(help="share of the data sheet's rate that training reaches")] = 0.4,
-    device_memory: Annotated[
-        float | None, typer.Option(min=0.0, help="GB of a GPU; default: by its data sheet")
-    ] = None,
-    price: Annotated[float, typer.Option(min=0.0, help="of a GPU and an hour")] = 0.0,
-    failure_hours: Annotated[
-        float | None, typer.Option(min=0.0, help="of one GPU between two failures; default: Llama 3's 50,676")
-    ] = None,
-    tensor: Annotated[int, typer.Option(min=1, help="the most tensor parallelism; our own loop has none")] = 1,
-    pipeline: Annotated[int, typer.Option(min=1, help="the most stages of a pipeline; likewise")] = 1,
-    corpus_tokens: Annotated[
-        float | None, typer.Option(min=1.0, help="that there are; default: those of the finished run, if there is one")
-    ] = None,
-    served: Annotated[float | None, typer.Option(min=1.0, help="tokens that the model is to answer with")] = None,
-    law: Annotated[
-        str | None, typer.Option(metavar="FILE", help="what `scale` has written; default: that of the home")
-    ] = None,
-    pages: Pages = _PAGES,
-    shard_pages: ShardPages = _SHARD_PAGES,
-    machines: MachineCount = 1,
-    cores: Cores = 1000,
-    memory: Gigabytes = None,
-    core_hour: CoreHour = 0.0,
-    terabyte_month: TerabyteMonth = 0.0,
-    million_requests: MillionRequests = 0.0,
+    options: PlanOptions,
     write: Annotated[bool, typer.Option("--write", help="set the best layout in the recipe's file")] = False,
     page: Annotated[bool, typer.Option("--page", help="write a page with plots, and print its path")] = False,
     as_json: Json = False,
 ) -> None:
     """
     Trains nothing, and needs no GPU. The layouts that fit so many GPUs are listed, the fastest first. Where the corpus
-    of the recipe is finished, what the whole crawl would take is in the bill, as `capacity` has it.
+    of the recipe is finished, what the whole crawl would take is in the bill, as `decide capacity` has it.
 
     gristmill decide plan recipe.yaml --device h100 --devices 64 --price 2.5
 
@@ -227,13 +167,7 @@ def plan(
     model"""
     require("train", "counting a model's parameters")
 
-    result = training_plan.plan(
-        name, device, devices, machine=machine_devices, network=network, mfu=mfu, memory=device_memory, price=price,
-        device_hours=DEVICE_HOURS if failure_hours is None else failure_hours, tensor=tensor, pipeline=pipeline,
-        corpus_tokens=corpus_tokens, served=served, law=law, pages=pages, shard_pages=shard_pages,
-        machines=crawl_capacity.Machines(machines, cores, None if memory is None else round(memory * 1e9)),
-        prices=crawl_capacity.Prices(core_hour, terabyte_month, million_requests),
-    )  # fmt: skip
+    result = training_plan.plan(name, **vars(options))
     tables = plan_page.layouts(result), plan_page.laws(result)
     print_result(result.as_json(), (*tables, *plan_page.lines(result)), as_json)
     if page:

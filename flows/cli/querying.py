@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 import wrapt
-from rich.table import Table
-from rich.text import Text
 
 from gristmill.flows.cli.app import FinishedRecipe
-from gristmill.flows.cli.terminal import console, print_texts
+from gristmill.flows.cli.terminal import console, print_cells, print_texts
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.tables import Column
 from gristmill.storage import files
-from gristmill.storage.printable import printable
+from gristmill.storage.printable import one_line
 
 if TYPE_CHECKING:
     import duckdb
@@ -119,15 +118,10 @@ def _write_parquet(result: "duckdb.DuckDBPyRelation", path: str) -> None:
 def _print_table(result: "duckdb.DuckDBPyRelation") -> None:
     rows = result.limit(MAX_ROWS + 1).fetchall()
     numbers = [str(type) in _NUMBERS or str(type).startswith("DECIMAL") for type in result.types]
-    table = Table()
-    for name, is_number in zip(result.columns, numbers, strict=True):
-        table.add_column(Text(printable(name)), justify="right" if is_number else "left", overflow="fold")
-    for row in rows[:MAX_ROWS]:
-        table.add_row(*map(Text, map(_cell, row)))
-    out = console()
-    out.print(table, highlight=False)
+    columns = [Column(one_line(name), is_number, "") for name, is_number in zip(result.columns, numbers, strict=True)]
+    print_cells(columns, [[*map(_cell, row)] for row in rows[:MAX_ROWS]], "", console())
     if len(rows) > MAX_ROWS:
-        out.print(f"the first {MAX_ROWS} rows; --csv, --json or --parquet FILE for all", highlight=False)
+        print_texts([f"the first {MAX_ROWS} rows; --csv, --json or --parquet FILE for all"])
 
 
 _NUMBERS = {
@@ -138,8 +132,7 @@ _NUMBERS = {
 
 def _cell(value: Any) -> str:
     text = "" if value is None else f"{value:,}" if type(value) is int else f"{value}"
-    # written out here, so that the table has room for them
-    return printable(text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}...")
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
 
 
 def _prompt(report: "Report") -> None:

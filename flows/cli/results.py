@@ -138,11 +138,11 @@ def scaling_parts(report: "ScalingReport") -> Iterator[RenderableType | Table]:
 def sweep_lines(sweep: "Sweep") -> Iterator[str]:
     """The loss of each size at each rate, the best marked by *."""
     yield f"{sweep.rule}: loss by size and learning rate, mean over seeds: {sweep.check.seeds}"
-    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in sweep.check.rates)
-    for size, row, best in zip(sweep.check.sizes, sweep.losses, sweep.best, strict=True):
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in sweep.check.learning_rates)
+    for size, row, best in zip(sweep.check.models, sweep.losses, sweep.best, strict=True):
         cells = "".join(f"{loss:>9.4f}{'*' if j == best else ' '}" for j, loss in enumerate(row))
         yield f"{size.dim:>6} {size.layers:>6}{cells}"
-    edge = any(best in (0, len(sweep.check.rates) - 1) for best in sweep.best)
+    edge = any(best in (0, len(sweep.check.learning_rates) - 1) for best in sweep.best)
     hint = "; a best rate is at the edge: widen the rates" if edge else ""
     yield f"best rates differ from the base's by at most {sweep.moved} steps of the sweep{hint}"
 
@@ -152,7 +152,7 @@ def coordinate_lines(coordinates: "Coordinates") -> Iterator[str]:
 
     yield f"{coordinates.rule}: change by a few updates (root mean square), mean over seeds: {coordinates.check.seeds}"
     yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in transfer.PLACES)
-    for size, row in zip(coordinates.check.sizes, coordinates.changes, strict=True):
+    for size, row in zip(coordinates.check.models, coordinates.changes, strict=True):
         yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
     yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in coordinates.slopes)[2:]
     yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"
@@ -160,12 +160,8 @@ def coordinate_lines(coordinates: "Coordinates") -> Iterator[str]:
 
 def capacity_lines(capacity: "Capacity") -> list[str]:
     """Sums, what limits, memory, requests and money, and what they were measured on."""
-    machines, prices = capacity.machines, capacity.prices
-    of = (
-        f"{machines.cores:,} cores"
-        if machines.number == 1
-        else f"{machines.number:,} machines of {machines.cores:,} cores"
-    )
+    crawl = capacity.crawl
+    of = f"{crawl.cores:,} cores" if crawl.machines == 1 else f"{crawl.machines:,} machines of {crawl.cores:,} cores"
     tokens = "" if capacity.tokens is None else f", {capacity.tokens / 1e9:,.1f} billion tokens"
     lines = [
         f"{capacity.documents:,} pages: {capacity.core_hours:,.0f} core hours, {capacity.hours:,.1f} hours with {of}, "
@@ -177,13 +173,13 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
     if (largest := capacity.largest) is not None:
         memory = f"{(largest.memory or 0) / 1e9:,.1f} GB"
         lines.append(f"most memory: {largest.phase} of {largest.stage}, {memory} a job with its worker")
-        if machines.memory is not None and (largest.memory or 0) > machines.memory:
-            lines.append(f"that is more than a machine has: {machines.memory / 1e9:,.0f} GB")
+        if crawl.memory_bytes is not None and (largest.memory or 0) > crawl.memory_bytes:
+            lines.append(f"that is more than a machine has: {crawl.memory:,.0f} GB")
     lines.append(
         f"{capacity.jobs:,} jobs, which keep flow and scheduler busy for {capacity.dispatching:,.1f} hours, and "
         f"{capacity.requests / 1e6:,.1f} million requests to the store"
     )
-    if prices.core_hour or prices.terabyte_month or prices.million_requests:
+    if crawl.core_hour or crawl.terabyte_month or crawl.million_requests:
         lines.append(
             f"{capacity.computing:,.2f} for the cores, {capacity.requesting:,.2f} for the requests, "
             f"{capacity.storing:,.2f} a month for the home"

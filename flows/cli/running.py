@@ -19,6 +19,7 @@ from gristmill.flows.machine.settings import MachineSettings, require
 if TYPE_CHECKING:
     from gristmill.flows import pipeline
     from gristmill.flows.cli import ablating
+    from gristmill.flows.experiments.decisions import options as decision_options
     from gristmill.flows.machine import remaking, runs
     from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.reports import recorded
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gristmill.flows.stages import export
 else:
     ablating = wrapt.lazy_import("gristmill.flows.cli.ablating")
+    decision_options = wrapt.lazy_import("gristmill.flows.experiments.decisions.options")
     remaking = wrapt.lazy_import("gristmill.flows.machine.remaking")
     pipeline = wrapt.lazy_import("gristmill.flows.pipeline")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
@@ -71,7 +73,7 @@ def demo(
         return
     _run("pipeline", "demo")
     if ablate:
-        ablating.compare("demo", {"raw": True}, judge=["reference"])
+        ablating.compare("demo", decision_options.DecisionOptions(raw=True, judge=["reference"]))
 
 
 def run(

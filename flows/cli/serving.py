@@ -1,6 +1,7 @@
-"""The machine: what it lacks, automations, kernels, and what may be removed."""
+"""The machine: its settings, what it lacks, automations, kernels, and what may be removed."""
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,11 +9,13 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import Json
-from gristmill.flows.cli.terminal import console, print_json, print_result, print_texts
+from gristmill.flows.cli.terminal import print_each, print_result, print_texts
 from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.variables import variables
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import garbage
-from gristmill.flows.run.doctor import examine
+from gristmill.flows.run.doctor import Line, examine
 from gristmill.flows.run.service_files import write
 
 if TYPE_CHECKING:
@@ -61,6 +64,16 @@ def ui(
     raise RuntimeError(f"{ended.name} has ended ({ended.how_ended()}): see {ended.log}; then start the pages again")
 
 
+def settings(as_json: Json = False) -> None:
+    """Each setting is an environment variable. The origin is `default`, or `environment`. Secrets, and users and
+    passwords in addresses, are not shown. A variable GRISTMILL_... that is not listed is an error of every command.
+
+    GRISTMILL_WORKERS=4 gristmill settings"""
+    rows = list(variables(os.environ))
+    texts = [(each.name, str(each.value), each.origin, each.description) for each in rows]
+    print_result(rows, [Table(("variable", "value", "origin", "meaning"), texts)], as_json)
+
+
 def service(
     to: Annotated[Path, typer.Option(help="the folder; files of it that differ are never overwritten")] = Path("."),
 ) -> None:
@@ -84,23 +97,20 @@ def automations(
 def doctor(as_json: Json = False) -> None:
     """Checks versions, memory, disks, home, kernels, Prefect, MLflow, Dask, Redis, clocks and ports. Each line says
     what to do. Exits with 1 if a line is an error."""
-    lines = []
-    for line in examine(MachineSettings()):
-        lines.append(line)
-        if not as_json:
-            remedy = f"\n{'':26}{line.remedy}" if line.remedy else ""
-            print_texts([f"{line.state:8} {line.subject:16} {line.found}{remedy}"])
-    if as_json:
-        print_json(lines)
+    lines = print_each(examine(MachineSettings()), _finding, as_json)
     if any(line.state == "error" for line in lines):
         raise typer.Exit(1)
 
 
+def _finding(line: "Line") -> str:
+    remedy = f"\n{'':26}{line.remedy}" if line.remedy else ""
+    return f"{line.state:8} {line.subject:16} {line.found}{remedy}"
+
+
 def compile() -> None:
     """A first run does the same."""
-    out = console()
-    count = kernel_compilation.compile_kernels(lambda line: out.print(line, highlight=False))
-    out.print(f"kernels: {count} compiled" if count else "kernels: all are compiled", highlight=False)
+    count = kernel_compilation.compile_kernels(lambda line: print_texts([line]))
+    print_texts([f"kernels: {count} compiled" if count else "kernels: all are compiled"])
 
 
 def gc(
@@ -123,20 +133,9 @@ def gc(
     if needs_confirmation and not typer.confirm(f"remove {count} folders, {size / 1e6:,.1f} MB?", err=True):
         raise typer.Exit(1)
     removed = [one for one in result.garbage if garbage.remove(home, one)] if delete else []
-    if as_json:
-        print_json({"garbage": result.garbage, "young": result.young, "held": result.held, "removed": removed})
-        return
-    if delete:
-        count, size = len(removed), sum(one.bytes for one in removed)
-    what = "removed" if delete else "can be removed (--delete does it)"
-    print_texts([f"{count} folders, {size / 1e6:,.1f} MB, {what}"])
-    if result.young:
-        size = sum(one.bytes for one in result.young)
-        print_texts([f"{len(result.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"])
-    if result.held:
-        print_texts([f"made now, and left alone: {', '.join(result.held)}"])
-    runs = garbage.held_by(home)
-    print_texts([f"{len(runs)} runs hold all other stages: `gristmill home forget` lists them, with what each holds"])
+    value = {"garbage": result.garbage, "young": result.young, "held": result.held, "removed": removed}
+    concerned, what = (removed, "removed") if delete else (result.garbage, "can be removed (--delete does it)")
+    print_result(value, _sums(home, result, concerned, what, days), as_json)
 
 
 def forget(
@@ -159,6 +158,17 @@ def forget(
         for (one, size), end in zip(held, ends, strict=True)
     )
     print_result(value, lines, as_json)
+
+
+def _sums(home: str, result: garbage.Found, concerned: Sequence["Garbage"], what: str, days: float) -> Iterator[str]:
+    yield f"{len(concerned)} folders, {sum(one.bytes for one in concerned) / 1e6:,.1f} MB, {what}"
+    if result.young:
+        size = sum(one.bytes for one in result.young)
+        yield f"{len(result.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"
+    if result.held:
+        yield f"made now, and left alone: {', '.join(result.held)}"
+    runs = garbage.held_by(home)
+    yield f"{len(runs)} runs hold all other stages: `gristmill home forget` lists them, with what each holds"
 
 
 def _line(one: "Garbage") -> str:

@@ -1,9 +1,9 @@
 """Console output of all commands: texts that cannot control the terminal, tables, or JSON."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import typer
 from pydantic_core import to_json
@@ -14,8 +14,10 @@ from rich.segment import Segment
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from gristmill.flows.reports.tables import Table
+from gristmill.flows.reports.tables import Column, Table
 from gristmill.storage.printable import one_line, printable
+
+T = TypeVar("T")
 
 
 class SafeConsole(Console):
@@ -46,11 +48,23 @@ def print_texts(parts: Iterable[RenderableType | Table], out: Console | None = N
 
 
 def print_result(value: Any, parts: Iterable[RenderableType | Table], as_json: bool) -> None:
-    """Print a result as JSON, or its parts for a person."""
+    """Print a result as JSON, or its parts for a person. All commands print their results with it."""
     if as_json:
-        print_json(value)
+        typer.echo(json_text(value))
     else:
         print_texts(parts)
+
+
+def print_each(values: Iterable[T], part: Callable[[T], RenderableType | Table], as_json: bool) -> list[T]:
+    """Print results that come one after the other: the part of each for a person at once, or all as JSON at the end.
+    Returns them."""
+    seen = []
+    for value in values:
+        seen.append(value)
+        if not as_json:
+            print_texts([part(value)])
+    print_result(seen, (), as_json)
+    return seen
 
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
@@ -59,9 +73,13 @@ _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 def print_table(table: Table, out: Console) -> None:
     """Print a table, whose last column may take several lines; where the console is too narrow for that, each row as a
     block with a line for each column."""
-    columns, texts = table.texts()
+    print_cells(*table.texts(), table.title, out)
+
+
+def print_cells(columns: Sequence[Column], texts: Sequence[Sequence[str]], heading: str, out: Console) -> None:
+    """Print a table of texts, as `print_table` does."""
     rows = [[one_line(text) for text in row] for row in texts]
-    title = Text(table.title, style="table.title") if table.title else None
+    title = Text(heading, style="table.title") if heading else None
     drawn = Drawn(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     names = [one.name for one in columns]
     for one, cells in zip(columns, zip_longest(names, *rows, fillvalue=""), strict=True):
@@ -82,6 +100,6 @@ def print_table(table: Table, out: Console) -> None:
                 out.print(f"  {one.name}: {text}", markup=False, highlight=False)
 
 
-def print_json(value: Any) -> None:
-    """Print a value that reports return, as JSON. It has no infinite numbers: they are null."""
-    typer.echo(to_json(value, indent=2, inf_nan_mode="null").decode())
+def json_text(value: Any) -> str:
+    """A value that reports return, as JSON. It has no infinite numbers: they are null."""
+    return to_json(value, indent=2, inf_nan_mode="null").decode()

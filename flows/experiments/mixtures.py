@@ -8,16 +8,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import yaml
 from scipy.stats import chi2, t
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
+from gristmill.flows.experiments.mixture_options import DOREMI_RUNS, REGMIX_RUNS, REGMIX_SEEDS, Method, MixOptions
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.tables import Table
@@ -222,59 +223,40 @@ def gains(chosen: np.ndarray, others: np.ndarray, noise: tuple[float, int]) -> t
     return tuple(Gain(float(row.mean()), float(row.mean() - chosen.mean()), least) for row in others)
 
 
-DOREMI_RUNS = 3
-# The paper's 1 is for 200,000 steps of 512 sequences each. A proxy here has hundreds of steps of a few sequences: at 1
-# a single batch would decide.
-ETA = 0.1
-REGMIX_RUNS = 32  # mixtures
-REGMIX_SEEDS = 2
 SEED = 0  # of the drawn mixtures and of the resampled runs
 
 
 @recorded_flow(name="mix", flow_run_name=flow_run_name, persist_result=False)
-def mix(
-    recipe: RecipeLike,
-    method: Literal["doremi", "regmix"] = "regmix",
-    proxy: str | dict[str, Any] = "small",
-    runs: int | None = None,
-    seeds: int = REGMIX_SEEDS,
-    keep: RecipeLike | None = None,
-    tokens: int | None = None,
-    clean: str | None = None,
-    judge: list[str] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
-    eta: float = ETA,
-    smoothing: float = 1e-3,
-) -> FoundMixture:
+@spread
+def mix(recipe: RecipeLike, options: MixOptions) -> FoundMixture:
     """Weights of the recipe's sources: those of its mixture, or all if it has none.
 
-    `proxy`: the small model that is trained; `runs`: how many, of DoReMi the seeds and of RegMix the mixtures;
-    `tokens`: of a run, instead of the proxy's; of RegMix alone `seeds`: runs of each mixture, `keep`: a recipe whose
-    sources keep their weights beside each other, so that what is looked for is their share together and that of each
-    other source, `clean`: texts to judge by, and `judge`: the evaluation sets that count; `eta`, `smoothing`: of DoReMi
-    alone.
+    Args:
+        recipe: whose sources are weighed
     """
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
-        small = load_proxy(proxy)
-        check_options(method, keep is not None, bool(clean or judge), seeds)
-        kept = None if keep is None else kept_weights(recipe, load(keep))
-        if method == "regmix":
-            check_judges(context.settings, [recipe], clean, judge)
+        small = load_proxy(options.proxy)
+        check_options(options)
+        kept = None if options.keep is None else kept_weights(recipe, load(options.keep))
+        if options.method == Method.REGMIX:
+            check_judges(context.settings, [recipe], options.clean, options.judge)
         one = {recipe.name: recipe}
-        data = proxy_data(context, small, one, tokens or small.tokens, clean=clean, repeat=True)
-        if method == "doremi":
-            return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
-        return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge, seeds, kept)
+        data = proxy_data(context, small, one, options.tokens or small.tokens, clean=options.clean, repeat=True)
+        if options.method == Method.DOREMI:
+            return by_doremi(context, recipe, small, data, options.runs or DOREMI_RUNS, options.eta, options.smoothing)
+        runs = options.runs or REGMIX_RUNS
+        return by_regmix(context, recipe, small, data, runs, options.judge, options.seeds, kept)
 
 
-def check_options(method: str, keep: bool, judged: bool, seeds: int = REGMIX_SEEDS) -> None:
-    """Raises ValueError for what DoReMi would not heed, and for RegMix with fewer than two seeds. `judged`: something
-    is named to judge by."""
-    if method == "regmix" and seeds < 2:
+def check_options(options: MixOptions) -> None:
+    """Raises ValueError for what DoReMi would not heed, and for RegMix with fewer than two seeds."""
+    if options.method == Method.REGMIX and options.seeds < 2:
         raise ValueError("seeds: one run of a mixture does not tell its noise; ask for 2 or more")
-    options = [name for name, there in (("--keep", keep), ("--judge or --clean", judged)) if there]
-    if method == "doremi" and options:
-        raise ValueError(f"{' and '.join(options)}: of regmix alone, doremi is judged by nothing; leave it out")
+    given = (("--keep", options.keep is not None), ("--judge or --clean", bool(options.clean or options.judge)))
+    named = [name for name, there in given if there]
+    if options.method == Method.DOREMI and named:
+        raise ValueError(f"{' and '.join(named)}: of regmix alone, doremi is judged by nothing; leave it out")
 
 
 def by_doremi(

@@ -1,13 +1,16 @@
 """Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import wrapt
-from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from gristmill.flows.machine.wrong_values import choices, did_you_mean, shown, wanted
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.step import Settings
 
@@ -25,6 +28,7 @@ else:
 
 DEFAULT_HOME = ".gristmill"  # in the working folder
 EXTRAS = {"train": ("torch", "mlflow")}
+PREFIX, NESTED = "GRISTMILL_", "__"  # of the names of variables
 
 
 class MissingExtraError(RuntimeError):
@@ -38,9 +42,12 @@ def require(extra: str, purpose: str) -> None:
 
 
 class MachineSettings(BaseSettings):
-    """Read from the environment: `GRISTMILL_HOME`, `GRISTMILL_EXECUTOR`, `GRISTMILL_REMOTE_IO__PER_HOST`, ..."""
+    """Read from the environment: `GRISTMILL_HOME`, `GRISTMILL_EXECUTOR`, `GRISTMILL_REMOTE_IO__PER_HOST`, ...
 
-    model_config = SettingsConfigDict(env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid", frozen=True)
+    Raises ValueError for wrong values, with a sentence for each.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=NESTED, extra="forbid", frozen=True)
 
     home: str = Field(DEFAULT_HOME, description="folder or address (s3://bucket/prefix) of all stages")
     local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
@@ -64,11 +71,11 @@ class MachineSettings(BaseSettings):
     )
     mlflow_uri: str = Field("", repr=False, description="default: a SQLite database in the local folder")
     redis: SecretStr = Field(
-        SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
+        SecretStr(""), description="redis://user:password@host:port/db, where `explain similar` keeps its indexes"
     )
     training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
     training_nodes: int = Field(1, ge=1, description="machines that train one model together")
-    training_node: int = Field(0, ge=0, description="number of this one among them; `join` is for all but 0")
+    training_node: int = Field(0, ge=0, description="number of this one among them; `train join` is for all but 0")
     training_rendezvous: str = Field("", description="HOST:PORT where number 0 listens for the others")
     training_interface: str = Field("", description="network device of training, such as eth0; default: loopback")
     olmo_core_python: str = Field(
@@ -86,6 +93,15 @@ class MachineSettings(BaseSettings):
     remote_io: RemoteIOConfig = Field(
         RemoteIOConfig(), description="how remote files are fetched: retries, connections a host, ..."
     )
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ValueError("\n".join(_sentence(each, values) for each in error.errors(include_url=False))) from None
+        except SettingsError as error:  # a variable that has to be JSON
+            name = f"{PREFIX}REMOTE_IO"
+            raise ValueError(f"{name} is not JSON: set {name}{NESTED}PER_HOST and the like instead") from error
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -166,3 +182,24 @@ class MachineSettings(BaseSettings):
     @property
     def nodes(self) -> "Nodes":
         return launch.Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)
+
+
+def variable(*path: str) -> str:
+    """The environment variable of a field, given with the fields that it is in."""
+    return PREFIX + NESTED.join(path).upper()
+
+
+def _sentence(error: Any, values: Mapping[str, Any]) -> str:
+    """An error of pydantic's in words. `values`: those that a caller has given; all others are of the environment."""
+    path, kind, context = [str(part) for part in error["loc"]], error["type"], error.get("ctx", {})
+    name = ".".join(path) if path and path[0] in values else variable(*path)
+    if kind == "value_error":
+        message = str(context["error"])
+        return f"{name}: {message}" if len(path) == 1 else message
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        names = [each.name for each in fields(RemoteIOConfig)] if path[1:] else [*MachineSettings.model_fields]
+        return f"{name} is no setting; {did_you_mean(path[-1], names) or 'remove it'}"
+    value = error["input"]
+    if kind == "literal_error":
+        return f"{name} is {shown(value)}; {choices(value, context['expected'])}"
+    return f"{name} is {shown(value)}; give {wanted(kind, context, error['msg'])}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import wrapt
 
-from gristmill.flows.recipe.errors import Finding, RecipeError, did_you_mean
+from gristmill.flows.machine.wrong_values import did_you_mean
+from gristmill.flows.recipe.errors import Finding, RecipeError
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.documents.expressions import DERIVED, evaluate, kind_of, parsed, truth
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Problem, Step

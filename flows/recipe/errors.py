@@ -1,17 +1,16 @@
 """What is wrong with a recipe, a sentence each: which key, its value, and what to do."""
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from gristmill.flows.machine.wrong_values import choices, did_you_mean, shown, wanted
 from gristmill.tasks.documents.where import is_where
 
 KeyPath = tuple[int | str, ...]
-_SHOWN = 60  # characters of a value
 
 
 @dataclass(frozen=True)
@@ -107,18 +106,6 @@ def _path(loc: KeyPath, data: Any) -> KeyPath:
     return loc
 
 
-def did_you_mean(value: Any, options: Iterable[str]) -> str:
-    """`did you mean x?` for the option that is most like what was given, or ""."""
-    close = difflib.get_close_matches(str(value), list(options), 1, 0.6)
-    return f"did you mean `{close[0]}`?" if close else ""
-
-
-def shown(value: Any) -> str:
-    """A value as it may stand in a sentence: on one line, and not too long."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
 def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path: KeyPath) -> str:
     kind, value, context = error["type"], error.get("input"), error.get("ctx", {})
     described = _description(model, data, path)
@@ -139,51 +126,9 @@ def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path:
     if kind == "source":
         return _no_source(value, error["msg"])
     if kind == "literal_error":
-        options = re.findall(r"'([^']*)'", context["expected"])
-        hint = " ".join(part for part in (did_you_mean(value, options), f"give one of {', '.join(options)}") if part)
-        return f"is {shown(value)}; {hint}"
-    sentence = f"is {shown(value)}; give {_wanted(kind, context, error['msg'])}"
+        return f"is {shown(value)}; {choices(value, context['expected'])}"
+    sentence = f"is {shown(value)}; give {wanted(kind, context, error['msg'])}"
     return f"{sentence} ({described})" if described else sentence
-
-
-def _wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
-    """What should stand there, of an error of pydantic's."""
-    for ending, what in _KINDS.items():
-        if kind.startswith(ending):
-            return what(context)
-    return re.sub(r"^(Input|Value|String) should ", "what should ", message)
-
-
-def _pattern(context: Mapping[str, Any]) -> str:
-    patterns = {
-        "^[a-z][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter",
-        "^[a-z0-9][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter or a digit",
-        r"^CC-MAIN-\d{4}-\d{2}$": "the name of a crawl, as CC-MAIN-2024-22",
-    }
-    return patterns.get(context["pattern"], f"what matches {context['pattern']}")
-
-
-_KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "greater_than_equal": lambda c: f"a number of at least {c['ge']:,}",
-    "greater_than": lambda c: f"a number above {c['gt']:,}",
-    "less_than_equal": lambda c: f"a number of at most {c['le']:,}",
-    "less_than": lambda c: f"a number below {c['lt']:,}",
-    "string_pattern": _pattern,
-    "too_short": lambda c: f"at least {c['min_length']}",
-    "too_long": lambda c: f"at most {c['max_length']}",
-    "string_too_long": lambda c: f"a text of at most {c['max_length']} characters",
-    "int": lambda c: "a whole number",
-    "float": lambda c: "a number",
-    "finite": lambda c: "a finite number",
-    "bool": lambda c: "true or false",
-    "string": lambda c: "a text, in quotes if YAML would read it as something else",
-    "tuple": lambda c: "a list, as [a, b]",
-    "list": lambda c: "a list, as [a, b]",
-    "dict": lambda c: "a mapping of keys to values",
-    "mapping": lambda c: "a mapping of keys to values",
-    "model": lambda c: "a mapping of keys to values",
-    "dataclass": lambda c: "a mapping of keys to values",
-}
 
 
 def _unknown_key(model: type[BaseModel], data: Any, path: KeyPath) -> str:

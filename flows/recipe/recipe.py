@@ -8,8 +8,9 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
+from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.recipe import settings_file
-from gristmill.flows.recipe.errors import ContradictionError, KeyPath, Origin, did_you_mean
+from gristmill.flows.recipe.errors import ContradictionError, KeyPath, Origin
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets

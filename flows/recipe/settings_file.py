@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from gristmill.flows.recipe.errors import Finding, KeyPath, Origin, RecipeError, did_you_mean, findings_of
+from gristmill.flows.machine.wrong_values import did_you_mean
+from gristmill.flows.recipe.errors import Finding, KeyPath, Origin, RecipeError, findings_of
 from gristmill.storage.address import FOLDER
 
 MAX_BYTES = 1 << 20

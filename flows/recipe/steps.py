@@ -18,8 +18,8 @@ from pydantic import (
     WrapValidator,
 )
 
+from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.recipe import own_steps
-from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
+from gristmill.flows.machine.wrong_values import did_you_mean, shown
+from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
 from gristmill.flows.recipe.recipe import Recipe, validated
 from gristmill.tasks.documents.where import EXPRESSIONS, is_where
 

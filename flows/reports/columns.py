@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.recipe.columns import KnownColumn, known_columns
-from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.recipe.check import before_run
-from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import texts_alone
 

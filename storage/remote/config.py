@@ -1,41 +1,43 @@
 """How a machine fetches remote bytes: settings, by the standard library alone."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+def _setting(default: float, description: str) -> Any:
+    return field(default=default, metadata={"description": description})
 
 
 @dataclass(frozen=True)
 class RemoteIOConfig:
     """How this machine fetches remote bytes. It changes no byte of what is fetched, so it enters no key.
 
-    `block_bytes`: one range request; a stream holds two. `gap_bytes`: wanted ranges that lie no further apart are
-    fetched as one. `per_host`: requests at a time to one HTTP host, of all processes of this user on the machine.
-    `budget_seconds`: how long one block may fail before the file does, waits included. A wait is drawn evenly from
-    0 to `backoff_seconds`, doubled with each attempt up to `backoff_cap_seconds`, plus what the server asks for.
-    `stall_seconds`: to connect, and between two pieces of an answer; `block_seconds`: for a whole block.
-    `refused_seconds`: how long a host that has given this process nothing yet may answer 403, which stands for too many
-    requests at Common Crawl and for a wrong address at a mirror on S3.
-    `private_redirects`: whether an HTTP server may redirect to addresses of this machine or of a private network.
-    Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
+    A wait before another attempt is drawn evenly from 0 to `backoff_seconds`, doubled with each attempt up to
+    `backoff_cap_seconds`, plus what the server asks for. A 403 of a host that has given this process nothing yet stands
+    for too many requests at Common Crawl, and for a wrong address at a mirror on S3, so it is retried for
+    `refused_seconds`. Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
     """
 
-    block_bytes: int = 8 << 20
-    gap_bytes: int = 1 << 20
-    per_host: int = 4
-    budget_seconds: float = 900.0
-    refused_seconds: float = 60.0
-    backoff_seconds: float = 1.0
-    backoff_cap_seconds: float = 60.0
-    stall_seconds: float = 30.0
-    block_seconds: float = 300.0
-    private_redirects: bool = False
+    block_bytes: int = _setting(8 << 20, "bytes of one range request; a stream holds two")
+    gap_bytes: int = _setting(1 << 20, "wanted ranges that are at most so many bytes apart are fetched as one")
+    per_host: int = _setting(4, "requests at a time to one HTTP host, of all processes of this user on the machine")
+    budget_seconds: float = _setting(900.0, "how long a block may fail before the file does, waits included")
+    refused_seconds: float = _setting(60.0, "how long a host that has given nothing yet may answer 403")
+    backoff_seconds: float = _setting(1.0, "longest wait before the second attempt")
+    backoff_cap_seconds: float = _setting(60.0, "longest wait before any attempt, without what the server asks for")
+    stall_seconds: float = _setting(30.0, "how long to wait for a connection, and for the next piece of an answer")
+    block_seconds: float = _setting(300.0, "how long a whole block may take")
+    private_redirects: bool = _setting(
+        False, "whether an HTTP server may redirect to addresses of this machine or of a private network"
+    )
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for one in fields(self):
+            value = getattr(self, one.name)
             # for aiohttp, a limit of 0 is none
-            positive = field.name in ("per_host", "block_bytes", "stall_seconds", "block_seconds")
+            positive = one.name in ("per_host", "block_bytes", "stall_seconds", "block_seconds")
             if not (value > 0 if positive else value >= 0):
-                raise ValueError(f"{field.name} is {value!r}: give a number {'above' if positive else 'not below'} 0")
+                raise ValueError(f"{one.name} is {value!r}: give a number {'above' if positive else 'not below'} 0")
 
 
 DEFAULT = RemoteIOConfig()

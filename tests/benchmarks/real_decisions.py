@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gristmill.flows.experiments.decisions.arm_data import proxy_data
+from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import Arms, arms, judged_by, parameters
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, evaluation_set
 from gristmill.flows.recipe.forms import RecipeLike
@@ -42,7 +43,7 @@ AGAIN = "another sample"
 def real_decisions(recipe: RecipeLike, given: Any) -> None:
     """`given`: the arguments of the command."""
     base, samples = load(recipe), given.what == "samples"
-    compared = arms(recipe, given.against) if given.against else Arms(base.name, {base.name: base}, {}, {})
+    compared = arms(recipe, Candidates(given.against)) if given.against else Arms(base.name, {base.name: base}, {}, {})
     proxy = load_proxy(given.proxy)
     count = max(given.pairs, given.bank_pairs) if samples else given.decisions * given.pairs
     numbers = np.arange(FIRST, FIRST + count)

@@ -24,9 +24,9 @@ NO_ARCHIVES = (".jsonl", "LICENSE")
 
 @pytest.fixture
 def folder() -> Path:
-    if "GRISTMILL_DATA" not in os.environ:
-        pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
-    return Path(os.environ["GRISTMILL_DATA"]) / "warc"
+    if "GRISTMILL_TEST_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder with the data sets")
+    return Path(os.environ["GRISTMILL_TEST_DATA"]) / "warc"
 
 
 def bare(path: str) -> None:

@@ -1,6 +1,7 @@
 """What capacity foretells by a short run, beside what longer runs took: CPU seconds of each stage.
 
-GRISTMILL_CAPACITY: documents of the short run (4000), which has four files; the others have 4 and 16 times as many.
+GRISTMILL_TEST_CAPACITY: documents of the short run (4000), which has four files; the others have 4 and 16 times as
+many.
 """
 
 import os
@@ -13,13 +14,14 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from gristmill.flows.experiments.planning.capacity import SHORTEST, Machines, capacity
+from gristmill.flows.experiments.planning.capacity import SHORTEST, capacity
+from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
 from tools.harvest.__main__ import main as harvest
 
-DOCUMENTS = int(os.environ.get("GRISTMILL_CAPACITY", 4000))
+DOCUMENTS = int(os.environ.get("GRISTMILL_TEST_CAPACITY", 4000))
 FILES = 4
 TIMES = (1, 4, 16)
 WITHIN = 0.3
@@ -68,7 +70,7 @@ def test_a_short_run_foretells_longer_ones(tmp_path, capsys):
     far = []
     for times, report in zip(TIMES[1:], longer, strict=True):
         documents = DOCUMENTS * times
-        found = capacity(short, documents, Machines(1, 2), shard_pages=DOCUMENTS // FILES)
+        found = capacity(short, CrawlOptions(documents, DOCUMENTS // FILES, cores=2))
         table = Table("stage", "foretold, CPU s", "measured", "", title=f"{DOCUMENTS:,} to {documents:,} documents")
         for stage, measured in zip(found.stages, took(report).values(), strict=True):
             told = stage.core_hours * 3600

@@ -50,9 +50,9 @@ def detectors() -> dict:
 
 @pytest.mark.bench
 def test_charset(capsys):
-    if "GRISTMILL_DATA" not in os.environ:
-        pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
-    samples = files(Path(os.environ["GRISTMILL_DATA"]))
+    if "GRISTMILL_TEST_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder with the data sets")
+    samples = files(Path(os.environ["GRISTMILL_TEST_DATA"]))
     size = sum(len(payload) for _, payload in samples)
     with capsys.disabled():
         print(f"\n{len(samples)} files, {size / 1e6:.1f} MB; right: decoded to the text of the true encoding")

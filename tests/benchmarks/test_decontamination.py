@@ -1,7 +1,7 @@
 """Items of thirteen benchmarks in documents: recall of planted leaks, clean documents, speed beside datatrove's step.
 
-GRISTMILL_DATA names the folder with benchmarks_test_sets.tar.gz and warc/web. `--documentation FOLDER` names a folder
-with the unpacked documentation packages of a distribution, of which the HTML pages are the clean documents.
+GRISTMILL_TEST_DATA names the folder with benchmarks_test_sets.tar.gz and warc/web. `--documentation FOLDER` names a
+folder with the unpacked documentation packages of a distribution, of which the HTML pages are the clean documents.
 `--decon PROGRAM` names the program of allenai/decon, which is then given the same items and documents.
 """
 
@@ -63,8 +63,8 @@ FIELDS = {
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory) -> dict[str, str]:
     """The paths of the benchmarks by name; HellaSwag, which has six lines an item, as lines of JSON."""
-    if not (data := os.environ.get("GRISTMILL_DATA")):
-        pytest.skip("GRISTMILL_DATA does not name the folder of the data sets")
+    if not (data := os.environ.get("GRISTMILL_TEST_DATA")):
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder of the data sets")
     folder = tmp_path_factory.mktemp("benchmarks")
     with tarfile.open(Path(data, "benchmarks_test_sets.tar.gz")) as archive:
         archive.extractall(folder, filter="data")

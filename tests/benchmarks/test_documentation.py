@@ -1,11 +1,11 @@
 """What the engines keep of pages of documentation: tables, listings and sections, as an HTML parser finds them.
 
-GRISTMILL_DOCUMENTATION names a folder with a folder for each package, such as those of Debian make it:
+GRISTMILL_TEST_DOCUMENTATION names a folder with a folder for each package, such as those of Debian make it:
 
     apt-get download apache2-doc && dpkg -x apache2-doc_*.deb packages/apache2-doc
 
 The truth is lxml's tree of each page (tests/benchmarks/structure/documented.py says what counts), not what the engine
-takes for a table. GRISTMILL_DOCUMENTATION_PAGES is the number of pages of each package, 20 by default: those whose
+takes for a table. GRISTMILL_TEST_DOCUMENTATION_PAGES is the number of pages of each package, 20 by default: those whose
 paths have the lowest hashes of all that have something to measure.
 """
 
@@ -51,10 +51,10 @@ def pages(package: Path, most: int) -> Iterator[tuple[Path, str, Truth]]:
 
 @pytest.mark.bench
 def test_documentation(capsys):
-    if "GRISTMILL_DOCUMENTATION" not in os.environ:
-        pytest.skip("GRISTMILL_DOCUMENTATION names no folder with unpacked packages of documentation")
-    folder = Path(os.environ["GRISTMILL_DOCUMENTATION"])
-    most = int(os.environ.get("GRISTMILL_DOCUMENTATION_PAGES", 20))
+    if "GRISTMILL_TEST_DOCUMENTATION" not in os.environ:
+        pytest.skip("GRISTMILL_TEST_DOCUMENTATION names no folder with unpacked packages of documentation")
+    folder = Path(os.environ["GRISTMILL_TEST_DOCUMENTATION"])
+    most = int(os.environ.get("GRISTMILL_TEST_DOCUMENTATION_PAGES", 20))
     counts: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 7)
     missed, seen = [], 0
     packages = sorted(path for path in folder.iterdir() if path.is_dir())

@@ -1,6 +1,6 @@
 """What a job costs beside its work: CPU and memory of the flow, in whose process the scheduler of a local cluster is.
 
-GRISTMILL_JOBS: how many jobs a phase has, of several sizes, separated by commas. A job does nothing, and has the
+GRISTMILL_TEST_JOBS: how many jobs a phase has, of several sizes, separated by commas. A job does nothing, and has the
 arguments of one that measures documents: its shard's paths, and the steps of a recipe, which all jobs of a phase share.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SIZES = [int(size) for size in os.environ.get("GRISTMILL_JOBS", "200,2000,20000").split(",")]
+SIZES = [int(size) for size in os.environ.get("GRISTMILL_TEST_JOBS", "200,2000,20000").split(",")]
 ROOT = Path(__file__).resolve().parents[2]
 
 WORK = """

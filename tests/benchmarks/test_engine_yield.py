@@ -1,7 +1,7 @@
 """What survives the recipe `dclm` of the same raw pages by each engine of extraction, and by the union of several.
 
-GRISTMILL_DATA names the folder that has `warc/web`. The steps on documents right behind the extraction count: language,
-Gopher's rules and those of RefinedWeb's lines, with dclm's thresholds. Words are those between white space.
+GRISTMILL_TEST_DATA names the folder that has `warc/web`. The steps on documents right behind the extraction count:
+language, Gopher's rules and those of RefinedWeb's lines, with dclm's thresholds. Words are those between white space.
 """
 
 import os
@@ -26,9 +26,9 @@ ENGINES = ("blocks", "trafilatura", "resiliparse", "justext", "union")
 
 @pytest.fixture(scope="module")
 def archive():
-    path = Path(os.environ.get("GRISTMILL_DATA", "")) / "warc" / "web" / "DEMO-00001.warc.gz"
+    path = Path(os.environ.get("GRISTMILL_TEST_DATA", "")) / "warc" / "web" / "DEMO-00001.warc.gz"
     if not path.is_file():
-        pytest.skip("GRISTMILL_DATA names no folder with warc/web")
+        pytest.skip("GRISTMILL_TEST_DATA names no folder with warc/web")
     return Shard("archive", str(path), path.name)
 
 

@@ -16,7 +16,7 @@ from tests.benchmarks.near_corpus import SAME, Planted
 
 pytestmark = pytest.mark.bench
 
-DOCUMENTS = int(os.environ.get("GRISTMILL_EXACT_DOCUMENTS", "200000"))
+DOCUMENTS = int(os.environ.get("GRISTMILL_TEST_EXACT_DOCUMENTS", "200000"))
 SHARDS, PARTITIONS = 8, 16
 
 

@@ -97,9 +97,9 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def archive() -> str:
-    data = os.environ.get("GRISTMILL_DATA")
+    data = os.environ.get("GRISTMILL_TEST_DATA")
     if not data:
-        pytest.skip("set GRISTMILL_DATA to a folder with warc/web/*.warc.gz")
+        pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/web/*.warc.gz")
     (path,) = sorted(Path(data, "warc", "web").glob("*.warc.gz"))[:1]
     return str(path)
 

@@ -1,6 +1,6 @@
 """Quality and speed of main-content extraction: every engine beside trafilatura with its default settings, one table.
 
-GRISTMILL_DATA names the folder with the archives extraction_aeb_181, extraction_cleaneval_dev_58 and
+GRISTMILL_TEST_DATA names the folder with the archives extraction_aeb_181, extraction_cleaneval_dev_58 and
 extraction_wcxb_dev_148 (.tar.gz), or with these sets unpacked. "held" is the half of each set that the classifier has
 not learned from; "all" is left out for the engine that it is part of. The metrics are those of the sets
 (tools/train_blocks/gold.py).
@@ -35,9 +35,9 @@ def without_comments(page):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    if "GRISTMILL_DATA" not in os.environ:
-        pytest.skip("GRISTMILL_DATA names no folder with the gold sets")
-    folder = Path(os.environ["GRISTMILL_DATA"])
+    if "GRISTMILL_TEST_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_TEST_DATA names no folder with the gold sets")
+    folder = Path(os.environ["GRISTMILL_TEST_DATA"])
     if (folder / ARCHIVES[0]).exists():
         unpacked = tmp_path_factory.mktemp("gold")
         for name in ARCHIVES:

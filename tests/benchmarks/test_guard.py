@@ -1,6 +1,6 @@
 """What the guard costs: pages through it against the same function in a bare loop; prints, asserts nothing about time.
 
-The pages are those of the crawl's WARC files in the folder that GRISTMILL_DATA names.
+The pages are those of the crawl's WARC files in the folder that GRISTMILL_TEST_DATA names.
 """
 
 import os
@@ -57,9 +57,9 @@ def html_pages(folder):
 
 @pytest.fixture(scope="module")
 def pages():
-    folder = os.environ.get("GRISTMILL_DATA")
+    folder = os.environ.get("GRISTMILL_TEST_DATA")
     if not folder:
-        pytest.skip("GRISTMILL_DATA names no folder with crawled pages")
+        pytest.skip("GRISTMILL_TEST_DATA names no folder with crawled pages")
     return list(islice(html_pages(folder), PAGES))
 
 

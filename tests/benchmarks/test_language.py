@@ -46,10 +46,10 @@ Scored = list[tuple[str, str, float]]  # true language, label, score
 @pytest.fixture(scope="module")
 def sentences() -> dict[str, list[str]]:
     """By language."""
-    if "GRISTMILL_DATA" not in os.environ:
-        pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
+    if "GRISTMILL_TEST_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder with the data sets")
     found = {}
-    with tarfile.open(Path(os.environ["GRISTMILL_DATA"]) / "langid_lingua_sentences_75.tar.gz") as archive:
+    with tarfile.open(Path(os.environ["GRISTMILL_TEST_DATA"]) / "langid_lingua_sentences_75.tar.gz") as archive:
         for member in sorted(archive.getmembers(), key=lambda member: member.name):
             if member.name.startswith("sentences/") and member.isfile():
                 lines = archive.extractfile(member).read().decode().splitlines()

@@ -1,6 +1,6 @@
 """What a look-up among 100,000 documents costs: filling the index and asking it, in memory and in a Redis.
 
-With GRISTMILL_LOOKUP_DOCUMENTS among another number.
+With GRISTMILL_TEST_LOOKUP_DOCUMENTS among another number.
 """
 
 import os
@@ -18,7 +18,7 @@ from gristmill.tasks.dedup.near.sign import signed
 from gristmill.tasks.documents.selection import read_rows
 from tests.benchmarks.near_corpus import Planted
 
-DOCUMENTS = int(os.environ.get("GRISTMILL_LOOKUP_DOCUMENTS", 100_000))
+DOCUMENTS = int(os.environ.get("GRISTMILL_TEST_LOOKUP_DOCUMENTS", 100_000))
 SHARD = 50_000
 ASKED = 50
 

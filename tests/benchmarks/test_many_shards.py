@@ -1,7 +1,7 @@
 """A stage of very many tiny shards on Dask by address: what flow, scheduler and markers cost a shard, and their memory.
 
-GRISTMILL_SHARDS: how many, of several sizes, separated by commas. Flow, scheduler, two workers and the store share the
-cores of one machine.
+GRISTMILL_TEST_SHARDS: how many, of several sizes, separated by commas. Flow, scheduler, two workers and the store share
+the cores of one machine.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from gristmill.storage import checked_json, layout
 from gristmill.tasks.engine.make import COST
 from tests import services as servers
 
-SIZES = [int(size) for size in os.environ.get("GRISTMILL_SHARDS", "1000,4000").split(",")]
+SIZES = [int(size) for size in os.environ.get("GRISTMILL_TEST_SHARDS", "1000,4000").split(",")]
 COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', 'corpus', sys.argv[1]]; main()"
 SECONDS = 0.5  # between two looks at the processes
 

@@ -1,6 +1,6 @@
 """Recall of the near-duplicate step against theory on planted pairs, and against all pairs of real pages.
 
-`GRISTMILL_DATA`: folder with warc/open/OPEN-small.* and dedup_mccormick_100_1000_2500.tar.gz.
+`GRISTMILL_TEST_DATA`: folder with warc/open/OPEN-small.* and dedup_mccormick_100_1000_2500.tar.gz.
 """
 
 import gzip
@@ -134,9 +134,9 @@ def _ordered(place: dict[str, int], a: str, b: str) -> tuple[str, str]:
 
 
 def data() -> Path:
-    if not os.environ.get("GRISTMILL_DATA"):
-        pytest.skip("set GRISTMILL_DATA to a folder with warc/open and dedup_mccormick_100_1000_2500.tar.gz")
-    return Path(os.environ["GRISTMILL_DATA"])
+    if not os.environ.get("GRISTMILL_TEST_DATA"):
+        pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/open and dedup_mccormick_100_1000_2500.tar.gz")
+    return Path(os.environ["GRISTMILL_TEST_DATA"])
 
 
 def test_open_pages(tmp_path, capsys):

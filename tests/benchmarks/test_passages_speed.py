@@ -1,7 +1,7 @@
 """Speed of the removal of repeated lines, paragraphs and sentences, in MB of text per second of one core.
 
-Prints, asserts nothing about time. The text is that of the pages in `warc/web` of the folder that GRISTMILL_DATA names,
-followed by copies of them, up to 50 MB, with the words of every other line in another order.
+Prints, asserts nothing about time. The text is that of the pages in `warc/web` of the folder that GRISTMILL_TEST_DATA
+names, followed by copies of them, up to 50 MB, with the words of every other line in another order.
 """
 
 import os
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.bench
 
 
 def pages() -> list[str]:
-    if not (data := os.environ.get("GRISTMILL_DATA")):
-        pytest.skip("GRISTMILL_DATA does not name the folder of the data sets")
+    if not (data := os.environ.get("GRISTMILL_TEST_DATA")):
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder of the data sets")
     (path,) = sorted(Path(data, "warc", "web").glob("*.warc.gz"))[:1]
     found = []
     with open(path, "rb") as stream:

@@ -1,7 +1,8 @@
 """Personal data: what is found in real pages and in code, and how fast; prints, asserts nothing about time.
 
-GRISTMILL_DATA names the folder with the real pages (warc/web). Whether a hit is a false one only a reader can say: the
-hits go with their surroundings, a line each, into a file whose name is printed. Sorted by kind they are read quickly.
+GRISTMILL_TEST_DATA names the folder with the real pages (warc/web). Whether a hit is a false one only a reader can say:
+the hits go with their surroundings, a line each, into a file whose name is printed. Sorted by kind they are read
+quickly.
 """
 
 import os
@@ -94,10 +95,10 @@ def report(name, documents, folder, capsys):
 
 
 def test_real_pages(tmp_path, capsys):
-    if "GRISTMILL_DATA" not in os.environ:
-        pytest.skip("GRISTMILL_DATA names no folder with real pages")
+    if "GRISTMILL_TEST_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_TEST_DATA names no folder with real pages")
     documents = []
-    for path in sorted((Path(os.environ["GRISTMILL_DATA"]) / "warc" / "web").glob("*.warc.gz")):
+    for path in sorted((Path(os.environ["GRISTMILL_TEST_DATA"]) / "warc" / "web").glob("*.warc.gz")):
         with open(path, "rb") as f:
             for record in ArchiveIterator(f):
                 if record.rec_type == "response":

@@ -204,8 +204,8 @@ def test_lines_are_those_of_dclm(dclm, pages, capsys):
 
 @pytest.fixture(scope="module")
 def urls() -> list[str]:
-    if not (data := os.environ.get("GRISTMILL_DATA")):
-        pytest.skip("set GRISTMILL_DATA to a folder with warc/web/*.warc.gz")
+    if not (data := os.environ.get("GRISTMILL_TEST_DATA")):
+        pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/web/*.warc.gz")
     found = []
     for path in sorted(Path(data, "warc", "web").glob("*.warc.gz")):
         with open(path, "rb") as stream:

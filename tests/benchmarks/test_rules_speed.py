@@ -1,7 +1,7 @@
 """Speed of the rules in MB of text per second of one core, and how their cost grows with the length of a document.
 
 The scan of the texts is part of every figure. Prints, and asserts the ratio that the
-README promises. GRISTMILL_DATA names the folder with
+README promises. GRISTMILL_TEST_DATA names the folder with
 `warc/web`, whose pages are the documents.
 """
 
@@ -38,8 +38,8 @@ pytestmark = pytest.mark.bench
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    if not (data := os.environ.get("GRISTMILL_DATA")):
-        pytest.skip("GRISTMILL_DATA does not name the folder of the data sets")
+    if not (data := os.environ.get("GRISTMILL_TEST_DATA")):
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder of the data sets")
     (path,) = sorted(Path(data, "warc", "web").glob("*.warc.gz"))[:1]
     found = []
     with open(path, "rb") as stream:

@@ -19,8 +19,8 @@ WITHOUT_SPACES = {"ja", "km", "lo", "th", "zh"}
 @pytest.fixture(scope="module")
 def texts() -> dict[str, list[str]]:
     """Documents and sentences of about a hundred languages."""
-    if not (data := os.environ.get("GRISTMILL_DATA")):
-        pytest.skip("GRISTMILL_DATA does not name the folder of the data sets")
+    if not (data := os.environ.get("GRISTMILL_TEST_DATA")):
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder of the data sets")
     found: dict[str, list[str]] = {}
     for archive in ("langid_zackw_117docs.tar.gz", "langid_lingua_sentences_75.tar.gz"):
         with tarfile.open(Path(data) / archive) as members:

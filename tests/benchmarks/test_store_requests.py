@@ -1,6 +1,6 @@
 """What a shard costs in requests to an object store, by kind: a whole recipe over files of one document each.
 
-Two sizes of a home in moto's S3; the difference is what a further shard costs. GRISTMILL_SHARDS: the two sizes.
+Two sizes of a home in moto's S3; the difference is what a further shard costs. GRISTMILL_TEST_SHARDS: the two sizes.
 """
 
 import json
@@ -16,7 +16,7 @@ import yaml
 from tests.benchmarks.test_many_shards import COMMAND
 from tests.crawl_server import ObjectStore, serve_s3
 
-SIZES = [int(size) for size in os.environ.get("GRISTMILL_SHARDS", "60,180").split(",")]
+SIZES = [int(size) for size in os.environ.get("GRISTMILL_TEST_SHARDS", "60,180").split(",")]
 # Of a further shard over all stages, and what looks for groups that lost too much: so many were measured.
 MOST = {"ignore": 100, "warn": 125}
 

@@ -1,7 +1,7 @@
 """What the engines keep of a page's structure, beside its source: one table of all engines by renderer.
 
-Renderers that need Node are found in the folder node_modules that GRISTMILL_NODE_MODULES names, where
-`npm install katex mathjax-full@3 mathjax-node highlight.js prismjs` was run. GRISTMILL_STRUCTURE_SEED is the first
+Renderers that need Node are found in the folder node_modules that GRISTMILL_TEST_NODE_MODULES names, where
+`npm install katex mathjax-full@3 mathjax-node highlight.js prismjs` was run. GRISTMILL_TEST_STRUCTURE_SEED is the first
 seed, 0 by default: on pages of other seeds nothing was looked at.
 """
 
@@ -67,9 +67,9 @@ def pages(family: str, seeds: range, folder: Path) -> Iterator[Case]:
         case "Pygments":
             pytest.importorskip("pygments")
             return highlighted.pages(seeds)
-    if "GRISTMILL_NODE_MODULES" not in os.environ or not shutil.which("node"):
-        pytest.skip("GRISTMILL_NODE_MODULES names no folder node_modules, or there is no node on the PATH")
-    return node_pages.pages(family, seeds, Path(os.environ["GRISTMILL_NODE_MODULES"]))
+    if "GRISTMILL_TEST_NODE_MODULES" not in os.environ or not shutil.which("node"):
+        pytest.skip("GRISTMILL_TEST_NODE_MODULES names no folder node_modules, or there is no node on the PATH")
+    return node_pages.pages(family, seeds, Path(os.environ["GRISTMILL_TEST_NODE_MODULES"]))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def table(request):
 @pytest.mark.bench
 @pytest.mark.parametrize("family", FAMILIES)
 def test_structure(family, table, tmp_path):
-    first = int(os.environ.get("GRISTMILL_STRUCTURE_SEED", 0))
+    first = int(os.environ.get("GRISTMILL_TEST_STRUCTURE_SEED", 0))
     cases = list(pages(family, range(first, first + SEEDS), tmp_path))
     assert cases
     for name, (engine, markdown) in COMPARED.items():

@@ -1,7 +1,7 @@
 """10,000 random tokens traced to their records and derived from them again: all the same; what a look-up and the index
 cost.
 
-On a planted crawl, and where GRISTMILL_DATA names a folder with warc/web/*.warc.gz on these pages.
+On a planted crawl, and where GRISTMILL_TEST_DATA names a folder with warc/web/*.warc.gz on these pages.
 """
 
 import os
@@ -40,9 +40,9 @@ def planted(folder: Path) -> list[str]:
 
 
 def real(folder: Path) -> list[str]:
-    if "GRISTMILL_DATA" not in os.environ:
-        pytest.skip("set GRISTMILL_DATA to a folder with warc/web/*.warc.gz")
-    return [f"{os.environ['GRISTMILL_DATA']}/warc/web/*.warc.gz"]
+    if "GRISTMILL_TEST_DATA" not in os.environ:
+        pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/web/*.warc.gz")
+    return [f"{os.environ['GRISTMILL_TEST_DATA']}/warc/web/*.warc.gz"]
 
 
 def sources(files: list[str], folder: Path) -> list[TokenSource]:

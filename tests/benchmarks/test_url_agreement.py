@@ -30,8 +30,8 @@ def urls_of(path: Path) -> list[str]:
 
 
 def test_verdicts_are_those_of_datatrove(capsys):
-    if not (data := os.environ.get("GRISTMILL_DATA")):
-        pytest.skip("set GRISTMILL_DATA to a folder with warc/web/*.warc.gz")
+    if not (data := os.environ.get("GRISTMILL_TEST_DATA")):
+        pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/web/*.warc.gz")
     paths = [Path(ASSETS_PATH, f"{name}.txt") for name in LISTS]
     subwords, words, soft = ([line for line in path.read_text().splitlines() if line] for path in paths)
     crawled = [url for path in sorted(Path(data, "warc", "web").glob("*.warc.gz")) for url in urls_of(path)]

@@ -26,8 +26,8 @@ PATHS = 100_000
 @pytest.fixture(scope="module")
 def crawl() -> list[tuple[str, bytes]]:
     """URL and payload of each response of the sample of real pages."""
-    if not (data := os.environ.get("GRISTMILL_DATA")):
-        pytest.skip("GRISTMILL_DATA does not name the folder of the data sets")
+    if not (data := os.environ.get("GRISTMILL_TEST_DATA")):
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder of the data sets")
     path = Path(data) / "warc" / "web" / "DEMO-00001.warc.gz"
     found = []
     for record in ArchiveIterator(GzipReader(str(path))):

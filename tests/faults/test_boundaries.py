@@ -142,7 +142,10 @@ def test_a_full_disk_is_said_where_a_run_notes_its_stages(tmp_path, operation):
 
 
 # SAMPLE trials of the product, and of each planted defect as many as find it
-SAMPLE, SEED = int(os.environ.get("GRISTMILL_FAULTS", "40")), int(os.environ.get("GRISTMILL_FAULTS_SEED", "11"))
+SAMPLE, SEED = (
+    int(os.environ.get("GRISTMILL_TEST_FAULTS", "40")),
+    int(os.environ.get("GRISTMILL_TEST_FAULTS_SEED", "11")),
+)
 
 
 @pytest.mark.slow

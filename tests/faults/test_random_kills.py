@@ -1,6 +1,6 @@
 """Processes of a run killed at random moments, by the real command: the same bytes come out, and nothing is left.
 
-GRISTMILL_KILLS: how many processes are killed, one a run; GRISTMILL_KILLS_SEED: which moments are drawn.
+GRISTMILL_TEST_KILLS: how many processes are killed, one a run; GRISTMILL_TEST_KILLS_SEED: which moments are drawn.
 """
 
 import os
@@ -16,8 +16,8 @@ import pytest
 
 from gristmill.storage import files, layout
 
-KILLS = int(os.environ.get("GRISTMILL_KILLS", "5"))
-SEED = int(os.environ.get("GRISTMILL_KILLS_SEED", "23"))
+KILLS = int(os.environ.get("GRISTMILL_TEST_KILLS", "5"))
+SEED = int(os.environ.get("GRISTMILL_TEST_KILLS_SEED", "23"))
 # What the command line of a process has in it; of the flow, nothing: it is the one that is started.
 VICTIMS = {
     "flow": "",

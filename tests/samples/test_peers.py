@@ -2,7 +2,7 @@
 
 python -m venv PEERS
 PEERS/bin/pip install --constraint constraints.txt torch ai2-olmo-core==3.0.0 grain
-GRISTMILL_PEERS=PEERS/bin/python python -m pytest -m bench -s tests/samples/test_peers.py
+GRISTMILL_TEST_PEERS=PEERS/bin/python python -m pytest -m bench -s tests/samples/test_peers.py
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from gristmill.training.loss import inputs_and_targets
 from tests.samples.mixed_corpus import BATCH, END, SEED, SEQ_LEN, write
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = os.environ.get("GRISTMILL_PEERS")
+PEERS = os.environ.get("GRISTMILL_TEST_PEERS")
 STEPS, RESUME = 100, 50
 EXPORTED = 1_250  # steps of 8 windows
 
@@ -79,7 +79,7 @@ def together(folder: Path, world: int, prefix: str = "") -> list[str]:
 @pytest.mark.parametrize("kind", ["olmo_core", "grain", "torchtitan"])
 def test_batches_are_those_of_our_own_loop(tmp_path, kind, world, packing):
     if not has(kind):
-        pytest.skip(f"GRISTMILL_PEERS names no Python that has {kind}")
+        pytest.skip(f"GRISTMILL_TEST_PEERS names no Python that has {kind}")
     manifest = write(tmp_path, packing=packing, steps=120)
     command = [PEERS, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
     command += [str(Path(__file__).with_name("peer_batches.py")), kind, str(manifest), str(tmp_path)]
@@ -102,7 +102,7 @@ def test_batches_are_those_of_our_own_loop(tmp_path, kind, world, packing):
 )
 def test_exported_tokens_are_read_by_the_trainers_own_readers(tmp_path, trainer, module, manifest):
     if not has(module.partition(".")[0]):
-        pytest.skip(f"GRISTMILL_PEERS names no Python that has {module}")
+        pytest.skip(f"GRISTMILL_TEST_PEERS names no Python that has {module}")
     written = write(tmp_path, packing=manifest == "packed", phases=manifest != "shares", steps=EXPORTED)
     source = SampleSource(written, SEQ_LEN, BATCH, SEED)
     export = TokenExport("peers", "0123456789abcdef", "", source, load_training_manifest(written))
@@ -136,7 +136,7 @@ def test_megatrons_own_blend_has_the_shares(tmp_path):
     """Megatron's builder, given the exported arguments, draws samples of each source in its share; what it reads of a
     source are that source's tokens."""
     if not has("megatron.core"):
-        pytest.skip("GRISTMILL_PEERS names no Python that has megatron.core")
+        pytest.skip("GRISTMILL_TEST_PEERS names no Python that has megatron.core")
     written = write(tmp_path, phases=False, steps=EXPORTED)
     source = SampleSource(written, SEQ_LEN, BATCH, SEED)
     export = TokenExport("peers", "0123456789abcdef", "", source, load_training_manifest(written))

@@ -13,6 +13,7 @@ from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions import device
 from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, diffs, only_in, proxy_data
+from gristmill.flows.experiments.decisions.options import DecisionOptions
 from gristmill.flows.experiments.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
@@ -22,6 +23,7 @@ from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
+from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.variants import difference
 from gristmill.flows.reports.funnel import funnel
 from gristmill.flows.run.artifacts import artifact_key, flow_run_name
@@ -117,78 +119,35 @@ class _Clock:
 
 
 @recorded_flow(name="ablate", flow_run_name=flow_run_name, persist_result=False)
-def ablate(
-    recipe: RecipeLike,
-    against: list[RecipeLike] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
-    settings: list[str] = [],  # noqa: B006
-    without: list[str] = [],  # noqa: B006
-    leave_one_out: bool = False,
-    raw: bool = False,
-    proxy: str | dict[str, Any] = "small",
-    clean: str | None = None,
-    judge: list[str] = [],  # noqa: B006
-    tasks: str | None = None,
-    tokens: int | None = None,
-    pairs: list[int] = [],  # noqa: B006
-    bank_pairs: int = 0,
-    first_pair: int = 1,
-    tokenizer: str | None = None,
-    resample: bool = False,
-) -> DecisionReport:
+@spread
+def ablate(recipe: RecipeLike, options: DecisionOptions) -> DecisionReport:
     """Verdicts on candidates beside a base, in bits per byte of documents that no recipe filtered.
 
     Prefect shows what is said of each parameter in its form.
 
     Args:
         recipe: the base
-        against: other recipes, a candidate each
-        settings: the base with another setting, as minhash.threshold=0.9, a candidate each
-        without: steps; the base without one of them is a candidate, for each
-        leave_one_out: the base without each of its steps in turn, which says what each is worth
-        raw: raw extraction, without the steps behind it, is a candidate
-        proxy: the small model that is trained: the name of one that ships, or the path of a YAML file
-        clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files, or `reference`
-        judge: the evaluation sets that count, each a source, `clean` or `task:NAME`, or `extracted` for all
-            sources; clean needs not be named, and without it some must be
-        tasks: a folder of tasks that the models are scored on when they are trained, or lm-eval:NAME,NAME
-        tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
-            default one epoch of the recipe that has least, at most the proxy's
-        pairs: of runs at each look, as 3 and 6, instead of the proxy's
-        bank_pairs: A/A pairs, which say how much runs differ ahead of a verdict; else the own pairs say it alone
-        first_pair: number of the first pair; a decision after one that could not tell takes new ones
-        tokenizer: a file that all recipes are encoded with, instead of one that is trained on the sources of all
-        resample: each pair reads its own half of the hosts, so that the interval covers which pages were crawled
     """
     require("train", "comparing recipes")
     clock = _Clock(time.monotonic())
     with run_context(recipe) as context:
         log = get_run_logger()
-        compared = arms(recipe, against, settings, without, leave_one_out, raw)
+        compared = arms(recipe, options, options.leave_one_out)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        folder = tasks_folder(context.settings, tasks) if tasks else None
-        check_judges(context.settings, [*compared.recipes.values()], clean, judge, tuple(task_sets(folder)))
-        file = None if tokenizer is None else tokenizer_at(context.settings, tokenizer, "tokenizer")
-        plan = planned(
-            compared,
-            proxy,
-            partial(device.known, context.settings),
-            leave_one_out=leave_one_out,
-            tokens=tokens,
-            pairs=pairs,
-            bank_pairs=bank_pairs,
-            first_pair=first_pair,
-            clean=clean,
-            judge=judge,
-            resample=resample,
-            vocabulary=None if file is None else vocabulary(file),
-            tasks=task_sets(folder),
-        )
+        folder = tasks_folder(context.settings, options.tasks) if options.tasks else None
+        sets = task_sets(folder)
+        check_judges(context.settings, [*compared.recipes.values()], options.clean, options.judge, tuple(sets))
+        file = tokenizer_at(context.settings, options.tokenizer, "tokenizer") if options.tokenizer else None
+        known = partial(device.known, context.settings)
+        plan = planned(compared, options, known, sets, None if file is None else vocabulary(file))
         for line in (*plan.lines(), *renamed_sets(compared.recipes)):
             log.info("%s", line)
-        data = clock.others(lambda: _data(context, plan, tokens, clean, file))
+        data = clock.others(lambda: _data(context, plan, options, file))
         scored = DecisionTasks(context, folder, data) if folder else None
-        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge, scored), data=data)
+        plan = replace(
+            plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, options.judge, scored), data=data
+        )
         copies = pairs_of_copies(context, data.arms[compared.base].corpus)
         pairs_met = None if copies is None else copies.result["pairs"]
         for line in (*plan.lines(), *seldom_met(compared, data, pairs_met)):
@@ -199,9 +158,7 @@ def ablate(
         return decided
 
 
-def _data(
-    context: RunContext, plan: Plan, tokens: int | None, clean: str | None, tokenizer: Path | None
-) -> ComparisonData:
+def _data(context: RunContext, plan: Plan, options: DecisionOptions, tokenizer: Path | None) -> ComparisonData:
     """Corpora and tokens, a subflow `corpus` for each recipe."""
     compared, proxy = plan.arms, plan.proxy
 
@@ -219,10 +176,10 @@ def _data(
         context,
         proxy,
         compared.recipes,
-        tokens or proxy.tokens,
+        options.tokens or proxy.tokens,
         step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
-        clean=clean,
-        repeat=tokens is not None,
+        clean=options.clean,
+        repeat=options.tokens is not None,
         tokenizer=tokenizer,
         pairs=plan.pairs if plan.protocol.resample else None,
         apart=apart,

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import wrapt
 
+from gristmill.flows.experiments.decisions.options import OtherDevice
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, gpus
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.code_version import releases
-from gristmill.training.hardware import MFU, MeasuredRate, RateRequest, asked_sheet
+from gristmill.training.hardware import MeasuredRate, RateRequest, asked_sheet
 from gristmill.training.run.launch import environment_of
 
 if TYPE_CHECKING:
@@ -69,17 +70,17 @@ def run_flops(proxy: ProxyConfig, tokens: int) -> float:
     return float(decoder.flops_per_token(proxy.model, proxy.vocab_size)) * tokens
 
 
-def named(proxy: ProxyConfig, name: str, devices: int = 1, mfu: float = MFU, price: float = 0.0) -> Device:
+def named(other: OtherDevice, proxy: ProxyConfig) -> Device:
     """Devices that this machine does not have. Raises ValueError for a name that no data sheet is known of, for an MFU
     that is no share, and for fewer devices than a run has processes."""
-    peak = asked_sheet(name, mfu).flops
+    peak, devices = asked_sheet(other.device, other.mfu).flops, other.devices
     if devices < proxy.processes:
         raise ValueError(
             f"--devices {devices}: a run of the proxy {proxy.name} has {proxy.processes} processes, with a device "
             "each; give as many, or lower its `processes`"
         )
-    description = f"{devices} {name} at {mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet"
-    return Device(description, mfu * peak, devices // proxy.processes, devices, price)
+    description = f"{devices} {other.device} at {other.mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet"
+    return Device(description, other.mfu * peak, devices // proxy.processes, devices, other.price)
 
 
 def measured(settings: MachineSettings, proxy: ProxyConfig, price: float = 0.0) -> Device:

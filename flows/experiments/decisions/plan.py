@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.experiments.decisions.device import Device, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import ProxyNoise, read_noise
+from gristmill.flows.experiments.decisions.options import Candidates, DecisionOptions
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
@@ -41,11 +42,8 @@ class Arms:
 
 def arms(
     recipe: Any,
-    against: Iterable[Any] = (),
-    settings: Iterable[str] = (),
-    without: Iterable[str] = (),
+    chosen: Candidates,
     leave_one_out: bool = False,
-    raw: bool = False,
 ) -> Arms:
     """The base and its candidates: other recipes (as `gristmill.flows.recipe.recipe.load` takes them), the base with
     one other setting each (`minhash.threshold=0.9`), without one step each, without each step in turn, and as raw
@@ -54,9 +52,9 @@ def arms(
     Raises ValueError for no candidate at all, or one that is the base itself, and what `load` and `variant` raise.
     """
     base = load(recipe)
-    candidates = [Variant(other.name, other) for other in map(load, against)]
-    candidates += [variants.variant(base, setting) for setting in settings]
-    candidates += [variants.without(base, step) for step in without]
+    candidates = [Variant(other.name, other) for other in map(load, chosen.against)]
+    candidates += [variants.variant(base, setting) for setting in chosen.settings]
+    candidates += [variants.without(base, step) for step in chosen.without]
     steps: dict[str, str] = {}
     fixed: dict[str, str] = {}
     if leave_one_out:
@@ -68,7 +66,7 @@ def arms(
                 continue
             candidates.append(candidate)
             steps[candidate.label] = step.step
-    if raw:
+    if chosen.raw:
         candidates.append(variants.raw(base))
     if not candidates:
         raise ValueError(
@@ -270,41 +268,32 @@ class Plan:
 
 def planned(
     compared: Arms,
-    proxy: Any,
+    options: DecisionOptions,
     device: Callable[[ProxyConfig], Device | None],
-    *,
-    leave_one_out: bool,
-    tokens: int | None,
-    pairs: list[int],
-    bank_pairs: int,
-    first_pair: int,
-    clean: str | None,
-    judge: Sequence[str],
     tasks: Mapping[str, int],
-    resample: bool = False,
     vocabulary: int | None = None,
 ) -> Plan:
-    """The plan before any data is made. `proxy`: as `load_proxy` takes it; `device`: gives what it is trained on, see
+    """The plan before any data is made. `device`: gives what the proxy is trained on, see
     `gristmill.flows.experiments.decisions.device`; `tasks`: examples by set, as `task_sets` gives them; `vocabulary`:
-    the size of a tokenizer that is given, with which no noise was recorded; the others: parameters of `ablate`.
+    the size of a tokenizer that is given, with which no noise was recorded.
 
     Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
     """
-    small, noise = load_proxy(proxy), None
+    small, noise = load_proxy(options.proxy), None
     if vocabulary is None:
-        noise = read_noise(proxy, small)
+        noise = read_noise(options.proxy, small)
     else:
         small = small.model_copy(update={"vocab_size": vocabulary})
     return Plan(
         arms=compared,
-        protocol=protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs, resample),
+        protocol=protocol_of(small, options),
         proxy=small,
-        bank=bank_pairs,
-        tokens=tokens or small.tokens,
+        bank=options.bank_pairs,
+        tokens=options.tokens or small.tokens,
         device=device(small),
         noise=noise,
-        evaluation=expected_evaluation([*compared.recipes.values()], small, clean, judge, tasks),
-        fixed_tokens=tokens is not None,
+        evaluation=expected_evaluation([*compared.recipes.values()], small, options.clean, options.judge, tasks),
+        fixed_tokens=options.tokens is not None,
     )
 
 
@@ -324,26 +313,19 @@ def expected_evaluation(
     return EvaluationSet((*names, *tasks), set_of, np.ones(len(set_of), np.int64), judged)
 
 
-def protocol_of(
-    proxy: ProxyConfig,
-    pairs: list[int],
-    leave_one_out: bool,
-    first_pair: int = 1,
-    bank_pairs: int = 0,
-    resample: bool = False,
-) -> Protocol:
+def protocol_of(proxy: ProxyConfig, options: DecisionOptions) -> Protocol:
     """What is declared before any run. Attribution tests every step; else many candidates are screened.
 
     Raises ValueError for looks that do not rise from 2 on, and for an A/A bank of one pair.
     """
-    if bank_pairs == 1:
+    if options.bank_pairs == 1:
         raise ValueError("--bank-pairs 1: one A/A pair has no variance; give 0, for no bank, or 2 or more")
-    looks = tuple(pairs) or proxy.looks
-    settings: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks, "first_pair": first_pair}
-    settings["resample"] = resample
+    looks = tuple(options.pairs) or proxy.looks
+    settings: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks}
+    settings |= {"first_pair": options.first_pair, "resample": options.resample}
     settings["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
     try:
-        return Protocol(**settings | ({"survivors": None} if leave_one_out else {}))
+        return Protocol(**settings | ({"survivors": None} if options.leave_one_out else {}))
     except ValidationError as error:
         raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
 

@@ -20,6 +20,7 @@ import wrapt
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, ViewType
 
+from gristmill.flows.experiments.models.options import ImportRequest
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.finished import finished
@@ -131,19 +132,6 @@ def _some(line: Mapping[str, Any]) -> str:
 
 EVALUATION = "evaluation.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True)
-class ImportRequest:
-    """`name`: of the run, for a person; `trainer`: the program; `losses`: its metrics, see `read_points`; `step`,
-    `loss`: the columns of these there, None to find them; `model`: a folder as Hugging Face lays it out, or None."""
-
-    name: str
-    trainer: str
-    losses: Path
-    step: str | None = None
-    loss: str | None = None
-    model: Path | None = None
 
 
 @dataclass(frozen=True)

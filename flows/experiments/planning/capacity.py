@@ -11,39 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.tables import Table
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ, PhaseCost
 from gristmill.tasks.engine.make import StageResult
 
-# Pages of the crawl of December 2024, CC-MAIN-2024-51, as Common Crawl has published it:
-# https://commoncrawl.org/blog/december-2024-crawl-archive-now-available
-SNAPSHOT_PAGES = 2_640_000_000
-SHARD_PAGES = SNAPSHOT_PAGES // 90_000  # of each of its WARC files
 # Of the flow and the scheduler, for each job: tests/benchmarks/test_engine_jobs.py prints it.
 SECONDS_A_JOB = 0.002
 # Bytes that a worker holds before its first job.
 WORKER = 300 << 20
 # CPU seconds of a phase below which it is the noise of a processor and not what a phase does that was measured.
 SHORTEST = 0.05
-
-
-@dataclass(frozen=True)
-class Machines:
-    """`memory`: bytes of each; None: as much as the jobs need."""
-
-    number: int = 1
-    cores: int = 1000
-    memory: int | None = None
-
-
-@dataclass(frozen=True)
-class Prices:
-    """In one currency: an hour of a core, a terabyte in the home for a month, a million requests to the store."""
-
-    core_hour: float = 0.0
-    terabyte_month: float = 0.0
-    million_requests: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,8 +75,7 @@ class Capacity:
     measured: int
     tokens: int | None
     stages: tuple[StageCapacity, ...]
-    machines: Machines
-    prices: Prices
+    crawl: CrawlOptions
 
     @property
     def table(self) -> Table:
@@ -163,17 +141,17 @@ class Capacity:
     @property
     def computing(self) -> float:
         """The price of the processors."""
-        return self.core_hours * self.prices.core_hour
+        return self.core_hours * self.crawl.core_hour
 
     @property
     def storing(self) -> float:
         """The price of the home, a month."""
-        return self.bytes / 1e12 * self.prices.terabyte_month
+        return self.bytes / 1e12 * self.crawl.terabyte_month
 
     @property
     def requesting(self) -> float:
         """The price of the requests to the store."""
-        return self.requests / 1e6 * self.prices.million_requests
+        return self.requests / 1e6 * self.crawl.million_requests
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
@@ -183,14 +161,11 @@ class Capacity:
 
 def capacity(
     report: Report,
-    documents: int = SNAPSHOT_PAGES,
-    machines: Machines = Machines(),
-    prices: Prices = Prices(),
-    shard_pages: int = SHARD_PAGES,
+    crawl: CrawlOptions,
 ) -> Capacity:
     """What a crawl of so many pages takes, by a finished run. Reads a small file for each stage.
 
-    `shard_pages`: of a file of the crawl, which decides how many jobs a phase has and how many files they open; what
+    `crawl.shard_pages` decides how many jobs a phase has and how many files they open; what
     the jobs of the run held is what they hold there if its files were as large. Near-duplicates grow faster than in
     proportion if a larger crawl has a larger share of them. Raises ValueError for a
     run that read no documents.
@@ -198,7 +173,7 @@ def capacity(
     measured = report.steps[0].documents_in if report.steps else 0
     if not measured:
         raise ValueError(f"the run of {report.recipe.name} read no documents; give a recipe whose run read some")
-    factor = documents / measured
+    factor = crawl.pages / measured
     stages = report.data.stages if report.data else report.corpus.stages
     tokens = None if report.tokens is None else round(report.tokens * factor)
     if report.group_losses is not None:
@@ -206,10 +181,10 @@ def capacity(
     distinct_stages = [*_distinct(stages)]
     costs = [cost for stage in distinct_stages for cost in (stage.costs or {}).values() if cost.jobs]
     cheapest = min((cost.shortest for cost in costs), default=0.0)
-    shards = max(1, -(-documents // shard_pages))
-    crawl = _Crawl(factor, len(report.corpus.sources), shards, machines, cheapest)
-    rows = tuple(_row(stage, crawl) for stage in distinct_stages)
-    return Capacity(documents, measured, tokens, rows, machines, prices)
+    shards = max(1, -(-crawl.pages // crawl.shard_pages))
+    whole = _Crawl(factor, len(report.corpus.sources), shards, crawl, cheapest)
+    rows = tuple(_row(stage, whole) for stage in distinct_stages)
+    return Capacity(crawl.pages, measured, tokens, rows, crawl)
 
 
 def _distinct(stages: Iterable[StageResult]) -> Iterable[StageResult]:
@@ -224,7 +199,7 @@ class _Crawl:
     factor: float
     had: int
     shards: int
-    machines: Machines
+    options: CrawlOptions
     cheapest: float = 0.0
 
 
@@ -252,10 +227,10 @@ def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapac
         jobs = crawl.shards if cost.jobs == crawl.had else divided
     held = min(factor, crawl.factor) if cost.once else 1.0
     memory = None if cost.memory is None else WORKER + round(cost.memory * held)
-    machines, fitting = crawl.machines, crawl.machines.cores
-    if machines.memory is not None and memory:
-        fitting = min(machines.cores, machines.memory // memory)
-    workers = max(1, min(jobs, fitting * machines.number))
+    fitting = crawl.options.cores
+    if (room := crawl.options.memory_bytes) is not None and memory:
+        fitting = min(fitting, room // memory)
+    workers = max(1, min(jobs, fitting * crawl.options.machines))
     beside = max(0.0, cost.cpu_seconds - cost.starting)
     growing = max(0.0, beside - crawl.cheapest * cost.jobs)
     starting = workers * cost.starting / max(1, cost.processes)

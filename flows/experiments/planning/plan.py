@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from gristmill.flows.experiments.planning.capacity import (
-    SHARD_PAGES,
-    SNAPSHOT_PAGES,
-    Capacity,
-    Machines,
-    Prices,
-    capacity,
-)
+from gristmill.flows.experiments.planning.capacity import Capacity, capacity
 from gristmill.flows.experiments.planning.laws import (
     Ramp,
     Split,
@@ -35,9 +28,11 @@ from gristmill.flows.experiments.planning.layouts import (
     counts,
     optimizer_bytes,
 )
+from gristmill.flows.experiments.planning.options import PlanOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.given_files import check_tokenizer_file
+from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.settings_file import Value
 from gristmill.flows.reports.finished import finished
@@ -46,7 +41,7 @@ from gristmill.flows.stats.law import ScalingLaw, TokenCost
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import TrainingConfig
-from gristmill.training.hardware import DEVICE_HOURS, MFU, asked_sheet
+from gristmill.training.hardware import asked_sheet
 
 if TYPE_CHECKING:
     from gristmill.training import decoder
@@ -94,9 +89,6 @@ def checkpoints(
     interval = daly(stall, failures)
     lost = stall / (interval + stall) + (interval + stall) / (2 * failures)
     return Checkpoints(size, stall, failures, interval, max(1, round(interval / step)), lost)
-
-
-NETWORK = 400.0  # Gbit/s of a device to other machines: one adapter of NDR InfiniBand each, as in NVIDIA's DGX H100
 
 
 @dataclass(frozen=True)
@@ -190,61 +182,38 @@ class TrainingPlan:
         return values
 
 
-def plan(
-    recipe: Any,
-    device: str = "H100",
-    devices: int = 8,
-    *,
-    machine: int = 8,
-    network: float = NETWORK,
-    mfu: float = MFU,
-    memory: float | None = None,
-    price: float = 0.0,
-    device_hours: float = DEVICE_HOURS,
-    tensor: int = 1,
-    pipeline: int = 1,
-    corpus_tokens: float | None = None,
-    served: float | None = None,
-    law: str | None = None,
-    pages: int = SNAPSHOT_PAGES,
-    shard_pages: int = SHARD_PAGES,
-    machines: Machines | None = None,
-    prices: Prices | None = None,
-    settings: MachineSettings | None = None,
-) -> TrainingPlan:
-    """What the training of a recipe takes on so many devices. Trains nothing, and needs no device.
-
-    recipe: as `load` takes it. device: a name of `gristmill.training.hardware`. machine: devices of a machine.
-    network: Gbit/s of a device to other machines. mfu: see `Devices`. memory: GB of a device, None: by its data sheet.
-    price: of a device and an hour. device_hours: of one device between failures. tensor, pipeline: the most of each
-    that an engine has. corpus_tokens: different tokens that there are, None: those of the finished run, if there is
-    one. served: tokens that the model is to answer with, for the inference-aware law. law: a file that `gristmill
-    decide scale` has written, None: the one in the home for this recipe. pages, shard_pages, machines, prices: those of
-    `capacity`, whose figures are in the bill where the corpus of the recipe is finished.
+@spread
+def plan(recipe: Any, options: PlanOptions, settings: MachineSettings | None = None) -> TrainingPlan:
+    """What the training of a recipe takes on so many devices. Trains nothing, and needs no device. Where the corpus of
+    the recipe is finished, what the crawl takes is in the bill, as `capacity` has it.
 
     Raises ValueError for a device without a data sheet, for shares that are none, and where no layout fits; what `load`
     raises.
+
+    Args:
+        recipe: as `load` takes it
+        settings: default: those of the environment
     """
     recipe, settings = load(recipe), settings or MachineSettings()
-    hardware = _devices(device, devices, machine, network, mfu, memory)
+    hardware, devices = _devices(options), options.devices
     remarks: list[str] = []
     report = _finished(recipe, settings, remarks)
     work = _work(recipe, settings, report)
     parameters, tokens = work.parameters.whole, recipe.training.token_budget(recipe.model.seq_len)
     compute = float(work.flops) * tokens
-    own = _own_law(recipe, settings, law, remarks)
-    unique = corpus_tokens if corpus_tokens is not None or report is None else report.tokens
-    options = choices(work, hardware, tensor, pipeline)
-    seconds = options[0].seconds
-    saved = checkpoints(recipe.training, work.parameters, devices, hardware.sheet.host, seconds, device_hours)
+    own = _own_law(recipe, settings, options.law, remarks)
+    unique = options.corpus_tokens if options.corpus_tokens is not None or report is None else report.tokens
+    layouts = choices(work, hardware, options.tensor, options.pipeline)
+    seconds, lasting = layouts[0].seconds, options.failure_hours
+    saved = checkpoints(recipe.training, work.parameters, devices, hardware.sheet.host, seconds, lasting)
     steps = tokens / (recipe.training.batch * recipe.model.seq_len)
     if saved.lost >= 1:
         raise ValueError(
-            f"{devices} devices that fail every {device_hours:,.0f} hours each leave no time to train between "
+            f"{devices} devices that fail every {lasting:,.0f} hours each leave no time to train between "
             f"checkpoints of {saved.stall:,.0f} seconds; give fewer devices, or a larger --failure-hours"
         )
     hours = steps * seconds / 3600 / (1 - saved.lost)
-    crawl = None if report is None else capacity(report, pages, machines or Machines(), prices or Prices(), shard_pages)
+    crawl = None if report is None else capacity(report, options)
     if crawl is not None and crawl.unmeasured:
         remarks.append(f"without the time of {', '.join(crawl.unmeasured)}, which was not measured")
     return TrainingPlan(
@@ -255,25 +224,26 @@ def plan(
         steps=recipe.training.steps,
         flops=compute,
         devices=hardware,
-        price=price,
+        price=options.price,
         splits=tuple(splits(compute, own)),
-        serving=None if served is None else inference_aware(parameters, served),
+        serving=None if options.served is None else inference_aware(parameters, options.served),
         repetition=None if unique is None or tokens <= unique else _repetition(parameters, tokens, unique),
-        choices=tuple(options),
+        choices=tuple(layouts),
         checkpoints=saved,
-        bill=Bill(hours, hours * devices, hours * devices * price, crawl),
+        bill=Bill(hours, hours * devices, hours * devices * options.price, crawl),
         ramp=None if report is None else ramp(report.metrics, recipe.training, recipe.model.seq_len),
         remarks=tuple(remarks),
     )
 
 
-def _devices(name: str, count: int, machine: int, network: float, mfu: float, memory: float | None) -> Devices:
-    sheet = asked_sheet(name, mfu)
+def _devices(options: PlanOptions) -> Devices:
+    sheet = asked_sheet(options.device, options.mfu)
+    count, machine, network = options.devices, options.machine_devices, options.network
     for what, value in (("--devices", count), ("--machine-devices", machine), ("--network", network)):
         if value <= 0:
             raise ValueError(f"{what} {value:g} is not above 0; correct it")
-    held = sheet.memory if memory is None else memory * 1e9
-    return Devices(name, sheet, count, min(machine, count), network * 1e9 / 8, mfu, held)
+    held = sheet.memory if options.device_memory is None else options.device_memory * 1e9
+    return Devices(options.device, sheet, count, min(machine, count), network * 1e9 / 8, options.mfu, held)
 
 
 def _work(recipe: Recipe, settings: MachineSettings, report: Report | None) -> Work:

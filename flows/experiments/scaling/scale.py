@@ -16,12 +16,14 @@ from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task, task_sets, tasks_folder
 from gristmill.flows.experiments.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
 from gristmill.flows.experiments.scaling.ladder import ERROR, JUDGED, AgreementReport
+from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions
 from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
 from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.run.artifacts import flow_run_name
@@ -99,57 +101,43 @@ class _Trained:
 
 
 @recorded_flow(name="scale", flow_run_name=flow_run_name, persist_result=False)
-def scale(
-    recipe: RecipeLike,
-    sizes: list[int],
-    tokens: list[int],
-    most_flops: float | None = None,
-    forecasts: list[str] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
-    budgets: list[float] = [],  # noqa: B006
-    proxy: str | dict[str, Any] = "small",
-    seeds: int = 1,
-    rate_sweeps: int = 2,
-    clean: str | None = None,
-    judge: list[str] = [],  # noqa: B006
-    repeat: bool = False,
-) -> ScalingReport:
-    """A scaling law of a recipe: the proxy at each of `sizes` (parameters), trained on each of `tokens`.
+@spread
+def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
+    """A scaling law of a recipe: the proxy at each of `sizes`, trained on each of `tokens`. Forecasts, as `2.5M:10M`,
+    are registered, trained and checked.
 
-    `most_flops`: cells of the grid with more operations are left out; `forecasts`: runs as `2.5M:10M`, parameters and
-    tokens, whose loss is forecast, registered, trained and checked; `budgets`: of operations, whose best split between
-    parameters and tokens is asked for; `seeds`: runs of each cell; `rate_sweeps`: sizes at which half and twice the
-    learning rate are tried; `repeat`: documents may be read more than once.
+    Args:
+        recipe: whose tokens are trained on
     """
     require("train", "training a grid of models")
     with run_context(recipe) as context:
-        log, small = get_run_logger(), load_proxy(proxy)
-        cells = grid(small, sizes, tokens, most_flops)
-        targets = [forecast_cell(small, text) for text in forecasts]
-        sweeps = swept_cells(cells, rate_sweeps)
-        for line in plan(small, cells, targets, seeds, sweeps):
+        log, small = get_run_logger(), load_proxy(options.proxy)
+        cells = grid(small, options.sizes, options.tokens, options.most_flops)
+        targets = [forecast_cell(small, text) for text in options.forecasts]
+        sweeps = swept_cells(cells, options.rate_sweeps)
+        for line in plan(small, cells, targets, options.seeds, sweeps):
             log.info("%s", line)
-        check_judges(context.settings, [recipe], clean, judge)
-        make = partial(_trained, context, {recipe.name: recipe}, small, clean=clean, judge=judge, repeat=repeat)
+        check_judges(context.settings, [recipe], options.clean, options.judge)
+        make = partial(_trained, context, {recipe.name: recipe}, small, options)
         # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
         trained = make(longest=max(one.tokens for one in cells))
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
 
-        wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
+        wanted = [(recipe.name, one, pair) for one in cells for pair in range(options.seeds)]
         keys = [trained.spec(*one).key for one in wanted]
         judged = trained.evaluation.judged
-        options = {"budgets": str(budgets), "rate_sweeps": str(rate_sweeps)}
-        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | options)[:16]
-        params = {"proxy": small.model_dump(mode="json"), "judged": list(judged), "sizes": sizes, "tokens": tokens}
+        asked = {"budgets": str(options.budgets), "rate_sweeps": str(options.rate_sweeps)}
+        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
+        params: dict[str, Any] = {"proxy": small.model_dump(mode="json"), "judged": list(judged)}
+        params |= {"sizes": options.sizes, "tokens": options.tokens, "seeds": options.seeds}
         datasets = [
             mlflow_runs.dataset_input(trained.data.arms[recipe.name].mixture, "training"),
             mlflow_runs.dataset_input(trained.data.evaluation, "evaluation"),
         ]
-        with tracking.scaling_run(
-            context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets
-        ) as tracked:
+        with tracking.scaling_run(context.settings, recipe.name, identity, params, datasets) as tracked:
             tried = [(recipe.name, one, 0) for sweep in sweeps for one in sweep]
             results = trained(wanted + tried)
-            report = ScalingReport(recipe.name, identity, tuple(results[: len(wanted)]), judged, tuple(budgets))
+            report = ScalingReport(recipe.name, identity, tuple(results[: len(wanted)]), judged, tuple(options.budgets))
             tracking.log_runs(tracked, report.runs)
             log.info("%s", report.sentence)
             report = replace(report, sweeps=_swept(results[len(wanted) :], len(FACTORS), report.fit.deviation))
@@ -164,38 +152,28 @@ def scale(
 
 
 @recorded_flow(name="agreement", flow_run_name=flow_run_name, persist_result=False)
-def agreement(
-    recipe: RecipeLike,
-    sizes: list[int],
-    tokens: list[int],
-    against: list[RecipeLike] = [],  # noqa: B006
-    settings: list[str] = [],  # noqa: B006
-    without: list[str] = [],  # noqa: B006
-    raw: bool = False,
-    proxy: str | dict[str, Any] = "small",
-    seeds: int = 2,
-    clean: str | None = None,
-    judge: list[str] = [],  # noqa: B006
-    tasks: str | None = None,
-    repeat: bool = False,
-) -> AgreementReport:
-    """Whether recipes keep their order from the smaller of `sizes` to the largest; `tokens`: of a run at each.
+@spread
+def agreement(recipe: RecipeLike, options: AgreementOptions) -> AgreementReport:
+    """Whether recipes keep their order from the smaller of `sizes` to the largest; `tokens`: of a run at each size.
+    Right answers and wrong choices of tasks are measures beside the evaluation sets.
 
-    `against`, `settings`, `without`, `raw`: the recipes that are compared, as for the flow `ablate`; `tasks`: a folder,
-    or lm-eval:NAME,NAME, whose right answers and wrong choices are measures beside the evaluation sets.
+    Args:
+        recipe: the base
     """
     require("train", "comparing recipes")
     with run_context(recipe) as context:
-        log, small = get_run_logger(), load_proxy(proxy)
+        log, small = get_run_logger(), load_proxy(options.proxy)
+        sizes, tokens, seeds = options.sizes, options.tokens, options.seeds
         if len(sizes) < 2 or len(tokens) != len(sizes) or sorted(set(sizes)) != sizes:
             raise ValueError(
                 f"sizes are {sizes} and token budgets {tokens}; give two or more of each, the smallest size first"
             )
-        compared = arms(recipe, against, settings, without, raw=raw)
+        compared = arms(recipe, options)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        folder = tasks_folder(context.settings, tasks) if tasks else None
-        check_judges(context.settings, [*compared.recipes.values()], clean, judge, tuple(task_sets(folder)))
+        folder = tasks_folder(context.settings, options.tasks) if options.tasks else None
+        sets = tuple(task_sets(folder))
+        check_judges(context.settings, [*compared.recipes.values()], options.clean, options.judge, sets)
         cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
         names = tuple(compared.recipes)
         for line in plan(small, cells, [], seeds * len(names)):
@@ -203,7 +181,7 @@ def agreement(
         losses: dict[str, list[np.ndarray]] = {}
         for one in cells:
             # each size has a budget, and so tokens, of its own, which a decision at that size finds again
-            train = _trained(context, compared.recipes, small, one.tokens, clean, judge, repeat, folder)
+            train = _trained(context, compared.recipes, small, options, one.tokens, folder)
             runs = train([(name, one, pair) for name in names for pair in range(seeds)])
             measured = [{JUDGED: run.loss} | run.by_set for run in runs]
             for measure in measured[0]:
@@ -225,21 +203,19 @@ def _trained(
     context: RunContext,
     recipes: Mapping[str, Recipe],
     proxy: ProxyConfig,
+    options: ScaleOptions | AgreementOptions,
     longest: int,
-    clean: str | None,
-    judge: Sequence[str],
-    repeat: bool,
     tasks: Path | None = None,
 ) -> _Trained:
     """Data for runs of up to `longest` tokens. Raises ValueError where an arm has fewer and none may be repeated."""
-    data = proxy_data(context, proxy, recipes, longest, clean=clean, repeat=repeat)
+    data = proxy_data(context, proxy, recipes, longest, clean=options.clean, repeat=options.repeat)
     if data.budget_tokens < longest:
         raise ValueError(
             f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "
             "ask for fewer tokens, give more documents, or allow it by --repeat"
         )
     scored = None if tasks is None else DecisionTasks(context, tasks, data)
-    return _Trained(context, proxy, data, evaluation_set(data, judge, scored), repeat, scored)
+    return _Trained(context, proxy, data, evaluation_set(data, options.judge, scored), options.repeat, scored)
 
 
 def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep, ...]:

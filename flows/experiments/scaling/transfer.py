@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from gristmill.flows.experiments.scaling.grid import Cell
+from gristmill.flows.experiments.scaling.options import Size, TransferOptions
 from gristmill.samples.order import Order
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import GuardConfig, ModelConfig, Parametrization, TrainingConfig
@@ -96,54 +97,35 @@ VOCABULARY = 64  # of the synthetic tokens
 FOLLOWERS = 4  # of each of them
 
 
-@dataclass(frozen=True)
-class Size:
-    """Of a model; heads stay as wide as `Check.head_dim`."""
-
-    dim: int
-    layers: int
+HEAD_DIM = 16  # of all sizes
 
 
-@dataclass(frozen=True)
-class Check:
-    """What is trained. `sizes`: the first is the base; `rates`: rising; `mixture`: a training manifest whose tokens are
-    read, None: synthetic ones."""
+def _model(check: TransferOptions, size: Size) -> ModelConfig:
+    return ModelConfig(dim=size.dim, layers=size.layers, heads=size.dim // HEAD_DIM, seq_len=check.seq_len)
 
-    sizes: Sequence[Size]
-    rates: Sequence[float]
-    seeds: int = 3
-    steps: int = 60
-    batch: int = 8
-    seq_len: int = 32
-    head_dim: int = 16
-    optimizer: str = "adamw"
-    mixture: Path | None = None
 
-    def model(self, size: Size) -> ModelConfig:
-        return ModelConfig(dim=size.dim, layers=size.layers, heads=size.dim // self.head_dim, seq_len=self.seq_len)
-
-    def training(self, rule: str, rate: float, seed: int) -> TrainingConfig:
-        base = self.sizes[0]
-        layers = {"base_layers": base.layers} if rule == "completep" else {}
-        parametrization = None if rule == STANDARD else {"rule": rule, "base_dim": base.dim, **layers}
-        return TrainingConfig(
-            seed=seed,
-            steps=self.steps,
-            batch=self.batch,
-            micro_batch=self.batch,
-            learning_rate=rate,
-            warmup_steps=self.steps // 10,
-            parametrization=parametrization and Parametrization.model_validate(parametrization),
-            optimizer=self.optimizer,
-            guard=GuardConfig(enabled=False),
-        )
+def _training(check: TransferOptions, rule: str, rate: float, seed: int) -> TrainingConfig:
+    base = check.models[0]
+    layers = {"base_layers": base.layers} if rule == "completep" else {}
+    parametrization = None if rule == STANDARD else {"rule": rule, "base_dim": base.dim, **layers}
+    return TrainingConfig(
+        seed=seed,
+        steps=check.steps,
+        batch=check.batch,
+        micro_batch=check.batch,
+        learning_rate=rate,
+        warmup_steps=check.steps // 10,
+        parametrization=parametrization and Parametrization.model_validate(parametrization),
+        optimizer=check.optimizer,
+        guard=GuardConfig(enabled=False),
+    )
 
 
 @dataclass(frozen=True)
 class Sweep:
     """Losses of a rule, float (sizes, rates): the mean over the seeds of the mean over the last tenth of the steps."""
 
-    check: Check
+    check: TransferOptions
     rule: str
     losses: np.ndarray
 
@@ -173,21 +155,21 @@ def synthetic(count: int, length: int, seed: int) -> np.ndarray:
     return rows
 
 
-def _reader(check: Check) -> tuple[Callable[[int, int], np.ndarray], int]:
+def _reader(check: TransferOptions) -> tuple[Callable[[int, int], np.ndarray], int]:
     """(what gives the sequences of a step of a seed, the size of the vocabulary)."""
-    if check.mixture is None:
+    if not check.mixture:
         return lambda step, seed: synthetic(check.batch, check.seq_len + 1, 1000 * seed + step), VOCABULARY
-    manifest = load_training_manifest(check.mixture)
+    manifest = load_training_manifest(Path(check.mixture))
     orders = {seed: Order(manifest, seq_len=check.seq_len, batch=check.batch, seed=seed) for seed in range(check.seeds)}
     return lambda step, seed: orders[seed].batch(step), manifest.vocab_size
 
 
-def sweep(check: Check, rule: str) -> Sweep:
+def sweep(check: TransferOptions, rule: str) -> Sweep:
     """Train all sizes at all rates with a rule: standard, mup or completep. A run that diverges has the loss inf."""
-    losses = np.zeros((len(check.sizes), len(check.rates)))
+    losses = np.zeros((len(check.models), len(check.learning_rates)))
     with processes(60) as world:
-        for i, size in enumerate(check.sizes):
-            for j, rate in enumerate(check.rates):
+        for i, size in enumerate(check.models):
+            for j, rate in enumerate(check.learning_rates):
                 final_losses = [_final_loss(check, rule, size, rate, seed, world) for seed in range(check.seeds)]
                 losses[i, j] = np.mean(final_losses)
                 shown = " ".join(f"{loss:.3f}" for loss in final_losses)
@@ -195,9 +177,9 @@ def sweep(check: Check, rule: str) -> Sweep:
     return Sweep(check, rule, losses)
 
 
-def _final_loss(check: Check, rule: str, size: Size, rate: float, seed: int, world: World) -> float:
-    training, (read, vocabulary) = check.training(rule, rate, seed), _reader(check)
-    state = begun_state(check.model(size), training, vocabulary, 0, world)
+def _final_loss(check: TransferOptions, rule: str, size: Size, rate: float, seed: int, world: World) -> float:
+    training, (read, vocabulary) = _training(check, rule, rate, seed), _reader(check)
+    state = begun_state(_model(check, size), training, vocabulary, 0, world)
     losses = []
     for step in range(check.steps):
         inputs, targets = inputs_and_targets(torch.from_numpy(read(step, seed)), check.batch)
@@ -214,33 +196,35 @@ class Coordinates:
     root mean squares, float (sizes, 3), the mean over the seeds. `slopes`: of their logarithms over that of the size,
     the width where widths differ, else the layers; 0 is flat, 1 in proportion."""
 
-    check: Check
+    check: TransferOptions
     rule: str
     changes: np.ndarray
 
     @property
     def slopes(self) -> list[float]:
-        by_width = len({size.dim for size in self.check.sizes}) > 1
-        sizes = np.log([size.dim if by_width else size.layers for size in self.check.sizes])
+        by_width = len({size.dim for size in self.check.models}) > 1
+        sizes = np.log([size.dim if by_width else size.layers for size in self.check.models])
         return [float(np.polyfit(sizes, np.log(column), 1)[0]) for column in self.changes.T]
 
 
 PLACES = ("first block", "last block", "logits")
 
 
-def coordinates(check: Check, rule: str, rate: float, updates: int = 4) -> Coordinates:
+def coordinates(check: TransferOptions, rule: str, rate: float, updates: int = 4) -> Coordinates:
     """Look at the inside of all sizes before and after a few updates at one rate, without a warm-up."""
-    changes = np.zeros((len(check.sizes), len(PLACES)))
+    changes = np.zeros((len(check.models), len(PLACES)))
     with processes(60) as world:
-        for i, size in enumerate(check.sizes):
+        for i, size in enumerate(check.models):
             for seed in range(check.seeds):
                 changes[i] += _changes(check, rule, size, rate, seed, updates, world) / check.seeds
     return Coordinates(check, rule, changes)
 
 
-def _changes(check: Check, rule: str, size: Size, rate: float, seed: int, updates: int, world: World) -> np.ndarray:
-    training, (read, vocabulary) = check.training(rule, rate, seed), _reader(check)
-    state = begun_state(check.model(size), training, vocabulary, 0, world)
+def _changes(
+    check: TransferOptions, rule: str, size: Size, rate: float, seed: int, updates: int, world: World
+) -> np.ndarray:
+    training, (read, vocabulary) = _training(check, rule, rate, seed), _reader(check)
+    state = begun_state(_model(check, size), training, vocabulary, 0, world)
     seen: list[torch.Tensor] = []
     for block in (state.model.layers[0], state.model.layers[-1]):
         block.register_forward_hook(lambda _module, _given, output: seen.append(output.detach().float()))
@@ -259,8 +243,3 @@ def _changes(check: Check, rule: str, size: Size, rate: float, seed: int, update
         train_step(state, inputs.to(world.device), targets.to(world.device), StepPlan(rate), training, world)
     after = look()
     return np.array([(b - a).square().mean().sqrt().item() for a, b in zip(before, after, strict=True)])
-
-
-def rates_around(middle: float, count: int) -> list[float]:
-    """So many rates, each twice the one before, with `middle` in the middle."""
-    return [middle * 2.0 ** (i - count // 2) for i in range(count)]

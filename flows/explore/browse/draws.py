@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.explore.browse.opened import Opened, Step
-from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.reports.dropped import Dropped, in_rows
 from gristmill.flows.stages.export import columns_of
 from gristmill.storage import parquet

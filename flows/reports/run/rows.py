@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.funnel import pandas
 from gristmill.flows.stages.corpus import Corpus

@@ -1,5 +1,5 @@
 """Ten things that a reader wants of a corpus, in Chromium: each from the funnel by at most three clicks. With
-GRISTMILL_PICTURES, a folder, it leaves a picture of where each leads."""
+GRISTMILL_TEST_PICTURES, a folder, it leaves a picture of where each leads."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -104,7 +104,7 @@ def test_at_most_three_clicks_from_the_funnel(tab, server, opened, task):
     tab.clicks, tab.said = 0, []
     task(tab, opened)
     print(f"{task.__name__}: {tab.clicks} clicks")
-    if folder := os.environ.get("GRISTMILL_PICTURES"):
+    if folder := os.environ.get("GRISTMILL_TEST_PICTURES"):
         tab.picture(Path(folder) / f"{task.__name__}.png")
     assert 0 < tab.clicks <= 3
     assert not [each for each in tab.said if "xception" in each or "violates" in each]
@@ -156,7 +156,7 @@ def test_no_page_is_wider_than_the_screen_and_all_can_be_reached_by_keys(tab, se
             tab.screen(width, scheme=scheme)
             tab.open(server.address + name)
             assert tab.value("document.documentElement.scrollWidth") <= width, (name, width)
-            folder = os.environ.get("GRISTMILL_PICTURES")
+            folder = os.environ.get("GRISTMILL_TEST_PICTURES")
             if folder:
                 tab.picture(Path(folder) / f"{name.partition('?')[0] or 'funnel'}-{width}-{scheme}.png")
     tab.open(server.address)

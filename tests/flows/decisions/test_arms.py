@@ -2,6 +2,7 @@
 
 import pytest
 
+from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import arms
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
@@ -27,7 +28,7 @@ def steps(recipe) -> list[str]:
 
 def test_candidates_are_named_by_what_differs():
     other = BASE | {"name": "other", "steps": BASE["steps"][:3]}
-    found = arms(BASE, [other], ["minhash.threshold=0.9"], ["minhash"], raw=True)
+    found = arms(BASE, Candidates([other], ["minhash.threshold=0.9"], ["minhash"], raw=True))
     assert found.base == "base" and list(found.recipes)[0] == "base"
     assert found.candidates == ("other", "minhash.threshold=0.9", "without minhash", "raw")
     assert found.recipes["minhash.threshold=0.9"].steps[-1].threshold == 0.9
@@ -36,7 +37,7 @@ def test_candidates_are_named_by_what_differs():
 
 
 def test_each_step_is_left_out_in_turn_but_those_that_others_need():
-    found = arms(BASE, leave_one_out=True)
+    found = arms(BASE, Candidates(), leave_one_out=True)
     assert found.steps == {f"without {name}": name for name in ("url", "c4", "gopher_quality", "minhash")}
     assert found.candidates == tuple(found.steps)
     assert list(found.fixed) == ["language"] and "put the step `language` before it" in found.fixed["language"]
@@ -46,14 +47,14 @@ def test_each_step_is_left_out_in_turn_but_those_that_others_need():
 
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ValueError, match="nothing to compare base with"):
-        arms(BASE)
+        arms(BASE, Candidates())
     with pytest.raises(ValueError, match="is no other recipe than base"):
-        arms(BASE, [BASE])
+        arms(BASE, Candidates([BASE]))
     with pytest.raises(ValueError, match="two of the recipes are called base"):
-        arms(BASE, [BASE | {"limit": 3}])
+        arms(BASE, Candidates([BASE | {"limit": 3}]))
     with pytest.raises(ValueError, match="two of the recipes are called other"):
-        arms(BASE, [BASE | {"name": "other"}, BASE | {"name": "other", "limit": 3}])
+        arms(BASE, Candidates([BASE | {"name": "other"}, BASE | {"name": "other", "limit": 3}]))
     with pytest.raises(RecipeError, match="did you mean `threshold`"):
-        arms(BASE, settings=["minhash.treshold=0.9"])
+        arms(BASE, Candidates(settings=["minhash.treshold=0.9"]))
     with pytest.raises(RecipeError, match="no step `quality`"):
-        arms(BASE, without=["quality"])
+        arms(BASE, Candidates(without=["quality"]))

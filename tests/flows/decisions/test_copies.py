@@ -6,6 +6,7 @@ import numpy as np
 
 from gristmill.flows.experiments.decisions.ablate import met, seldom_met
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
+from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import arms
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
@@ -34,7 +35,7 @@ def test_as_many_pairs_meet_as_draws_of_documents_have():
 
 
 def test_recipes_that_keep_duplicates_and_seldom_meet_them_are_named():
-    compared = arms(BASE, without=["minhash", "c4"], raw=True)
+    compared = arms(BASE, Candidates(without=["minhash", "c4"], raw=True))
     of = {name: SimpleNamespace(source_tokens={"web": 1_000_000}) for name in compared.recipes}
 
     def said(budget: int, pairs: int | None, half=None) -> list[str]:

@@ -1,9 +1,13 @@
 """What is said before anything is trained, against what simulated decisions then ask for."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from gristmill.flows.experiments.decisions.device import Device, known, measured, named, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import read_noise
+from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
 from gristmill.flows.experiments.decisions.plan import Arms, cost, parameters, planned, protocol_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
@@ -49,15 +53,7 @@ BASE = load(
     }
 )
 ARMS = Arms("base", {"base": BASE} | dict.fromkeys(["raw", "a", "b"], BASE), {}, {"language": "it is needed"})
-NOTHING = {
-    "leave_one_out": False,
-    "tokens": None,
-    "pairs": [],
-    "bank_pairs": 8,
-    "first_pair": 1,
-    "clean": None,
-    "tasks": {},
-}
+OPTIONS = DecisionOptions(bank_pairs=8)
 
 
 def here(proxy) -> Device:
@@ -69,7 +65,7 @@ def unknown(proxy) -> None:
 
 
 def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
-    plan = planned(ARMS, "small", here, **NOTHING, judge=["web"])
+    plan = planned(ARMS, replace(OPTIONS, judge=["web"]), here, {})
     shown = "\n".join(plan.lines())
     assert "base against raw, a, b" in shown and "language cannot be left out: it is needed" in shown
     assert "200,000 tokens at most" in shown and "the best 2 are tested" in shown
@@ -87,15 +83,15 @@ def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
 def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text((PROXIES / "small.yaml").read_text())
-    plan = planned(ARMS, str(own), unknown, **NOTHING | {"tokens": 100_000}, judge=["extracted"])
+    plan = planned(ARMS, replace(OPTIONS, proxy=str(own), tokens=100_000, judge=["extracted"]), unknown, {})
     shown = "\n".join(plan.lines())
     assert "is not known before `--plan` has measured it" in shown
     assert "no noise was recorded" in shown and f"It trains {plan.cost.runs[0]} to" in shown
     assert "--tokens N" not in shown
     with pytest.raises(ValueError, match="^there is no evaluation set webb to judge by; did you mean `web`?"):
-        planned(ARMS, "small", here, **NOTHING, judge=["webb"])
+        planned(ARMS, replace(OPTIONS, judge=["webb"]), here, {})
     with pytest.raises(ValueError, match="^nothing says what to judge by. The documents of books, web as they were"):
-        planned(ARMS, "small", here, **NOTHING, judge=[])
+        planned(ARMS, OPTIONS, here, {})
 
 
 def test_parameters_are_those_of_the_model_but_for_its_norms():
@@ -107,10 +103,11 @@ def test_parameters_are_those_of_the_model_but_for_its_norms():
 
 def test_attribution_tests_every_step_and_pairs_replace_looks():
     proxy = load_proxy("small")
-    assert protocol_of(proxy, [], True).tested(9) == 9
-    assert protocol_of(proxy, [2, 5], False).looks == (2, 5) and protocol_of(proxy, [2, 5], False).worth_pairs == 2
+    assert protocol_of(proxy, DecisionOptions(leave_one_out=True)).tested(9) == 9
+    protocol = protocol_of(proxy, DecisionOptions(pairs=[2, 5]))
+    assert protocol.looks == (2, 5) and protocol.worth_pairs == 2
     with pytest.raises(ValueError, match="must rise"):
-        protocol_of(proxy, [5, 2], False)
+        protocol_of(proxy, DecisionOptions(pairs=[5, 2]))
 
 
 LARGE = {
@@ -129,7 +126,8 @@ LARGE = {
 def test_the_hours_of_a_large_proxy_are_those_of_6nd_at_its_mfu(processes):
     """Kaplan et al. 2020: 6 operations a parameter and token; attention comes on top."""
     proxy = load_proxy(LARGE | {"processes": processes})
-    plan = planned(ARMS, proxy, lambda one: named(one, "h100", 8, 0.4, 2.5), **NOTHING, judge=["web"])
+    device = partial(named, OtherDevice("h100", 8, 0.4, 2.5))
+    plan = planned(ARMS, replace(OPTIONS, proxy=proxy, judge=["web"]), device, {})
     time = time_of(plan.device, proxy, plan.tokens, plan.cost.runs)
     for runs, hours, money in zip(plan.cost.runs, time.hours, time.money, strict=True):
         truth = runs * 6 * 1.3e9 * 28e9 / (8 * 0.4 * 989.5e12) / 3600
@@ -143,14 +141,14 @@ def test_the_hours_of_a_large_proxy_are_those_of_6nd_at_its_mfu(processes):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"name": "tpu"}, "--device tpu: no data sheet is known of it; give one of a100, "),
-        ({"name": "h100", "mfu": 1.2}, "--mfu 1.2 is no share"),
-        ({"name": "h100", "devices": 4}, "--devices 4: a run of the proxy large has 8 processes"),
+        ({"device": "tpu"}, "--device tpu: no data sheet is known of it; give one of a100, "),
+        ({"device": "h100", "mfu": 1.2}, "--mfu 1.2 is no share"),
+        ({"device": "h100", "devices": 4}, "--devices 4: a run of the proxy large has 8 processes"),
     ],
 )
 def test_a_device_that_cannot_be_is_refused_with_a_remedy(given, sentence):
     with pytest.raises(ValueError, match=sentence):
-        named(load_proxy(LARGE), **given)
+        named(OtherDevice(**given), load_proxy(LARGE))
 
 
 TINY = {

@@ -54,9 +54,9 @@ def test_a_source_that_is_wanted_more_often_than_its_text_allows_is_said():
 def test_the_command_sets_mixtures_that_a_recipe_takes(tmp_path):
     recipe = load(RECIPE)
     line = command(found(recipe), tmp_path / "out.yaml", ["--judge", "web"])
-    program, name, path, *options, _, judged = shlex.split(line)
+    program, group, name, path, *options, _, judged = shlex.split(line)
     assert judged == "web"
-    assert (program, name, path) == ("gristmill", "decide", "ablate", str(tmp_path / "out.yaml"))
+    assert (program, group, name, path) == ("gristmill", "decide", "ablate", str(tmp_path / "out.yaml"))
     uniform, proportional = (variant(recipe, setting).recipe.mixture.weights for setting in options[1::2])
     assert uniform == {"web": 1, "books": 1, "noise": 1} and proportional == TOKENS
 

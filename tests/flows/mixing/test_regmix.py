@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gristmill.flows.experiments.mixture_options import Method, MixOptions
 from gristmill.flows.experiments.mixtures import (
     Gain,
     check_options,
@@ -202,11 +203,11 @@ def test_kept_sources_go_together_and_new_ones_alone():
 
 def test_doremi_refuses_what_it_would_not_heed():
     with pytest.raises(ValueError, match="^--keep and --judge or --clean: of regmix alone"):
-        check_options("doremi", keep=True, judged=True)
-    check_options("doremi", keep=False, judged=False)
-    check_options("regmix", keep=True, judged=True)
+        check_options(MixOptions(method=Method.DOREMI, keep=load("demo"), judge=["web"]))
+    check_options(MixOptions(method=Method.DOREMI))
+    check_options(MixOptions(keep=load("demo"), judge=["web"]))
     with pytest.raises(ValueError, match="^seeds: one run of a mixture does not tell its noise"):
-        check_options("regmix", keep=False, judged=True, seeds=1)
+        check_options(MixOptions(judge=["web"], seeds=1))
 
 
 def recipe_of(weights: dict[str, float]):

@@ -89,8 +89,8 @@ def test_the_noise_of_a_finished_run_gives_a_ramp(recipe, stages, said):
     [
         ({"device": "abacus"}, "no data sheet is known of it; give one of a100"),
         ({"mfu": 1.5}, "no share of the data sheet's rate"),
-        ({"memory": 1e-6}, "no layout fits 8 H100"),
-        ({"device_hours": 1e-9}, "larger --failure-hours"),
+        ({"device_memory": 1e-6}, "no layout fits 8 h100"),
+        ({"failure_hours": 1e-9}, "larger --failure-hours"),
     ],
 )
 def test_what_cannot_be_planned_says_what_to_give(recipe, given, said):

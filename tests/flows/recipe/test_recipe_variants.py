@@ -2,6 +2,7 @@
 
 import pytest
 
+from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import arms
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
@@ -153,7 +154,7 @@ def test_drop_takes_the_place_of_keep():
     assert (step.keep, step.drop) == (None, "characters < 9")
     [*_, step] = changed(load(WHERE), {"where.drop": "characters < 9"}).steps
     assert (step.keep, step.drop) == (None, "characters < 9")
-    assert arms(WHERE, settings=["where.drop=characters < 9", "where.keep='a' in url"]).candidates == (
+    assert arms(WHERE, Candidates(settings=["where.drop=characters < 9", "where.keep='a' in url"])).candidates == (
         "where.drop=characters < 9",
         "where.keep='a' in url",
     )

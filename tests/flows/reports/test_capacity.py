@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from gristmill.flows.experiments.planning.capacity import (
     SECONDS_A_JOB,
     WORKER,
-    Machines,
-    Prices,
     _Crawl,
     _phase,
     capacity,
 )
+from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
 from gristmill.storage import layout
@@ -25,9 +24,10 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
     path = undisturbed.write(recipe)
     report = finished(str(path), MachineSettings(home=str(undisturbed.home("undisturbed"))))
     pages = report.steps[0].documents_in
-    machines, prices = Machines(4, 8, 64 << 30), Prices(core_hour=36.0, terabyte_month=1e6, million_requests=2.0)
     shards = len(report.corpus.sources)
-    found = capacity(report, 10 * pages, machines, prices, shard_pages=-(-pages // shards))
+    machines = {"machines": 4, "cores": 8, "memory": 64.0}
+    prices = {"core_hour": 36.0, "terabyte_month": 1e6, "million_requests": 2.0}
+    found = capacity(report, CrawlOptions(10 * pages, -(-pages // shards), **machines, **prices))
     size = requests = jobs = 0.0
     constant = {"perplexity_model", "quality_model", "tokenizer", "evaluation_tokens"}
     for name, folder in undisturbed.stages("undisturbed").items():
@@ -78,7 +78,7 @@ def test_of_what_is_planted_starts_grow_with_processes_and_jobs_with_files(
         first = number < processes
         taken = each + rate * held + first * (imports + table)
         cost.add(JobCost(taken, start_seconds=first * imports, first=first), 10)
-    crawl = _Crawl(times, files, files * times, Machines(1, processes), cheapest=each)
+    crawl = _Crawl(times, files, files * times, CrawlOptions(cores=processes), cheapest=each)
     found = _phase("stage", "phase", cost, crawl)
     jobs = files * times
     assert found.jobs == jobs and found.workers == processes
@@ -93,7 +93,7 @@ def test_where_each_process_had_one_job_what_it_counted_is_its_start(imports, wo
     cost = PhaseCost("documents")
     for _ in range(processes):
         cost.add(JobCost(imports + work, start_seconds=imports, first=True), 10)
-    crawl = _Crawl(times, processes, processes * times, Machines(1, processes))
+    crawl = _Crawl(times, processes, processes * times, CrawlOptions(cores=processes))
     true = processes * (imports + work * times)
     assert _phase("stage", "phase", cost, crawl).core_hours * 3600 == pytest.approx(true, abs=1e-3 * times)
 
@@ -102,7 +102,7 @@ def test_where_each_process_had_one_job_what_it_counted_is_its_start(imports, wo
 def test_what_works_on_a_sample_grows_until_that_is_full(full, factor):
     cost = PhaseCost("constant", once=True, full=full)
     cost.add(JobCost(5.0, first=True, memory=1 << 20), 10)
-    found = _phase("tokenizer", "train", cost, _Crawl(8.0, 4, 32, Machines()))
+    found = _phase("tokenizer", "train", cost, _Crawl(8.0, 4, 32, CrawlOptions()))
     assert found.core_hours * 3600 == pytest.approx(5 * factor) and found.memory == WORKER + factor * (1 << 20)
 
 
@@ -111,7 +111,7 @@ def test_what_compares_documents_in_clusters_takes_their_root_more():
     cost = PhaseCost("documents^1.5")
     for number in range(3):
         cost.add(JobCost(100.0, first=not number, memory=1 << 20, reads=2, writes=1), 10)
-    crawl = _Crawl(factor=4.0, had=5, shards=40, machines=Machines())
+    crawl = _Crawl(factor=4.0, had=5, shards=40, options=CrawlOptions())
     found = _phase("semantic_duplicates", "choose", cost, crawl)
     assert (found.core_hours, found.jobs) == (pytest.approx(300 * 8 / 3600), 12)
 
@@ -120,7 +120,7 @@ def test_memory_of_a_machine_limits_how_many_of_its_cores_work(undisturbed, reci
     path = undisturbed.write(recipe)
     report = finished(str(path), MachineSettings(home=str(undisturbed.home("undisturbed"))))
     roomy, narrow = (
-        capacity(report, 10**6, Machines(1, 64, memory), shard_pages=1000) for memory in (None, 2 * WORKER)
+        capacity(report, CrawlOptions(10**6, 1000, cores=64, memory=memory)) for memory in (None, 2 * WORKER / 1e9)
     )
     assert narrow.hours > roomy.hours
     assert all(phase.workers <= 2 for phase in narrow.phases if phase.memory)

@@ -184,7 +184,7 @@ def test_ranges_have_one_size_and_are_no_larger_than_asked(size):
 
 
 def real_archives() -> list[str]:
-    folder = Path(os.environ.get("GRISTMILL_DATA", "")) / "warc"
+    folder = Path(os.environ.get("GRISTMILL_TEST_DATA", "")) / "warc"
     found = [*folder.rglob("*arc.gz"), *folder.rglob("*arc"), *folder.rglob("*.w?t.gz")]
     return sorted(str(path) for path in found if path.is_file())
 
@@ -192,8 +192,8 @@ def real_archives() -> list[str]:
 @pytest.mark.slow
 def test_ranges_of_real_archives():
     """Crawls of many makers, some damaged on purpose."""
-    if "GRISTMILL_DATA" not in os.environ:
-        pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
+    if "GRISTMILL_TEST_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_TEST_DATA does not name the folder with the data sets")
     compared = 0
     for path in real_archives():
         size = os.path.getsize(path)

@@ -14,10 +14,11 @@ from gristmill.tasks.reading.shard import Shard
 
 
 def web_texts(folder: Path) -> list[str]:
-    """Normalized main texts of all pages in GRISTMILL_DATA/warc/web; what is extracted is written under `folder`."""
-    data = os.environ.get("GRISTMILL_DATA")
+    """Normalized main texts of all pages in GRISTMILL_TEST_DATA/warc/web; what is extracted is written under
+    `folder`."""
+    data = os.environ.get("GRISTMILL_TEST_DATA")
     if not data:
-        pytest.skip("set GRISTMILL_DATA to a folder with warc/web/*.warc.gz")
+        pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/web/*.warc.gz")
     texts = []
     for number, path in enumerate(sorted(Path(data, "warc", "web").glob("*.warc.gz"))):
         shard = Shard("archive", str(path), path.name)

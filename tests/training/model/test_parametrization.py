@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 
-from gristmill.flows.experiments.scaling.transfer import Check, Size, coordinates
+from gristmill.flows.experiments.scaling.options import TransferOptions
+from gristmill.flows.experiments.scaling.transfer import coordinates
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, Parametrization, TrainingConfig
 from gristmill.training.decoder import Decoder, initial, rotary
@@ -129,7 +130,7 @@ def test_an_update_of_muon_has_one_spectral_norm_over_widths_and_adamw_moves_wha
 
 @pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
 def test_coordinates_are_flat_over_widths(optimizer):
-    check = Check([Size(dim, 2) for dim in (32, 64, 128)], [], seeds=2, batch=4, seq_len=16, optimizer=optimizer)
+    check = TransferOptions([32, 64, 128], [2], seeds=2, batch=4, seq_len=16, optimizer=optimizer)
     flat, standard = (coordinates(check, rule, 0.01).slopes for rule in ("mup", "standard"))
     assert np.abs(flat).max() < 0.35
     assert max(standard) > 0.5 + max(flat)

@@ -1,6 +1,7 @@
 """Training killed by SIGKILL at random moments, gone on with by other numbers of ranks: nothing is lost or repeated.
 
-GRISTMILL_TRAINING_KILLS: how many kills; GRISTMILL_TRAINING_KILLS_SEED: which processes and moments are drawn.
+GRISTMILL_TEST_TRAINING_KILLS: how many kills; GRISTMILL_TEST_TRAINING_KILLS_SEED: which processes and moments are
+drawn.
 """
 
 import json
@@ -20,8 +21,8 @@ from gristmill.storage import checked_json, files
 from gristmill.training.checkpoint.keeping import COMMIT, committed
 from gristmill.training.run.tracking import METRICS
 
-KILLS = int(os.environ.get("GRISTMILL_TRAINING_KILLS", "5"))
-SEED = int(os.environ.get("GRISTMILL_TRAINING_KILLS_SEED", "7"))
+KILLS = int(os.environ.get("GRISTMILL_TEST_TRAINING_KILLS", "5"))
+SEED = int(os.environ.get("GRISTMILL_TEST_TRAINING_KILLS_SEED", "7"))
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("rank", "agent", "launcher", "saving")
 STEPS, EVERY = 100, 5

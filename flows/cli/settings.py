@@ -1,5 +1,0 @@
-"""x"""
-
-
-def settings() -> None:
-    """x"""

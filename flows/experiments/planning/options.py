@@ -1,0 +1,57 @@
+"""Options of the plan of a training and of the capacity of a crawl, which functions and commands share."""
+
+from dataclasses import dataclass
+
+from gristmill.flows.recipe.options import option
+from gristmill.training.hardware import DEVICE_HOURS, MFU
+
+# Pages of the crawl of December 2024, CC-MAIN-2024-51, as Common Crawl has published it:
+# https://commoncrawl.org/blog/december-2024-crawl-archive-now-available
+SNAPSHOT_PAGES = 2_640_000_000
+SHARD_PAGES = SNAPSHOT_PAGES // 90_000  # of each of its WARC files
+NETWORK = 400.0  # Gbit/s of a device to other machines: one adapter of NDR InfiniBand each, as in NVIDIA's DGX H100
+
+
+@dataclass(frozen=True)
+class CrawlOptions:
+    """A whole crawl, the machines that work on it, and prices in one currency."""
+
+    pages: int = option("pages of the crawl; default: those of CC-MAIN-2024-51", SNAPSHOT_PAGES, min=1)
+    shard_pages: int = option("pages of a file of the crawl", SHARD_PAGES, min=1)
+    machines: int = option("machines that work at the same time", 1, min=1)
+    cores: int = option("cores of a machine", 1000, min=1)
+    memory: float | None = option("GB of a machine; default: as much as jobs need", None, min=0)
+    core_hour: float = option("price of an hour of a core", 0.0, min=0)
+    terabyte_month: float = option("price of a terabyte in the home for a month", 0.0, min=0)
+    million_requests: float = option("price of a million requests to the store", 0.0, min=0)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Of a machine; None: as much as jobs need."""
+        return None if self.memory is None else round(self.memory * 1e9)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The devices of a training, what they cost, and what the plan assumes."""
+
+    device: str = option("GPU, as h100, h200, b200, a100, mi300x", "h100", metavar="NAME")
+    devices: int = option("number of GPUs", 8, min=1)
+    machine_devices: int = option("GPUs of a machine", 8, min=1)
+    network: float = option("Gbit/s of a GPU to other machines", NETWORK, min=0)
+    mfu: float = option("share of the data sheet's rate that training reaches", MFU)
+    device_memory: float | None = option("GB of a GPU; default: its data sheet's", None, min=0)
+    price: float = option("price of a GPU for an hour", 0.0, min=0)
+    failure_hours: float = option("hours of one GPU between two failures; default: Llama 3's", DEVICE_HOURS, min=0)
+    tensor: int = option("largest tensor parallelism; our own loop has none", 1, min=1)
+    pipeline: int = option("most stages of a pipeline; our own loop has none", 1, min=1)
+    corpus_tokens: float | None = option(
+        "different tokens that there are; default: those of the finished run, if there is one", None, min=1
+    )
+    served: float | None = option("tokens that the model will generate, for the inference-aware law", None, min=1)
+    law: str | None = option("file that `decide scale` has written; default: the home's", None, metavar="FILE")
+
+
+@dataclass(frozen=True)
+class PlanOptions(CrawlOptions, TrainingOptions):
+    """A training, and the crawl that its corpus is made of."""

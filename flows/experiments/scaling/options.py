@@ -1,0 +1,87 @@
+"""Options of the grid, the ladder and the sweep of sizes, which flows and commands share."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gristmill.flows.experiments.decisions.options import Candidates, Judging
+from gristmill.flows.experiments.scaling.grid import numbers
+from gristmill.flows.recipe.options import option
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Models, and the tokens that they are trained on."""
+
+    sizes: list[int] = option(
+        "parameters of the models, the smallest first, as 80k,150k,240k", metavar="N,N,...", parser=numbers
+    )
+    tokens: list[int] = option("tokens of a run, as 100k,200k,400k", metavar="N,N,...", parser=numbers)
+
+
+@dataclass(frozen=True)
+class Repeating:
+    """Whether text may be read again."""
+
+    repeat: bool = option("a run may read documents more than once", False)
+
+
+@dataclass(frozen=True)
+class ScaleOptions(Repeating, Judging, Sizes):
+    """The grid: each size is trained on each number of tokens."""
+
+    most_flops: float | None = option("leave out cells of the grid with more floating-point operations", None)
+    forecasts: list[str] = option(
+        "forecast a run of N parameters on D tokens, then train it; repeatable", list, flag="--forecast", metavar="N:D"
+    )
+    budgets: list[float] = option(
+        "operations to split in the best way between parameters and tokens; repeatable", list, flag="--budget"
+    )
+    seeds: int = option("runs of each cell", 1, min=1)
+    rate_sweeps: int = option("sizes at which half and twice the learning rate are tried, too", 2, min=0)
+
+
+@dataclass(frozen=True)
+class AgreementOptions(Repeating, Judging, Candidates, Sizes):
+    """The ladder: each recipe is trained at each size, on the tokens of that size."""
+
+    seeds: int = option("runs of each recipe at each size", 2, min=2)
+    tasks: str | None = option("tasks that are measures, too: a folder, or lm-eval:NAME,NAME", None, metavar="FOLDER")
+
+
+class Size(NamedTuple):
+    """Of a model."""
+
+    dim: int
+    layers: int
+
+
+@dataclass(frozen=True)
+class TransferOptions:
+    """The sweep. Sizes are all pairs of widths and layers; the first is the base."""
+
+    widths: list[int] = option(
+        "model.dim of each size, the base's first", lambda: [64, 256], metavar="N,N,...", parser=numbers
+    )
+    layers: list[int] = option(
+        "model.layers of each size, the base's first", lambda: [4], metavar="N,N,...", parser=numbers
+    )
+    rate: float = option("the middle of the learning rates, each twice the last", 0.016, min=1e-9)
+    rates: int = option("number of learning rates", 5, min=1)
+    seeds: int = option("runs of each size at each rate", 3, min=1)
+    steps: int = option("steps of each run", 60, min=10)
+    batch: int = option("sequences of a step", 8, min=1)
+    seq_len: int = option("tokens of a sequence", 32, min=4)
+    optimizer: str = option("adamw or muon", "adamw")
+    mixture: str | None = option(
+        "mixture.json of a finished run's tokens; default: synthetic tokens", None, metavar="FILE"
+    )
+
+    @property
+    def models(self) -> list[Size]:
+        """The sizes, the base first."""
+        return [Size(dim, depth) for dim in self.widths for depth in self.layers]
+
+    @property
+    def learning_rates(self) -> list[float]:
+        """Each twice the one before, with `rate` in the middle."""
+        return [self.rate * 2.0 ** (i - self.rates // 2) for i in range(self.rates)]

@@ -1,0 +1,109 @@
+"""Options of flows, functions and commands, declared once: fields of a dataclass, as keyword parameters of a function.
+
+    @dataclass(frozen=True)
+    class Sums:
+        numbers: list[int] = option("what is added", list, metavar="N,N,...", parser=integers)
+
+    @spread
+    def add(name: str, sums: Sums) -> int: ...
+
+    add("three", numbers=[1, 2])
+
+The command line has the same function with options of Typer, `--numbers 1,2` (`gristmill.flows.cli.options`).
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
+
+R = TypeVar("R")
+_KEY = "option"  # of a field's metadata
+
+
+@dataclass(frozen=True)
+class Option:
+    """How an option is shown and read. `min`: the smallest number; `flag`: on the command line, where it is not the
+    field's name; `metavar`: what stands for the value there; `shell`: the type of the words there, where it is not the
+    field's; `parser`: reads one word as the value, and raises ValueError."""
+
+    description: str
+    min: float | None = None
+    flag: str = ""
+    metavar: str | None = None
+    shell: Any = None
+    parser: Callable[[str], Any] | None = None
+
+
+def option(description: str, default: Any = MISSING, **shown: Any) -> Any:
+    """A field of a dataclass of options. `default`: a value, or a function that makes one, such as `list`; `shown`:
+    fields of `Option`."""
+    metadata = {_KEY: Option(description, **shown)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def integers(text: str) -> list[int]:
+    """Whole numbers that are separated by commas. Raises ValueError."""
+    try:
+        return [int(number) for number in text.split(",") if number.strip()]
+    except ValueError:
+        raise ValueError(f"{text} is no list of whole numbers: write 3,6,12") from None
+
+
+def _typed(name: str, kind: Any, option: Option, default: Any) -> Any:
+    return Annotated[kind, Field(description=option.description, ge=option.min)]
+
+
+def spread(function: Callable[..., R], annotate: Callable[[str, Any, Option, Any], Any] = _typed) -> Callable[..., R]:
+    """The function with the fields of its dataclasses of options as parameters in place of these.
+
+    `annotate` gives the annotation of a parameter for a field's name, type, option and default; by default these are
+    the type, description and bound. The docstring gets a line for each field below `Args:`, which Prefect shows.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    groups = {name: one.annotation for name, one in signature.parameters.items() if _is_options(one.annotation)}
+    parameters, lines = [], []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            parameters.append(parameter)
+            continue
+        kinds = inspect.get_annotations(groups[name].__init__, eval_str=True)
+        for each in fields(groups[name]):
+            shown: Option = each.metadata[_KEY]
+            default = _default(each)
+            kind = annotate(each.name, kinds[each.name], shown, default)
+            parameters.append(inspect.Parameter(each.name, parameter.kind, default=default, annotation=kind))
+            lines.append(f"    {each.name}: {shown.description}")
+    outer = signature.replace(parameters=parameters)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> R:
+        bound = outer.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = bound.arguments
+        for name, group in groups.items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        return function(**values)
+
+    vars(call)["__signature__"] = outer
+    call.__annotations__ = {name: one.annotation for name, one in outer.parameters.items()}
+    if annotate is _typed:
+        text = inspect.getdoc(function) or ""
+        call.__doc__ = "\n".join([text, *([] if "\nArgs:\n" in text else ["", "Args:"]), *lines])
+    return call
+
+
+def _is_options(kind: Any) -> bool:
+    return dataclasses.is_dataclass(kind) and all(_KEY in each.metadata for each in fields(kind))
+
+
+def _default(one: dataclasses.Field) -> Any:
+    if one.default_factory is not MISSING:
+        return one.default_factory()
+    return inspect.Parameter.empty if one.default is MISSING else one.default
