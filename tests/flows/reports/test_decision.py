@@ -265,11 +265,11 @@ def test_the_page_has_the_command_of_the_diff_and_the_link_once_it_was_made(tmp_
     [found] = diffs(corpora, "base", name).values()
     words = shlex.split(found.command)
     assert (
-        words[:5] == ["gristmill", "explain", "diff", f"rules-{0:016x}", f"rules-{1:016x}", "--to"] and found.page == ""
+        words[:6] == ["gristmill", "explain", "diff", f"rules-{0:016x}", f"rules-{1:016x}", "--to"] and found.page == ""
     )
     made = replace(report({"a b": 0.02}), diffs={"a b": found})
     assert found.command in decision_page.page(made)
-    Path(words[5]).write_text("")
+    Path(words[6]).write_text("")
     made = replace(made, diffs=diffs(corpora, "base", name))
     [link] = html.fromstring(decision_page.page(made)).xpath("//li/a/@href")
     assert (tmp_path / link).exists() and found.command not in decision_page.page(made)
