@@ -52,6 +52,7 @@ _SETTINGS = {
     "PREFECT_SERVER_UI_API_URL": "/api",  # of the port on which the page is
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
+_NAMING = frozenset({"PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH", "PREFECT_HOME"})
 # Files in which Prefect looks for its settings, and how one that names a server is known.
 _SETTINGS_FILES = {
     ".env": "PREFECT_API_URL",
@@ -76,7 +77,7 @@ class Pages(NamedTuple):
 
 def may_be_named() -> bool:
     """Whether a user may have named a server: in the environment, or in a file of Prefect. Imports no Prefect."""
-    return bool({"PREFECT_API_URL", "PREFECT_PROFILE"} & os.environ.keys()) or any(
+    return not _NAMING.isdisjoint(os.environ) or any(
         word in path.read_text(encoding="utf-8", errors="replace")
         for name, word in _SETTINGS_FILES.items()
         if (path := Path(name).expanduser()).is_file()
