@@ -56,7 +56,7 @@ def _planted(phases: PhaseRunner, record: Name, places: int) -> dict:
     """Take up parts that were written beforehand."""
     phases.map("plant", take_up, dict.fromkeys(range(places), {}))
     counts = {
-        name: {"records": count, "documents": count, "types": {}, "engines": {}}
+        name: {"records": count, "documents": count, "types": {}, "engines": {}, "relabeled": {}}
         for name, count in record.documents.items()
     }
     return {"sources": counts}

@@ -432,14 +432,15 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
 
 def _counted(records: Iterable[dict]) -> dict:
     """Records and documents of a source, how many were dropped by each rule, of what types those are that are no
-    pages, and which engines gave how many texts."""
-    drops, types, engines = Counter[str](), Counter[str](), Counter[str]()
+    pages, which engines gave how many texts, and how many were read in another encoding than they declare."""
+    drops, types, engines, relabeled = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     read = written = 0
     for record in records:
         read, written = read + record["rows_in"], written + record["rows_out"]
         types.update(record["types"])
         engines.update(record["engines"])
+        relabeled.update(record["relabeled"])
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
     result = {"drops": dict(sorted(drops.items())), "types": dict(types), "engines": dict(engines)}
-    return {"records": read, "documents": written, **result}
+    return {"records": read, "documents": written, **result, "relabeled": dict(sorted(relabeled.items()))}

@@ -95,6 +95,7 @@ def extract_shard(
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
     engines: Counter[str] = Counter()
+    relabeled: Counter[str] = Counter()
     passed = _Passed()
     shard_files = given_files(source_files)
     records = _records(shard_files, limit, extract, passed)
@@ -112,6 +113,11 @@ def extract_shard(
                 tidied = partial(_normalized, normalize=normalize, lost=[]) if normalize else _as_they_are
                 batch = chosen(batch, plain, tidied, choosing)
             engines.update(row["engine"] for row in batch)
+            relabeled.update(
+                f"{row['charset_declared']} as {row['charset']}"
+                for row in batch
+                if row["charset_declared"] not in (None, row["charset"])
+            )
             table = pa.Table.from_pylist(batch, schema=plain)
             characters["extract"] += _characters(table)
             if normalize:
@@ -148,6 +154,7 @@ def extract_shard(
         "records": dict(sorted(kinds.items())),
         "types": _types(lost["extract"]),
         "engines": dict(sorted(engines.items())),
+        "relabeled": dict(sorted(relabeled.items())),
         ADDRESSES: [asdict(file) for file in recorded(passed.opened)],
         **({"range": asdict(passed.range)} if passed.range else {}),
     }

@@ -37,10 +37,37 @@ _LABELS = {
     "cp855": "cp855",
     "utf-32": "utf-32",
 }
+# Encodings of text that the standard does not know, or not by all names that Python knows (`utf-16-le`, `cp936`).
+_OTHERS = frozenset(
+    (
+        *(
+            "utf-8",
+            "utf-16-le",
+            "utf-16-be",
+            "utf-32-le",
+            "utf-32-be",
+            "gb18030",
+            "big5hkscs",
+            "cp932",
+            "euc_jp",
+            "cp949",
+        ),
+        *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "cp866"),
+        *("cp437", "cp737", "cp775", "cp850", "cp852", "cp855", "cp857", "cp858", "cp860", "cp861", "cp862", "cp863"),
+        *("cp864", "cp865", "cp869", "koi8-r", "koi8-u", "koi8-t", "kz1048", "ptcp154", "johab", "hz", "iso2022_jp"),
+        *(f"iso8859-{number}" for number in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)),
+        *("mac-roman", "mac-latin2", "mac-greek", "mac-turkish", "mac-cyrillic", "mac-iceland", "mac-croatian"),
+    )
+)
+_LABEL = re.compile(r"[a-z0-9][a-z0-9._:-]*")
+_WINDOWS = re.compile(r"^(?:x-)?(?:windows|win|cp|ms)?[-_ ]?(125[0-8])$")
 # The standard's decoder of an encoding is that of its superset.
 _SUPERSETS = {
     "ascii": "cp1252",
     "big5": "big5hkscs",
+    "cp950": "big5hkscs",
+    "utf-16": "utf-16-le",
+    "utf-32": "utf-32-le",
     "euc_kr": "cp949",
     "gb2312": "gb18030",
     "gbk": "gb18030",
@@ -106,6 +133,7 @@ _ESCAPES = (
     (re.compile(rb"\x1b\$[@B]|\x1b\([JI]"), "iso2022_jp"),
     (re.compile(rb"\x1b\$\)C"), "iso2022_kr"),
 )
+_WIDE = ("utf-16", "utf-32")
 _SEVEN_BITS = ("iso2022_jp", "iso2022_kr", "hz", "utf-7")
 
 
@@ -138,13 +166,16 @@ def encoding_of(payload: bytes, header_charset: str | None, is_html: bool) -> En
 def _decided(payload: bytes, labels: list[str]) -> str:
     """The codec of a payload without a byte order mark of UTF-16 or UTF-32; `labels`: the codecs that it is said to be
     in, the strongest first."""
-    if wide := _wide(payload[:_SAMPLE], any(label.startswith(("utf-16", "utf-32")) for label in labels)):
+    wide_labels = [label for label in labels if label.startswith(_WIDE)]
+    if wide := _wide(payload[:_SAMPLE], bool(wide_labels)):
         return wide
-    labels = [label for label in labels if not label.startswith(("utf-16", "utf-32"))]
+    labels = [label for label in labels if not label.startswith(_WIDE)]
     if payload.isascii():
         return _seven_bits(payload, labels)
     if _is_utf8(payload):
         return _utf8_or(payload, labels)
+    if wide_labels and (wide := _legible_wide(payload[:_SAMPLE], wide_labels[0])):
+        return wide
     if _is_mostly_utf8(payload, labels):
         return "utf-8"
     # it is not in seven bits either
@@ -199,7 +230,7 @@ def _is_mostly_utf8(payload: bytes, labels: list[str]) -> bool:
     wrong = text.count("\ufffd")
     right = len(text) - len(text.encode("ascii", "ignore")) - wrong
     if not wrong or "utf-8" in labels:
-        return right * _FOR_EACH >= wrong
+        return right >= wrong or 0 < right and wrong < _FEW
     return right >= _FOR_EACH * wrong
 
 
@@ -313,8 +344,16 @@ def _in_page(label: bytes) -> str | None:
 
 def _named(label: str) -> str | None:
     label = label.strip("\t\n\x0c\r ").lower()
-    name = _LABELS.get(label) or map_encoding_to_html5(label, fallback_utf8=False)
-    return _codec(name) if name else None
+    if name := _LABELS.get(label) or map_encoding_to_html5(label, fallback_utf8=False):
+        return _codec(name)
+    if not _LABEL.fullmatch(label):
+        return None
+    label = _WINDOWS.sub(r"cp\1", label)
+    try:
+        name = _codec(label)
+    except (LookupError, ValueError):
+        return None
+    return name if name in _OTHERS else None
 
 
 def _codec(name: str) -> str:
@@ -360,6 +399,15 @@ def _wide(sample: bytes, declared: bool) -> str | None:
 
 
 _HALVES = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
+
+
+def _legible_wide(sample: bytes, label: str) -> str | None:
+    """The declared UTF-16, or that of the other byte order, if a text without any ASCII is legible in it."""
+    for name in (label, *{"utf-16-le": ("utf-16-be",), "utf-16-be": ("utf-16-le",)}.get(label, ())):
+        wrong, characters = legibility.faults(decode(sample[: len(sample) // 4 * 4], name), name)
+        if wrong < _SHARE * characters:
+            return name
+    return None
 
 
 def _undefined(error: UnicodeError) -> tuple[str, int]:

@@ -108,12 +108,17 @@ _ANY = tuple(dict.fromkeys(letters for group in _ALPHABETS.values() for letters 
 _ALIEN = frozenset("¤¦¨¬¯¸ˆ˜´")
 # Signs that may be between two letters.
 _JOINING = frozenset("’‘·–—…\xa0\xad\u200b\u200c\u200d")
+# Chinese and Japanese have no blanks beside punctuation.
+_CJK_SIGNS = frozenset(map(chr, (*range(0x3000, 0x3040), *range(0xFF00, 0xFF10), *range(0xFF1A, 0xFF21))))
 _NO_BEGINNING = frozenset("¹²³¼½¾™®”»›¶")
 _NO_END = frozenset("¿¡«„")
 _LETTER = r"[^\W\d_²³¹¼½¾]"
 _WORD = re.compile(rf"{_LETTER}*[^\W\d_²³¹¼½¾\x00-\x7f]{_LETTER}*(?:[\u0300-\u0323]{_LETTER}*)*")
 # a sign of currency that became a letter
 _BEFORE_DIGIT = re.compile(r"(?<!\w)[^\W\d_\x00-\x7f](?=\d)")
+# Scripts whose letters are in an alphabet above, and characters of national standards.
+_KNOWN_SCRIPTS = re.compile("[\x80-\u024f\u0370-\u04ff\u0590-\u06ff\u0e00-\u0e7f\u1e00-\u1eff]")
+_IDEOGRAPH = re.compile("[\u3400-\u9fff\uac00-\ud7a3\ue000-\uf8ff]")
 _SIGN = re.compile(r"[^\x00-\x7f]")
 # What no text has weighs more than a letter that its language lacks.
 _HARD = 2.0
@@ -187,7 +192,13 @@ def faults(text: str, codec: str) -> tuple[float, int]:
         hard += _misplaced(word)
         letters.update(_SIGN.findall(word.lower()))
     hard += _alien_signs(text) + len(_BEFORE_DIGIT.findall(text))
-    return _HARD * hard + _foreign(letters, _ALPHABETS.get(codec, _ANY)), characters
+    if codec in _ALPHABETS:
+        return _HARD * hard + _foreign(letters, _ALPHABETS[codec]), characters
+    known = Counter({letter: count for letter, count in letters.items() if _KNOWN_SCRIPTS.match(letter)})
+    uncommon = sum(
+        count for letter, count in letters.items() if _IDEOGRAPH.match(letter) and not _is_common_in_any(letter)
+    )
+    return _HARD * hard + uncommon + _foreign(known, _ANY), characters
 
 
 def _misplaced(word: str) -> int:
@@ -207,24 +218,21 @@ def _is_latin(character: str) -> bool:
 
 
 def _alien_signs(text: str) -> int:
+    """How many signs that are no letters are in no text, or not where they are."""
     wrong = 0
     last = len(text) - 1
     for match in _SIGN.finditer(text):
         sign, place = match[0], match.start()
-        if sign.isalpha() and sign not in "ªº" or sign in _JOINING:
+        if sign.isalpha() or sign in _JOINING or _is_mark(sign):
             continue
-        before = text[place - 1].isalpha() if place else False
-        after = text[place + 1].isalpha() if place < last else False
-        wrong += (
-            sign in _ALIEN
-            or before
-            and after
-            or after
-            and sign in _NO_BEGINNING
-            or before
-            and sign in _NO_END
-            or _is_undefined(sign)
-        ) and not _is_mark(sign)
+        before = place > 0 and text[place - 1].isalpha()
+        after = place < last and text[place + 1].isalpha()
+        if sign in _ALIEN or _is_undefined(sign):
+            wrong += 1
+        elif before and after:
+            wrong += sign not in _CJK_SIGNS
+        else:
+            wrong += after and sign in _NO_BEGINNING or before and sign in _NO_END
     return wrong
 
 
@@ -237,6 +245,11 @@ def _is_undefined(sign: str) -> bool:
 @cache
 def _is_mark(sign: str) -> bool:
     return unicodedata.category(sign) in ("Mn", "Mc")
+
+
+@cache
+def _is_common_in_any(character: str) -> bool:
+    return any(_is_common(character, standard, last) for standard, last in set(_LEVELS.values()))
 
 
 def _foreign(letters: Counter[str], alphabets: Iterable[str]) -> int:

@@ -103,7 +103,7 @@ GIVEN = {
     "encode": {"train": {"tokens": 5}},
     "group": {"groups": []},
     "write": {"written": []},
-    "extract": {"rows_in": 1, "rows_out": 1, "steps": [], "types": {}, "engines": {}},
+    "extract": {"rows_in": 1, "rows_out": 1, "steps": [], "types": {}, "engines": {}, "relabeled": {}},
     "measure": {"bytes": {"web": 5, "books": 5}},
     "sample": {"bytes": {"web": 5}, "documents": 5, "sampled": 5},
     "index": {name: {"documents": 1, "tokens": 5, "blocks": [5]} for name in ("train", "dropped")},

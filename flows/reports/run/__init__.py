@@ -125,6 +125,12 @@ class Report:
         """How many documents have the text of each engine, the most frequent first, where several were asked."""
         return self._counted("engines") if self.recipe.choosing else {}
 
+    @cached_property
+    def relabeled(self) -> dict[str, int]:
+        """How many documents were read in another encoding than they declare, `cp1252 as utf-8`, the most frequent
+        first."""
+        return self._counted("relabeled")
+
     def _counted(self, what: str) -> dict[str, int]:
         counts = Counter[str]()
         for source in self.corpus.extracted.result["sources"].values():
