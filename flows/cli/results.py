@@ -40,6 +40,7 @@ def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
         yield types_line(report.types)
     if report.relabeled:
         yield relabeled_line(report.relabeled)
+    yield from report.date_lines
     if report.engines:
         yield f"texts by engine: {listed(report.engines)}"
     if report.mixture:
