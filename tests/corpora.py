@@ -56,7 +56,14 @@ def _planted(phases: PhaseRunner, record: Name, places: int) -> dict:
     """Take up parts that were written beforehand."""
     phases.map("plant", take_up, dict.fromkeys(range(places), {}))
     counts = {
-        name: {"records": count, "documents": count, "types": {}, "engines": {}}
+        name: {
+            "records": count,
+            "documents": count,
+            "types": {},
+            "engines": {},
+            "relabeled": {},
+            "dates": {"none": 0, "unread": 0, "examples": []},
+        }
         for name, count in record.documents.items()
     }
     return {"sources": counts}

@@ -38,6 +38,9 @@ def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
     yield funnel.table(report.steps, report.characters_per_token, report.tokens, title)
     if report.types:
         yield types_line(report.types)
+    if report.relabeled:
+        yield relabeled_line(report.relabeled)
+    yield from report.date_lines
     if report.engines:
         yield f"texts by engine: {listed(report.engines)}"
     if report.mixture:
@@ -65,6 +68,15 @@ def types_line(types: Mapping[str, int]) -> str:
     """The types of records of which no text is read."""
     more = f", and {len(types) - _TYPES:,} types more" if len(types) > _TYPES else ""
     return f"no text is read of: {listed(types, _TYPES)}{more}"
+
+
+def relabeled_line(pairs: Mapping[str, int]) -> str:
+    """How many documents were not read in the encoding that they declare."""
+    more = f", and {len(pairs) - _TYPES:,} pairs more" if len(pairs) > _TYPES else ""
+    return (
+        f"{sum(pairs.values()):,} documents are in another encoding than they declare, and were read in it: "
+        f"{listed(pairs, _TYPES)}{more}"
+    )
 
 
 def mixture_line(report: "Report") -> str:

@@ -34,7 +34,7 @@ _MEANT = {
     "source": "the recipe's name of it",
     "url": "where the document was found",
     "content_type": "as the server said",
-    "charset": "by which the payload was read",
+    "charset": "by which the payload was read, as Python names it",
     "record_id": "of the record in its file",
     "title": "as the page itself says",
     "text": "the text itself; `length(text)` is `characters`",

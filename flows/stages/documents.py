@@ -194,6 +194,7 @@ def _fingerprints(
         return runs, list(pool.map(lambda run: of_files([states[position] for position in run], notes), runs)), sizes
 
 
+_EXAMPLES = 3  # of dates that cannot be read
 _RANGE_READ = TypeAdapter(RangeRead)
 
 
@@ -432,14 +433,27 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
 
 def _counted(records: Iterable[dict]) -> dict:
     """Records and documents of a source, how many were dropped by each rule, of what types those are that are no
-    pages, and which engines gave how many texts."""
-    drops, types, engines = Counter[str](), Counter[str](), Counter[str]()
+    pages, which engines gave how many texts, how many were read in another encoding than they declare, and how many
+    have no date, or one that cannot be read."""
+    drops, types, engines, relabeled = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    undated = unread = 0
+    examples: dict[str, None] = {}
     read = written = 0
     for record in records:
         read, written = read + record["rows_in"], written + record["rows_out"]
         types.update(record["types"])
         engines.update(record["engines"])
+        relabeled.update(record["relabeled"])
+        undated, unread = undated + record["dates"]["none"], unread + record["dates"]["unread"]
+        examples |= dict.fromkeys(record["dates"]["examples"])
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
+    dates = {"none": undated, "unread": unread, "examples": [*examples][:_EXAMPLES]}
     result = {"drops": dict(sorted(drops.items())), "types": dict(types), "engines": dict(engines)}
-    return {"records": read, "documents": written, **result}
+    return {
+        "records": read,
+        "documents": written,
+        **result,
+        "relabeled": dict(sorted(relabeled.items())),
+        "dates": dates,
+    }

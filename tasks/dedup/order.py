@@ -5,7 +5,6 @@ so that no two documents are equal.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -13,27 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
+from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.documents.step import Settings
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def instant(date: str | None) -> int | None:
-    """Microseconds since 1970 of a date as archives have it; None for what is none.
-
-    ISO 8601 and its profile for WARC (W3C-DTF), which may stop after the year or the month; finer parts than given are
-    taken as the least, and a time without a zone as UTC.
-    """
-    text = (date or "").strip()
-    if text.isascii() and text[:4].isdigit() and len(text) in (4, 7):
-        text += "-01-01" if len(text) == 4 else "-01"
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MICROSECOND
-
 
 Criterion = Literal["source", "newest", "oldest", "longest", "best"]
 
@@ -46,7 +26,8 @@ class KeepOrder(Settings):
     keep: tuple[Criterion, ...] = Field(
         (),
         description="what decides which duplicate is kept, the first criterion first, at last the smallest id. source: "
-        "the recipe's order of sources; newest, oldest: when it was crawled; longest: most characters; best: see there",
+        "the recipe's order of sources; newest, oldest: by its date, those without one last; longest: most characters; "
+        "best: see there",
     )
     best: str | None = Field(
         None, description="the signal, a number, whose highest value the criterion `best` takes, as `quality`"

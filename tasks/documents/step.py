@@ -16,8 +16,22 @@ from pydantic import BaseModel, ConfigDict, model_validator
 S = TypeVar("S", bound="Settings")
 # The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
 DOCUMENT_COLUMNS = (
-    *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "truncated", "file", "note"),
-    *("offset", "length", "record_id", "digest", "title", "canonical_url", "published", "engine", "characters", "text"),
+    *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "charset_declared"),
+    *(
+        "truncated",
+        "file",
+        "note",
+        "offset",
+        "length",
+        "record_id",
+        "digest",
+        "title",
+        "canonical_url",
+        "published",
+        "engine",
+        "characters",
+        "text",
+    ),
 )
 # Those of them that a page says of itself; a table may give them as columns of its own.
 PAGE_COLUMNS = ("title", "canonical_url", "published")

@@ -42,6 +42,8 @@ class Extract(Step):
     else is dropped by content type."""
 
     work: ClassVar = "gristmill.tasks.extraction.shard"
+    # 2: encodings by the bytes, the column charset_declared
+    work_version: ClassVar[int] = 2
 
     step: Literal["extract"] = "extract"
     types: tuple[Literal["html", "text", "pdf"], ...] = Field(

@@ -273,7 +273,8 @@ def extract_page(
     types: Sequence[str] = ("html", "text"),
     given: bool = False,
 ) -> dict:
-    """Text, charset, content_type, title, canonical_url, published and engine of a page; or rule and detail of a drop.
+    """Text, charset, charset_declared, content_type, title, canonical_url, published and engine of a page; or rule and
+    detail of a drop.
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
     `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
@@ -291,8 +292,10 @@ def extract_page(
         from gristmill.tasks.pdf.document import read
 
         return read(payload, format == "markdown")
-    charset = encodings.detect(payload, charset, kind in HTML)
-    page = encodings.decode(payload, charset)
+    encoding = encodings.encoding_of(payload, charset, kind in HTML)
+    page = encodings.decode(payload, encoding.name)
+    # of a table's text the reader says what it is, and nobody declares it
+    encodings_by_column = {"charset": encoding.name, "charset_declared": None if given else encoding.declared}
     if kind == XHTML:
         page = to_html(page) or page
     page_metadata = Metadata(title=None, canonical_url=None, published=None)
@@ -308,7 +311,7 @@ def extract_page(
     text = _BLANK_LINES.sub("", text) if engine in ("blocks", "text") else text.lstrip()
     if not text:
         return _drop("empty_text", url)
-    return {"text": text, "charset": charset, "content_type": kind, **page_metadata, "engine": engine}
+    return {"text": text, **encodings_by_column, "content_type": kind, **page_metadata, "engine": engine}
 
 
 def _drop(rule: str, detail: str) -> dict:

@@ -25,6 +25,7 @@ from gristmill.storage.printable import one_line, redact_url
 from gristmill.storage.remote.config import configured
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
 from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.documents.measure import Batch, EditCounts, measured, schema
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import Heldout
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 BATCH = 512
 _BATCH_CHARACTERS = 16 << 20
 _PLACE = ("nth", "url", "file", "offset", "length")
+_SHOWN_DATES, _SHOWN_DATE = 3, 40  # that cannot be read, and characters of each
 _NAMED = 4  # files of a shard, in a line of the log
 _JUDGED = 256
 _NO_COLUMNS = pa.schema([])
@@ -95,6 +97,8 @@ def extract_shard(
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
     engines: Counter[str] = Counter()
+    relabeled: Counter[str] = Counter()
+    dates = _Dates()
     passed = _Passed()
     shard_files = given_files(source_files)
     records = _records(shard_files, limit, extract, passed)
@@ -112,6 +116,12 @@ def extract_shard(
                 tidied = partial(_normalized, normalize=normalize, lost=[]) if normalize else _as_they_are
                 batch = chosen(batch, plain, tidied, choosing)
             engines.update(row["engine"] for row in batch)
+            dates.add(row["date"] for row in batch)
+            relabeled.update(
+                f"{row['charset_declared']} as {row['charset']}"
+                for row in batch
+                if row["charset_declared"] not in (None, row["charset"])
+            )
             table = pa.Table.from_pylist(batch, schema=plain)
             characters["extract"] += _characters(table)
             if normalize:
@@ -148,6 +158,8 @@ def extract_shard(
         "records": dict(sorted(kinds.items())),
         "types": _types(lost["extract"]),
         "engines": dict(sorted(engines.items())),
+        "relabeled": dict(sorted(relabeled.items())),
+        "dates": asdict(dates),
         ADDRESSES: [asdict(file) for file in recorded(passed.opened)],
         **({"range": asdict(passed.range)} if passed.range else {}),
     }
@@ -166,6 +178,25 @@ def _types(lost: list[dict]) -> dict[str, int]:
     if rest := counts.total() - sum(most.values()):
         most["other"] = most.get("other", 0) + rest
     return most
+
+
+@dataclass
+class _Dates:
+    """How many documents have no date, and how many one that says no instant, of which `examples` are the first."""
+
+    none: int = 0
+    unread: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, dates: Iterable[str | None]) -> None:
+        for date in dates:
+            if not (date and date.strip()):
+                self.none += 1
+            elif instant(date) is None:
+                self.unread += 1
+                shown = one_line(date)[:_SHOWN_DATE]
+                if len(self.examples) < _SHOWN_DATES and shown not in self.examples:
+                    self.examples.append(shown)
 
 
 def _named(files: list[Shard]) -> str:

@@ -234,6 +234,7 @@ def _read(document: pdfium.FPDF_DOCUMENT, markdown: bool, truncated: bool) -> di
     return {
         "text": text,
         "charset": None,
+        "charset_declared": None,
         "content_type": "application/pdf",
         "title": _metadata_text(document, "Title"),
         "canonical_url": None,

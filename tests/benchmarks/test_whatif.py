@@ -95,7 +95,15 @@ def test_a_million_rows(tmp_path, capsys):
         folder = spec.folder(settings.home)
         records = [write_documents(folder, i, recipe.after, ROWS // SHARDS) for i in range(SHARDS)]
         parts = [layout.Part("extract", i, record, {}) for i, record in enumerate(records)]
-        source = {"records": ROWS, "documents": ROWS, "drops": {}, "types": {}, "engines": {}}
+        source = {
+            "records": ROWS,
+            "documents": ROWS,
+            "drops": {},
+            "types": {},
+            "engines": {},
+            "relabeled": {},
+            "dates": {"none": 0, "unread": 0, "examples": []},
+        }
         result = {"sources": {"web": source}, "own": []}
         manifest = layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": result}, parts)
         return StageResult(spec.name, spec.key, folder, manifest, reused=False)

@@ -125,6 +125,33 @@ class Report:
         """How many documents have the text of each engine, the most frequent first, where several were asked."""
         return self._counted("engines") if self.recipe.choosing else {}
 
+    @cached_property
+    def relabeled(self) -> dict[str, int]:
+        """How many documents were read in another encoding than they declare, `cp1252 as utf-8`, the most frequent
+        first."""
+        return self._counted("relabeled")
+
+    @cached_property
+    def date_lines(self) -> list[str]:
+        """A sentence for each source whose documents have dates that cannot be read, and for each step that keeps the
+        newest or the oldest of duplicates by its recipe's word, and has documents without a date."""
+        sources = {name: counts["dates"] for name, counts in self.corpus.extracted.result["sources"].items()}
+        lines = [
+            f"{dates['unread']:,} documents of {name} have a date that cannot be read, such as "
+            f"{', '.join(map(repr, dates['examples']))}: they count as documents without a date"
+            for name, dates in sources.items()
+            if dates["unread"]
+        ]
+        undated = sum(dates["none"] + dates["unread"] for dates in sources.values())
+        for step in self.recipe.steps:
+            by_date = {"newest", "oldest"}.intersection(getattr(step, "keep", ()))
+            if undated and by_date and "keep" in step.model_fields_set:
+                lines.append(
+                    f"{step.step} keeps the {by_date.pop()} of duplicates, and {undated:,} documents have no date: "
+                    "they come after all that have one"
+                )
+        return lines
+
     def _counted(self, what: str) -> dict[str, int]:
         counts = Counter[str]()
         for source in self.corpus.extracted.result["sources"].values():

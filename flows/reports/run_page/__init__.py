@@ -138,6 +138,7 @@ def _records(report: Report, counts: Counts) -> Iterator[tuple[Any, ...]]:
     first = report.steps[0].documents_in
     groups = (
         ("encoding", counts.encodings),
+        ("declared and read:", report.relabeled),
         ("text by engine", report.engines),
         ("no text is read of type", report.types),
         (f"dropped by {report.steps[0].step}:", report.steps[0].drops),

@@ -18,7 +18,7 @@ from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.storage import layout, parquet, sorted_files
 from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup, choose
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
-from gristmill.tasks.dedup.order import instant
+from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.characters import CODE_POINTS, lowercase
 from gristmill.tasks.kernels.folding import words_only

@@ -216,6 +216,7 @@ def test_a_page_becomes_plain_data():
     assert found.pop("text").count(STORY[0]) == 1
     assert found == {
         "charset": "cp1252",
+        "charset_declared": "cp1252",
         "content_type": "text/html",
         "title": "The mill",
         "canonical_url": "https://mill.example/mill",
