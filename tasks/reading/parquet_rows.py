@@ -24,7 +24,7 @@ from gristmill.tasks.reading.record import MAX_DEPTH, MAX_FIELDS
 BATCH = 256
 _SEVERAL_BYTES = 32 << 20  # of the texts of a batch whose dictionaries are kept, about
 # What the rows of a group may decode to, in bytes of its compressed data, and in addition to that
-_MAX_RATIO, _MAX_EXTRA = 1000, 4 << 30
+_MAX_RATIO, _MAX_EXTRA = 1000, 256 << 20
 _BUFFER = 1 << 20
 _PIECE = 8 << 20
 _LOOK_BYTES = 1 << 20  # of a row that shows what a file is
