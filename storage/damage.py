@@ -3,6 +3,7 @@
 Imports the standard library alone, but where it reads: `gristmill.samples` has these errors and nothing of the rest.
 """
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -49,6 +50,16 @@ def check_name(path: str, name: str) -> None:
         raise damaged(path, f"is another file: it was written as {name}")
 
 
+# The state of each local file in which this process has found it whole, by path and digest.
+_compared: dict[tuple[str, str], tuple[int, ...]] = {}
+
+
+def _state(path: str) -> tuple[int, ...]:
+    """What changes when a file is written or exchanged; an account that may write it cannot set the last of these."""
+    info = os.stat(path)
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
 @dataclass(frozen=True)
 class RecordedFile:
     """`path`: any address; `digest`: xxh3-128 of its content, hexadecimal."""
@@ -58,18 +69,31 @@ class RecordedFile:
 
     def local(self) -> str:
         """A local path with the content, for libraries that read local files only: itself, or a copy in the user's
-        cache folder. Reads the file once. Raises MissingFileError, and DamagedFileError."""
+        cache folder. Reads the file once in a process, and again when it has been written since. Raises
+        MissingFileError, and DamagedFileError."""
         from gristmill.storage import files
 
         local = self._copied()
-        if files.checksum(local) == self.digest:
+        if self._is_whole(local):
             return local
         if not files.is_local(self.path):
             files.remove(local)
-            if files.checksum(files.local_copy(self.path)) == self.digest:
+            if self._is_whole(files.local_copy(self.path)):
                 return local
             files.remove(local)
         raise damaged(self.path, "is not what was written")
+
+    def _is_whole(self, local: str) -> bool:
+        """Whether a local file has the content, by what this process has read of it in its present state."""
+        from gristmill.storage import files
+
+        state = _state(local)
+        if _compared.get((local, self.digest)) == state:
+            return True
+        if files.checksum(local) != self.digest:
+            return False
+        _compared[local, self.digest] = state
+        return True
 
     def _copied(self) -> str:
         from gristmill.storage import files

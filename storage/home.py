@@ -5,15 +5,15 @@ in `gristmill.storage.layout` and by the engine, and nowhere else.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
 from gristmill.storage import files, layout, ledger
-from gristmill.storage.damage import RecordedFile
+from gristmill.storage.damage import DamagedFileError, RecordedFile
 
 log = logging.getLogger(__name__)
 
@@ -290,7 +290,8 @@ class Verified:
 
 
 def verify(folder: str) -> Verified:
-    """Read a finished stage whole: manifest, list of parts, every file, and the balance of documents.
+    """Read a finished stage whole: manifest, list of parts, the marks of its jobs, every file, and the balance of
+    documents.
 
     The content of every file is compared with its digest, sixteen files at a time. Holds a line of the list for each
     job, and the ledgers of sixteen shards. Raises LookupError for a
@@ -304,8 +305,10 @@ def verify(folder: str) -> Verified:
     damages: list[Damage] = []
     with ThreadPoolExecutor(16) as pool:
         while some := list(islice(paths, _FILES_AT_ONCE)):
-            for file_damages in pool.map(lambda item: list(_damages(*item)), some):
-                damages += file_damages
+            damages += (damage for _, damage in pool.map(lambda item: verify_file(*item), some) if damage)
+        every = iter(parts)
+        while several := list(islice(every, _FILES_AT_ONCE)):
+            damages += filter(None, pool.map(partial(_mark_damage, folder), several))
     if not damages:
         try:
             ledger.check_balance(folder, parts)
@@ -314,15 +317,36 @@ def verify(folder: str) -> Verified:
     return Verified(folder, manifest["parts"]["files"], manifest["parts"]["bytes"], tuple(damages))
 
 
-def _damages(path: str, facts: dict) -> Iterator[Damage]:
+def _mark_damage(folder: str, part: layout.Part) -> Damage | None:
+    """What is wrong with the mark of a job that is done: readers of single shards know these by it."""
     # imported here, since most who read a home verify nothing
+    from gristmill.storage.remote.retry import RemoteIOError
+
+    path = layout.done_path(folder, part.phase, part.number)
+    try:
+        done = layout.done_record(folder, part.phase, part.number)
+    except DamagedFileError:
+        return Damage(path, "is not what was written")
+    except (OSError, RemoteIOError) as error:
+        return Damage(path, f"cannot be read: {error}")
+    if done is None:
+        return Damage(path, "is missing")
+    if (done["record"], done["files"]) != (part.record, part.files):
+        return Damage(path, "is not what the list of parts says")
+    return None
+
+
+def verify_file(path: str, facts: Mapping[str, Any]) -> tuple[int, Damage | None]:
+    """Read a file, compare it with some of what `gristmill.storage.files.facts` says of it, such as its `content`, and
+    return its bytes and what is wrong with it."""
     from gristmill.storage.remote.retry import RemoteIOError
 
     try:
         with files.open_file(path) as f:
-            if files.facts(f) != {name: fact for name, fact in facts.items() if name != "values"}:
-                yield Damage(path, "is not what was written")
+            as_read = files.facts(f)
     except FileNotFoundError:
-        yield Damage(path, "is missing")
+        return 0, Damage(path, "is missing")
     except (OSError, RemoteIOError) as error:
-        yield Damage(path, f"cannot be read: {error}")
+        return 0, Damage(path, f"cannot be read: {error}")
+    is_whole = all(as_read.get(name) == fact for name, fact in facts.items() if name != "values")
+    return as_read["bytes"], None if is_whole else Damage(path, "is not what was written")

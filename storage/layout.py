@@ -101,21 +101,21 @@ def edits_part(folder: str, shard: int) -> str:
 def done_record(folder: str, phase: str, number: int) -> dict | None:
     """What `mark_done` wrote for a job, or None. Raises DamagedFileError."""
     try:
-        return checked_json.read(_done(folder, phase, number))
+        return checked_json.read(done_path(folder, phase, number))
     except FileNotFoundError:
         return None
 
 
 def mark_done(folder: str, phase: str, number: int, done: dict) -> None:
     """Record that a job's files are all in place; call it after they are."""
-    checked_json.write(_done(folder, phase, number), done)
+    checked_json.write(done_path(folder, phase, number), done)
 
 
 def done_part(folder: str, phase: str, number: int) -> Part:
     """What a job of a finished stage recorded, read from its mark alone: however many jobs there are, one request.
     Raises DamagedFileError, also where the mark is missing."""
     if (done := done_record(folder, phase, number)) is None:
-        raise damaged(_done(folder, phase, number), "is missing")
+        raise damaged(done_path(folder, phase, number), "is missing")
     return Part(phase, number, done["record"], done["files"])
 
 
@@ -128,7 +128,8 @@ def done_numbers(folder: str) -> dict[str, set[int]]:
     return numbers
 
 
-def _done(folder: str, phase: str, number: int) -> str:
+def done_path(folder: str, phase: str, number: int) -> str:
+    """The mark of a job that is done."""
     return files.join(folder, "done", f"{phase}-{number:05d}.json")
 
 

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import sentencepiece
 import tokenizers
 
+from gristmill.storage.foreign import opening
+
 SPACE = "▁"  # what SentencePiece writes for a space
 
 
@@ -107,7 +109,8 @@ class JsonTokenizer:
             raise ValueError(f"{path} does not say which token ends a text; give it as tokenizer.path of a recipe")
         self.end_of_text = self.names.index(end)
         self.plain = json.dumps(_without_special(config, self.special), ensure_ascii=False)
-        self._tokenizer = tokenizers.Tokenizer.from_str(self.plain)
+        with opening(path, "tokenizer.json of Hugging Face", "give another one"):
+            self._tokenizer = tokenizers.Tokenizer.from_str(self.plain)
         self._added = {token["id"] for token in added} - self.special
         self._of_bytes = _is_of_bytes(config)
 
@@ -177,12 +180,10 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
 
 
 def _read(data: bytes, path: str) -> dict[str, Any]:
-    try:
+    with opening(path, "tokenizer.json of Hugging Face", "give another one"):
         tokenizers.Tokenizer.from_buffer(data)
         config = json.loads(data)
         kind = config["model"]["type"]
-    except Exception as error:  # the library raises Exception itself
-        raise ValueError(f"{path} is no tokenizer.json of Hugging Face: {' '.join(str(error).split())}") from error
     if kind not in ("BPE", "Unigram"):
         raise ValueError(f"{path} is a {kind} tokenizer, which loses characters; give a BPE or a unigram one")
     if config["model"].get("dropout"):

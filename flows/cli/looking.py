@@ -72,12 +72,13 @@ def _grow(tree: Tree, node: StageNode) -> None:
 
 
 def verified_line(result: Verified) -> str:
-    """What was read of a stage, and what is wrong with it."""
-    name = result.folder.rpartition("/")[2]
+    """What was read of a stage or of a checkpoint, and what is wrong with it."""
+    name = result.folder.rpartition("/stages/")[2]
     if not result.damages:
         return f"{name}: {result.files:,} files, {result.bytes:,} bytes, as they were written"
     wrong = [f"  {damage.path} {damage.trouble}" for damage in result.damages]
-    return "\n".join([f"{name}: damaged; remove the stage's folder and run the recipe again", *wrong])
+    what = "the checkpoint" if "/" in name else "the stage's folder"
+    return "\n".join([f"{name}: damaged; remove {what} and run the recipe again", *wrong])
 
 
 def status(
@@ -104,8 +105,8 @@ def verify(
     ],
     as_json: Json = False,
 ) -> None:
-    """Every file is compared with what was written. Exits with 1 if a file is damaged or missing, or documents are not
-    accounted for."""
+    """Compare every file with what was written, also those of checkpoints. Exits with 1 if a file is damaged or
+    missing, or documents are not accounted for."""
     results = print_each(finished.verify_stages(target), verified_line, as_json)
     if any(verified.damages for verified in results):
         raise typer.Exit(1)

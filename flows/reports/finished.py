@@ -18,6 +18,7 @@ from gristmill.storage.home import Damage, Home, Verified, verify
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.training.checkpoint.keeping import verify_checkpoints
 
 
 def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
@@ -59,29 +60,44 @@ def _is_curated(recipe: Recipe, settings: MachineSettings) -> bool:
 
 def verify_stages(target: Any, settings: MachineSettings | None = None) -> Iterator[Verified]:
     """Verify the stages that are called `target` (`rules`, or `rules-KEY`), or those of a recipe, as far as the recipe
-    has been run. Each is read when it is asked for. Raises NotFinishedError where nothing of the recipe is finished.
+    has been run, and their checkpoints, also those of a training that is not finished. Each is read when it is asked
+    for. Raises NotFinishedError where nothing of the recipe is finished.
     """
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     if isinstance(target, str):
         home = Home(settings.home)
         named, unreadable = home.stages(target), home.unreadable(target)
-        yield from (verify(stage.folder) for stage in named)
+        for folder in [stage.folder for stage in named]:
+            yield from _verify_folder(folder)
         yield from (Verified(stage.folder, 0, 0, (Damage(stage.folder, stage.trouble),)) for stage in unreadable)
-        if named or unreadable:
+        is_named = bool(named or unreadable)
+        for unfinished in home.unfinished(target):
+            for checkpoint in verify_checkpoints(unfinished.folder):
+                is_named = True
+                yield checkpoint
+        if is_named:
             return
-    found = False
+    any_finished, begun = False, list[str]()
     try:
-        for stage in _finished(load(target), settings):
-            found = True
-            yield verify(stage.folder)
+        for stage in _finished(load(target), settings, begun):
+            any_finished = True
+            yield from _verify_folder(stage.folder)
     except NotFinishedError:
-        if not found:
+        if not any_finished:
             raise
+        for folder in begun:
+            yield from verify_checkpoints(folder)
 
 
-def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult]:
-    """The stages of a recipe in their order. Raises NotFinishedError at the first that is not finished."""
+def _verify_folder(folder: str) -> Iterator[Verified]:
+    yield verify(folder)
+    yield from verify_checkpoints(folder)
+
+
+def _finished(recipe: Recipe, settings: MachineSettings, begun: list[str]) -> Iterator[StageResult]:
+    """The stages of a recipe in their order. Raises NotFinishedError at the first that is not finished, whose folder is
+    then in `begun`."""
     context, recipe = open_run(settings, recipe)
     stages: dict[str, StageResult] = {}
 
@@ -90,7 +106,11 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
         return stage if stage is None else stages.setdefault(stage.label, stage)
 
     def build(spec: StageSpec) -> StageResult:
-        stage = context.build(spec)
+        try:
+            stage = context.build(spec)
+        except NotFinishedError:
+            begun.append(spec.folder(settings.home))
+            raise
         return stages.setdefault(stage.label, stage)
 
     try:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -95,7 +95,7 @@ class Guard:
         self._end_worker()
         self._ring.close()
 
-    def map(self, calls: Iterable[tuple[Any, ...]]) -> Iterator[dict]:
+    def map(self, calls: Iterable[tuple[Any, ...]]) -> Generator[dict]:
         """The result of each call, in order: what the function returned, or why it did not.
 
         That is `{"rule": ..., "detail": ...}` with the rule `page_timeout`, `page_memory`, `page_crash` or
@@ -123,6 +123,7 @@ class Guard:
                     waiting += new_calls
                     if self._worker:
                         self._worker.send(new_calls)
+                    del new_calls  # a call holds its result, which must go with it
                 if not waiting:
                     return
                 if self._worker is None:
@@ -130,6 +131,7 @@ class Guard:
                     unanswered = [call for call in waiting if call.result is None]
                     # one that crashed goes first: nothing that others do to a worker must touch it again
                     self._worker.send(sorted(unanswered, key=lambda call: not call.crashed))
+                    del unanswered
                 if self._worker.receive():
                     unforked = 0
                 else:
@@ -142,11 +144,13 @@ class Guard:
                         )
                     if end and not worker.retired and end.done < len(worker.sent):
                         self._blame(worker.sent[end.done], end)
+                    del worker  # it has calls whose results are still to come
                 while waiting and (result := waiting[0].result) is not None:
                     answered = waiting.popleft()
                     bytes_waiting -= answered.length
                     if answered.packed is None:
                         self._ring.let_go(answered.mark)
+                    del answered
                     yield result
         finally:
             self._in_use = False
@@ -308,6 +312,8 @@ class _Zygote:
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         # a fixed seed of hashes, so that a message which prints a set is the same in every run
         settings = {"PYTHONPATH": path, "PYTHONHASHSEED": "0", **dict.fromkeys(_ONE_THREAD, "1")}
+        # Arrow's own allocator reserves 1 GiB of addresses at once, which the limit on memory counts
+        settings["ARROW_DEFAULT_MEMORY_POOL"] = "system"
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", child.__name__, work],

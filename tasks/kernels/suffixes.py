@@ -35,8 +35,9 @@ def narrowed(order, tokens, ranks, low, high, depth, first, last):
 
 @nb.njit(nogil=True, cache=True, inline="always")
 def _rank(token, tokens, ranks):
-    """-1 behind the last token."""
-    return np.int64(ranks[tokens[token]]) if token < tokens.shape[0] else np.int64(-1)
+    """-1 behind the last token, and for one that there is not, as damaged files have: nothing else is read."""
+    known = token < tokens.shape[0] and tokens[token] < ranks.shape[0]
+    return np.int64(ranks[tokens[token]]) if known else np.int64(-1)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -137,7 +138,8 @@ def preceded(found, tokens, bounds, pieces, before, most):
     size = before.shape[0]
     for i in range(found.shape[0]):
         token = found[i]
-        if token == 0:
+        # beyond the last, or of no token that there is: of damaged files
+        if token == 0 or token > tokens.shape[0] or tokens[token - 1] >= bounds.shape[0] - 1:
             continue
         stop = bounds[tokens[token - 1] + 1]
         if stop - bounds[tokens[token - 1]] <= size:

@@ -27,6 +27,7 @@ from pydantic import Field
 
 from gristmill.storage import files, leftovers
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.foreign import opening
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.step import Problem, Settings
@@ -67,7 +68,8 @@ def load(model: RecordedFile) -> "fasttext.FastText._FastText":
     ModelFileError."""
     local = model.local()
     check_fasttext(local)
-    return fasttext.load_model(local)
+    with opening(model.path, "whole fastText model", "copy it again", ModelFileError):
+        return fasttext.load_model(local)
 
 
 def description(path: str) -> str:

@@ -21,6 +21,7 @@ from safetensors import numpy as safetensors
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.foreign import opening
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.model_files import ModelFileError
@@ -332,9 +333,8 @@ def embed_shard(
 
 
 def _tokenizer(file: RecordedFile) -> "tokenizers.Tokenizer":
-    try:
-        tokenizer = tokenizers.Tokenizer.from_str(file.read().decode())
-    except Exception as error:  # the package raises nothing more special
-        raise ModelFileError(f"{file.path} is no tokenizer.json: {error}; copy it again") from error
+    content = file.read()
+    with opening(file.path, "tokenizer.json", "copy it again", ModelFileError):
+        tokenizer = tokenizers.Tokenizer.from_str(content.decode())
     tokenizer.no_padding()
     return tokenizer

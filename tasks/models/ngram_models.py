@@ -22,6 +22,7 @@ from pydantic import Field
 
 from gristmill.storage import files, leftovers
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.foreign import opening
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.model_files import ModelFileError, check_kenlm, check_sentencepiece
 
@@ -242,7 +243,8 @@ def load(model: RecordedFile) -> "kenlm.Model":
     """The model, mapped into memory once per process."""
     local = model.local()
     check_kenlm(local)
-    return kenlm.Model(local)
+    with opening(model.path, "whole KenLM model", "copy or make it again", ModelFileError):
+        return kenlm.Model(local)
 
 
 @cache

@@ -18,7 +18,7 @@ from gristmill.storage.printable import redact_url
 from gristmill.storage.remote import streams
 from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
-from gristmill.tasks.reading import tables
+from gristmill.tasks.reading import parquet_rows, tables
 from gristmill.tasks.reading.listing import Shard
 from gristmill.tasks.reading.record import COLUMNS, OWN_NAME, TAKEN, Columns, Record
 
@@ -145,6 +145,8 @@ def types_of_footer(file: Shard) -> Iterator[tuple[Types, list[str]]]:
         return  # its rows go to the ledger when they are read
     where = redact_url(file.path)
     own = file.columns.own_of(schema.names)
+    if parquet_rows.check_schema(schema, [theirs for _, theirs in own]):
+        return  # so does such a file
     yield {ours: (_plain(schema.field(theirs).type), where) for ours, theirs in own}, schema.names
 
 

@@ -106,6 +106,34 @@ class Columns:
 
 
 NO_COLUMNS = Columns()
+MAX_FIELDS = 1000  # of the columns of a record that documents carry, with those within others
+MAX_DEPTH = 32  # of a value within a column: deeper ones cannot be written
+
+
+def oversized(own: Mapping[str, Any]) -> str:
+    """Why the columns of a record cannot be carried, whatever their types are; "" if they can.
+
+    Counts each name within a column once, however many objects of a list have it.
+    """
+    fields = len(own)
+    waiting: list[tuple[list[Any], int]] = [([value], 1) for value in own.values()]
+    while waiting and fields <= MAX_FIELDS:
+        values, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            return f"a column is nested more than {MAX_DEPTH} deep"
+        names: dict[str, list[Any]] = {}
+        items: list[Any] = []
+        for value in values:
+            if isinstance(value, dict):
+                for name, inner in value.items():
+                    names.setdefault(name, []).append(inner)
+            elif isinstance(value, list):
+                items += [each for each in value if isinstance(each, dict | list)]
+        fields += len(names)
+        waiting += [(inner, depth + 1) for inner in names.values()]
+        if items:
+            waiting.append((items, depth + 1))
+    return f"more than {MAX_FIELDS} columns, with those within others" if fields > MAX_FIELDS else ""
 
 
 def check_own_names(columns: Mapping[str, str]) -> None:

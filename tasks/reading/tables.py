@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+import wrapt
 
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
 from gristmill.tasks.reading.members import PIECE
 from gristmill.tasks.reading.range_plan import EMPTY, LineStart, Range, Reading
 from gristmill.tasks.reading.ranges import open_lines
-from gristmill.tasks.reading.record import Columns, Record
+from gristmill.tasks.reading.record import Columns, Record, oversized
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-BATCH = 256
+    from gristmill.tasks.reading import parquet_rows
+else:
+    parquet_rows = wrapt.lazy_import("gristmill.tasks.reading.parquet_rows")
+
 _DETAIL = 200
 _DAMAGE = (OSError, EOFError, pa.ArrowException)
 
@@ -44,7 +48,8 @@ def records(
     (a text in a column of bytes may have another encoding, which is detected); so has every row of a Parquet file
     that cannot be read, and the place where another file cannot be read on, once for all that is lost there.
     `reading` learns how far it is.
-    Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
+    Rows of Parquet are decoded in a guarded process (`gristmill.tasks.reading.parquet_rows`). Holds a line and the
+    8 MiB of the file read last, or 256 rows. Raises FileNotFoundError,
     RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
     """
     return _READERS[format](path, columns, max_bytes, remote_io, reading or Reading(), part)
@@ -107,6 +112,8 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
         return lost(number, "no_text", f"{where}: {columns.text} is {reason}")
     url, identity, date = (as_text(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
     own = {ours: row[theirs] for ours, theirs in columns.own_of([*row])} if columns.every or columns.own else None
+    if own and (reason := oversized(own)):
+        return lost(number, "too_large", f"{where}: {reason}")
     return _row(number, text.encode(), url, identity, date, own)
 
 
@@ -130,35 +137,55 @@ def _parquet(
         if missing := sorted(set(names) - set(file.schema_arrow.names)):
             has = ", ".join(file.schema_arrow.names)
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
+        read = [*names, *(theirs for _, theirs in own)]
+        if trouble := parquet_rows.check_schema(file.schema_arrow, read):
+            if begin == 0:
+                yield lost(0, "too_large", f"{trouble}: name the columns that you want")
+            return
         size, groups = f.seek(0, io.SEEK_END), file.num_row_groups
-        for group in range(groups):
-            end = number + file.metadata.row_group(group).num_rows
-            place = size * group // groups
-            if place < begin or (part_end is not None and place >= part_end):
+        with parquet_rows.decoding_guard(max_bytes) as guard:
+            for group in range(groups):
+                end = number + file.metadata.row_group(group).num_rows
+                place = size * group // groups
+                if place < begin or (part_end is not None and place >= part_end):
+                    number = end
+                    continue
+                try:
+                    for rows in parquet_rows.decode(guard, path, f, file, group, read, max_bytes):
+                        yield from _rows(number, rows, columns, own, max_bytes)
+                        number += len(rows.batch) + len(rows.large)
+                        reading.bytes = size * number // file.metadata.num_rows - begin
+                except (*_DAMAGE, parquet_rows.UndecodableError) as error:
+                    # more rows than the file has bytes are a lie of its footer, and no reason to write as many
+                    lost_rows = range(number, end) if end - number <= size else [number]
+                    for row in lost_rows:
+                        yield lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
                 number = end
-                continue
-            try:
-                for batch in file.iter_batches(BATCH, row_groups=[group], columns=[*names, *(n for _, n in own)]):
-                    yield from _rows(number, batch, columns, own, max_bytes)
-                    number += len(batch)
-                    reading.bytes = size * number // file.metadata.num_rows - begin
-            except _DAMAGE as error:
-                # more rows than the file has bytes are a lie of its footer, and no reason to write as many
-                rows = range(number, end) if end - number <= size else [number]
-                for row in rows:
-                    yield lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
-            number = end
 
 
 def _rows(
-    number: int, batch: pa.RecordBatch, columns: Columns, own: Sequence[tuple[str, str]], max_bytes: int
+    number: int, rows: "parquet_rows.Rows", columns: Columns, own: Sequence[tuple[str, str]], max_bytes: int
+) -> Iterator[Record]:
+    """The records of rows of a group, the first of which has this number in the file."""
+    large = {*rows.large}
+    numbers = range(number, number + len(rows.batch) + len(large))
+    records = _of_batch([row for row in numbers if row - number not in large], rows.batch, columns, own, max_bytes)
+    for row in numbers:
+        if row - number in large:
+            yield lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
+        else:
+            yield next(records)
+
+
+def _of_batch(
+    numbers: Sequence[int], batch: pa.RecordBatch, columns: Columns, own: Sequence[tuple[str, str]], max_bytes: int
 ) -> Iterator[Record]:
     texts = _values(batch, columns.text)
     others = [_values(batch, name) if name else [None] * len(batch) for name in (columns.url, columns.id, columns.date)]
     broken = _not_utf8(batch, [*columns.named, *(theirs for _, theirs in own)])
     carried = {ours: _python_values(batch, theirs) for ours, theirs in own}
-    for row, (text, *other) in enumerate(zip(texts, *others, strict=True), number):
-        if reason := broken.get(row - number):
+    for place, (row, text, *other) in enumerate(zip(numbers, texts, *others, strict=True)):
+        if reason := broken.get(place):
             yield lost(row, "damaged_record", f"row {row}: {reason}")
         elif not isinstance(text, bytes):
             value_kind = "null" if text is None else f"a {type(text).__name__}"
@@ -166,7 +193,7 @@ def _rows(
         elif len(text) > max_bytes:
             yield lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
         else:
-            mine = {ours: values[row - number] for ours, values in carried.items()} if own else None
+            mine = {ours: values[place] for ours, values in carried.items()} if own else None
             url, identity, date = map(as_text, other)
             yield (_page if columns.pages else _row)(row, text, url, identity, date, mine)
 

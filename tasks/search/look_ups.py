@@ -140,7 +140,8 @@ class IndexedShards:
 
 def _mapped(path: str, dtype: str, count: int) -> np.ndarray:
     """A file of so many numbers, mapped into memory; of a store a copy in the user's cache folder. Its digest is not
-    compared, which would read it: `gristmill home verify` does. Raises DamagedFileError for another size."""
+    compared, which would read it: `gristmill home verify` does. What a damaged one says is looked for within the
+    shard's own files. Raises DamagedFileError for another size."""
     if not count:
         return np.empty(0, dtype)
     try:
@@ -180,7 +181,12 @@ class LookUp:
         options.configure(self.options)
         if self.code is not None:
             check_code(self.code)
-        return self.work(self.shards.shard(number, portion.kept) for number in range(portion.begin, portion.end))
+        try:
+            return self.work(self.shards.shard(number, portion.kept) for number in range(portion.begin, portion.end))
+        except IndexError:
+            path = order_path(self.shards.index, SPLIT if portion.kept else DROPPED, portion.begin)
+            shards = f"one of {portion.end - portion.begin} files from this on"
+            raise damaged(path, f"({shards}) has numbers of tokens that there are not") from None
 
 
 @dataclass(frozen=True)

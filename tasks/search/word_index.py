@@ -9,6 +9,7 @@ same bytes. Documents of takedown lists are in no index. An index has some .36 b
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -19,6 +20,8 @@ import pyarrow.compute as pc
 import tantivy
 
 from gristmill.storage import files, layout, parquet
+from gristmill.storage.damage import DamagedFileError, RecordedFile
+from gristmill.storage.foreign import opening
 from gristmill.storage.leftovers import scratch_folder
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.selection import select_groups
@@ -219,29 +222,39 @@ class WordQuery:
         # for a moment longer than a search takes.
         with scratch_folder("words") as scratch:
             for shard in shards:
-                for block, ends in enumerate(layout.done_part(self.folder, PHASE, shard).record["blocks"]):
-                    count, ranked = self._search(self._open(block_files(shard, block), ends, scratch), shard)
+                part = layout.done_part(self.folder, PHASE, shard)
+                for block in range(len(part.record["blocks"])):
+                    count, ranked = self._search(self._open(part, block, scratch), shard)
                     matching += count
                     best += ranked
                 best = first(best, self.n)
         return matching, best
 
     def _search(self, index: tantivy.Index, shard: int) -> tuple[int, list[Ranked]]:
-        searcher, best = index.searcher(), []
-        results = searcher.search(parsed(index, self.query), max(1, self.n))
-        for score, place in results.hits[: self.n]:
-            row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
-            best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
+        query, best = parsed(index, self.query), []
+        with self._tantivy():
+            searcher = index.searcher()
+            results = searcher.search(query, max(1, self.n))
+            for score, place in results.hits[: self.n]:
+                row = {name: values[0] for name, values in searcher.doc(place).to_dict().items()}
+                best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
         return results.count, best  # type: ignore[attr-defined]  # which its stub does not have
 
-    def _open(self, start: str, ends: Sequence[str], scratch: Path) -> tantivy.Index:
-        """The block whose files' names begin with `start`."""
+    def _open(self, part: layout.Part, block: int, scratch: Path) -> tantivy.Index:
+        """A block of a shard, whose files are compared with their digests first: tantivy gives other scores where one
+        is damaged, and panics. Raises DamagedFileError."""
+        start, ends = block_files(part.number, block), part.record["blocks"][block]
         links, digits = scratch / start, SEGMENT.replace("-", "")
         links.mkdir()
         for end, name in [*((end, f"{digits}{end}") for end in ends), (f".{META}", META)]:
-            path = files.local_copy(files.join(self.folder, f"{start}{end}"))
-            (links / name).symlink_to(Path(path).absolute())
-        return tantivy.Index.open(str(links))
+            recorded = RecordedFile(files.join(self.folder, f"{start}{end}"), part.files[f"{start}{end}"]["content"])
+            (links / name).symlink_to(Path(recorded.local()).absolute())
+        with self._tantivy():
+            return tantivy.Index.open(str(links))
+
+    def _tantivy(self) -> AbstractContextManager[None]:
+        fix = f"remove the stage's folder {self.folder} and run the command again"
+        return opening(self.folder, "word index that tantivy can read", fix, DamagedFileError)
 
 
 def first(ranked: Sequence[Ranked], n: int) -> list[Ranked]:

@@ -1,10 +1,12 @@
 """The one reader of a home: stages by key and by name, what they were made of, and those that cannot be read."""
 
+from pathlib import Path
+
 import pytest
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.contents import sum_counts
-from gristmill.storage.home import FinishedStage, Home, open_stage
+from gristmill.storage.home import FinishedStage, Home, open_stage, verify
 from gristmill.storage.schema import LEDGER
 
 
@@ -139,3 +141,26 @@ def test_stages_of_a_format_that_cannot_be_read_are_named(tmp_path, caplog):
     written.stage("documents", "d0")
     Home(written.address).check_readable()
     assert "run its recipe again" in caplog.messages[0]
+
+
+def test_marks_of_jobs_are_compared_with_the_list_of_parts(tmp_path):
+    """A reader of a single shard knows it by its mark."""
+    folder = layout.stage_folder(str(tmp_path), "tokens", "0123456789abcdef")
+    records = [{"tokens": number} for number in range(3)]
+    for number, record in enumerate(records):
+        layout.mark_done(folder, "encode", number, {"record": record, "files": {}})
+    parts = [layout.Part("encode", number, record, {}) for number, record in enumerate(records)]
+    layout.write_manifest(folder, {"stage": "tokens", "key": "0123456789abcdef", "record": {}, "inputs": {}}, parts)
+    assert not verify(folder).damages
+    first, second, third = (Path(layout.done_path(folder, "encode", number)) for number in range(3))
+    contents = first.read_bytes(), second.read_bytes()
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    third.unlink()
+    found = [(damage.path, damage.trouble) for damage in verify(folder).damages]
+    exchanged = "is not what was written"
+    assert found == [(str(first), exchanged), (str(second), exchanged), (str(third), "is missing")]
+    first.write_bytes(contents[0])
+    second.write_bytes(contents[1])
+    layout.mark_done(folder, "encode", 2, {"record": {"tokens": 7}, "files": {}})
+    assert [damage.trouble for damage in verify(folder).damages] == ["is not what the list of parts says"]

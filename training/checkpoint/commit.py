@@ -10,10 +10,8 @@ data order, first weights and sample are keyed by the seed.
 
 Safety: every file is compared with its digest before anything is loaded. Damage is an error and never an
 older checkpoint in silence: whoever removes the damaged one resumes from the one before it. torch keeps the
-layout in `.metadata`, which it reads with pickle. Its digest is a SHA-256, so an exchanged file is refused;
-but whoever can rewrite both files can run code in the process that resumes. Load only checkpoints whose
-directory you trust. The tensors themselves are read with weights_only=True, and nothing else is saved that
-would need more.
+layout in `.metadata`, a pickle, which `reader` decodes without calling what it names. The tensors themselves
+are read with weights_only=True. So a checkpoint that somebody else wrote can hold wrong weights, but runs no code.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.batches import fingerprint
 from gristmill.training.checkpoint.keeping import COMMIT
+from gristmill.training.checkpoint.reader import METADATA, CheckpointReader
 from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
 from gristmill.training.step.guard import Event
 from gristmill.training.world import World, all_gather, local, precision, rank_slice
 
-METADATA = ".metadata"
 # A setting that an older checkpoint does not name is newer than it: its default is what that run did.
 UNNAMED = {f"training.{name}": json.dumps(value) for name, value in TrainingConfig().model_dump(mode="json").items()}
 UNNAMED["training.embedding_rate"] = json.dumps(1.0)  # of all optimizers, before it was a setting
@@ -96,7 +94,7 @@ def load_checkpoint(path: Path, state: dict[str, torch.Tensor], names: dict[str,
     path = Path(path)
     commit = commit_of(path, names)
     check_files(path, commit, _digests(path))
-    dcp.load(state, storage_reader=dcp.FileSystemReader(path))
+    dcp.load(state, storage_reader=CheckpointReader(path))
     return commit.progress
 
 
@@ -133,7 +131,7 @@ def check_files(path: Path, commit: Commit, digests: dict[str, str]) -> None:
 
 
 def check_metadata(path: Path, commit: Commit) -> None:
-    """Raises ValueError for a layout that is not what was written, before torch reads it with pickle."""
+    """Raises ValueError for a layout that is not what was written."""
     if hashlib.sha256((path / METADATA).read_bytes()).hexdigest() != commit.metadata_sha256:
         raise damaged(path, METADATA)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -18,10 +18,12 @@ import orjson
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError, MissingFileError
+from gristmill.storage.home import Damage, Verified, verify_file
 from gristmill.storage.printable import redact_url
-from gristmill.training.config import RunConfig
+from gristmill.training.config import CHECKPOINTS, RunConfig
 
 COMMIT = "COMMIT"
+RESULT = "result.json"  # of a finished run
 
 
 def step_of(name: str) -> int:
@@ -38,6 +40,28 @@ def committed(root: Path) -> dict[int, Path]:
 def latest(root: Path) -> Path | None:
     """The committed checkpoint with the most steps, or None."""
     return next(reversed(committed(root).values()), None)
+
+
+def verify_checkpoints(folder: str) -> Iterator[Verified]:
+    """Read the checkpoints of a run's folder, at any address, oldest first, and compare every file with the digest in
+    COMMIT. The newest of a training that is not finished may have none: it was being written."""
+    root = files.join(folder, CHECKPOINTS)
+    names = [name for name in files.names(root) if name.startswith("step-") and not name.endswith(".tmp")]
+    is_finished = bool(names) and files.exists(files.join(folder, RESULT))
+    for name in names:
+        path = files.join(root, name)
+        try:
+            digests = checked_json.read(files.join(path, COMMIT))["files"]
+        except FileNotFoundError:
+            if is_finished or name != names[-1]:
+                yield Verified(path, 0, 0, (Damage(files.join(path, COMMIT), "is missing"),))
+            continue
+        except DamagedFileError:
+            yield Verified(path, 1, 0, (Damage(files.join(path, COMMIT), "is not what was written"),))
+            continue
+        checked = [verify_file(files.join(path, each), {"content": digest}) for each, digest in sorted(digests.items())]
+        damages = tuple(damage for _, damage in checked if damage is not None)
+        yield Verified(path, len(checked), sum(size for size, _ in checked), damages)
 
 
 def kept_steps(steps: Iterable[int], keep: int, total: int, every: int | None = None) -> set[int]:

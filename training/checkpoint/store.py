@@ -23,7 +23,6 @@ import torch.distributed.checkpoint as dcp
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.training.checkpoint.commit import (
-    METADATA,
     Commit,
     Progress,
     check_metadata,
@@ -43,6 +42,7 @@ from gristmill.training.checkpoint.keeping import (
     stored,
     upload_lines,
 )
+from gristmill.training.checkpoint.reader import METADATA, CheckpointReader, read_layout
 from gristmill.training.config import CHECKPOINTS, RunConfig
 from gristmill.training.world import World, all_do, all_gather
 
@@ -99,7 +99,7 @@ class CheckpointStore:
         mine = sorted({name for node, required in of_nodes if node == self.world.node for name in required})
         ranks = sum(node == self.world.node for node, _ in of_nodes)
         self._fetch(path, commit, mine[self.world.node_rank :: ranks])
-        dcp.load(state, storage_reader=dcp.FileSystemReader(path))
+        dcp.load(state, storage_reader=CheckpointReader(path))
         return commit.progress
 
     def publish(
@@ -190,7 +190,7 @@ class CheckpointStore:
 
 def _read_files(path: Path, state: dict[str, torch.Tensor]) -> set[str]:
     """The files of a checkpoint that this rank reads for its part of the state."""
-    metadata = dcp.FileSystemReader(path).read_metadata()
+    metadata = read_layout(path / METADATA)
     planner = dcp.DefaultLoadPlanner()
     planner.set_up_planner(state, metadata)
     return {metadata.storage_data[item.storage_index].relative_path for item in planner.create_local_plan().items}

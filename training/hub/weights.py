@@ -23,6 +23,7 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError, RecordedFile, damaged
 from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.checkpoint.commit import COMMIT, Commit, check_files, commit_of
+from gristmill.training.checkpoint.reader import CheckpointReader
 from gristmill.training.config import ModelConfig, RunConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hub.weight_files import CONFIG, TOKENIZERS, WEIGHTS, check_fits, tokenizer_file, weight_files
@@ -202,7 +203,8 @@ class SavedModel:
     data: TrainingManifest | None = None
 
     def load(self) -> Decoder:
-        """The model, float32, on the CPU, in evaluation mode. Raises DamagedFileError."""
+        """The model, float32, on the CPU, in evaluation mode. Raises DamagedFileError, and ValueError for a checkpoint
+        whose layout is not one of torch."""
         if (self.folder / COMMIT).exists():
             return self._of_checkpoint()
         if self.run is None:
@@ -219,13 +221,13 @@ class SavedModel:
         assert self.run is not None and self.data is not None, "a checkpoint is of a run"
         commit = Commit.model_validate(checked_json.read(str(self.folder / COMMIT)))
         for name, digest in commit.files.items():
-            if files.checksum(str(self.folder / name)) != digest:
+            if not (self.folder / name).is_file() or files.checksum(str(self.folder / name)) != digest:
                 raise damaged(str(self.folder / name), "is not what was written")
         model = empty_model(self.run.model, self.data.vocab_size).to_empty(device="cpu")
         state = {f"model.{name}": parameter.detach() for name, parameter in model.named_parameters()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that one process reads it
-            dcp.load(state, storage_reader=dcp.FileSystemReader(self.folder), no_dist=True)
+            dcp.load(state, storage_reader=CheckpointReader(self.folder), no_dist=True)
         return model.eval()
 
 
@@ -292,10 +294,10 @@ def averaged(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
         names = commit.fingerprint
         digests = {name: files.checksum(str(path / name)) for name in commit.files if (path / name).exists()}
         check_files(path, commit, digests)
-        reader = dcp.FileSystemReader(path)
+        reader = CheckpointReader(path)
         weights = {
             name: torch.empty(entry.size, dtype=torch.float32)
-            for name, entry in reader.read_metadata().state_dict_metadata.items()
+            for name, entry in reader.layout.state_dict_metadata.items()
             if name.startswith(PREFIX) and isinstance(entry, TensorStorageMetadata)
         }
         with warnings.catch_warnings():

@@ -250,7 +250,8 @@ def likeliest(events: list[Event]) -> str:
 def described(event: Event) -> str:
     """What the figures of a spike were, to go before "from step ... on"."""
     figures = event.figures
-    if figures["loss"] >= NOT_FINITE:
+    # before the first NEWEST losses there is no level to rise from, and only losses that are no numbers make a spike
+    if figures["loss"] >= NOT_FINITE or "loss_before" not in figures:
         return "loss or gradient was not finite"
     if figures["loss"] < (1 + MIN_RISE) * figures["loss_before"]:
         return f"{NEWEST} gradient norms in a row were outliers, at last {figures['grad_norm']:.3g},"

@@ -29,13 +29,11 @@ from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import Columns, Record, columns_of
 
 if TYPE_CHECKING:
-    from pyarrow import parquet
-
-    from gristmill.tasks.reading import charset, own_columns, tables
+    from gristmill.tasks.reading import charset, own_columns, parquet_rows, tables
 else:
-    parquet = lazy_import("pyarrow.parquet")
     charset = lazy_import("gristmill.tasks.reading.charset")
     own_columns = lazy_import("gristmill.tasks.reading.own_columns")
+    parquet_rows = lazy_import("gristmill.tasks.reading.parquet_rows")
     tables = lazy_import("gristmill.tasks.reading.tables")
 
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -156,11 +154,8 @@ class Tables(_Rows, Columned):
         if not beginning.stored.startswith(b"PAR1"):
             return None
         try:
-            with parquet.ParquetFile(beginning.path, pre_buffer=False, buffer_size=1 << 16) as file:
-                flat = [field.name for field in file.schema_arrow if not pa.types.is_nested(field.type)]
-                batch = next(file.iter_batches(TEXTS, columns=flat), None)
-                rows = batch.to_pydict() if batch is not None else {}
-        except (OSError, pa.ArrowException) as error:
+            rows = parquet_rows.first_rows(beginning.path, TEXTS)
+        except (OSError, pa.ArrowException, parquet_rows.UndecodableError) as error:
             return Look(None, trouble=f"a damaged Parquet file: {error}".splitlines()[0])
         return table_look(cls.key, rows) if rows else Look(None, trouble="without rows")
 

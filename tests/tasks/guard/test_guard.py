@@ -1,5 +1,6 @@
 """Whatever a page does to the process that works on it, it costs that page: real loops, real crashes, real kills."""
 
+import gc
 import logging
 import os
 import random
@@ -441,3 +442,12 @@ def test_what_lies_in_the_ring_stays_until_it_is_let_go_and_then_makes_room():
 def test_limits_are_sent_by_their_names():
     assert child.Allowance._fields == tuple(Limits.model_fields)
     assert channel.unpack(channel.pack(child.Allowance(**Limits().model_dump()))) == [*Limits().model_dump().values()]
+
+
+@pytest.mark.skipif(not LINUX, reason="the kernel does not limit the address space")
+def test_a_result_that_was_given_out_is_not_held():
+    """Also where workers were replaced: a result may have many megabytes, and calls are taken ahead."""
+    with Guard("faulty_pages:page", PATIENT) as guard:
+        for result in guard.map([("leak", 40 * MB), *[("huge", 3 * MB)] * 3] * 3):
+            held = [each for each in gc.get_objects() if isinstance(each, parent._Call) and each.result is result]
+            assert not held

@@ -3,13 +3,16 @@
 import math
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.tasks.search.word_index import PHASE, Ranked, WordQuery, check_query, index_words
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.foreign import opening
+from gristmill.tasks.search.word_index import PHASE, Ranked, WordQuery, block_files, check_query, index_words
 from gristmill.tasks.url.step import Url
 
 KNOWN = ["mill", "stone", "river", "naïve", "Straße", "flour", "2026", "x1", "water", "wheel"]
@@ -169,3 +172,52 @@ def test_a_block_with_more_words_than_a_segment_holds_becomes_two(given, tmp_pat
     assert len(record["blocks"]) > 1 and record["kept"] == 8
     for i, text in enumerate(many):
         assert ids(str(tmp_path / "index"), text.split()[100]) == {i}
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("end", [".idx", ".fieldnorm", ".term", ".store", ".pos", ".fast", ".meta.json"])
+@pytest.mark.parametrize("how", ["flip", "cut", "exchange", "missing"])
+def test_a_damaged_file_is_named_before_it_is_opened(index, tmp_path, given, end, how):
+    """tantivy panics over some of them, and gives other scores by others."""
+    folder = tmp_path / "stages" / "word_index-0123456789abcdef"
+    shutil.copytree(index, folder)
+    path = folder / f"{block_files(0, 0)}{end}"
+    if how == "flip":
+        flip(path)
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[:-3])
+    elif how == "missing":
+        path.unlink()
+    else:
+        other = tmp_path / "other"
+        made(other, given | {"kept": given["documents"]})
+        if (theirs := (other / path.name).read_bytes()) == path.read_bytes():
+            pytest.skip("which both have")
+        path.write_bytes(theirs)
+    # the mark has the name of its place
+    record = layout.done_part(index, PHASE, 0)
+    layout.mark_done(str(folder), PHASE, 0, {"record": record.record, "files": record.files})
+    match = f"{end} is (not what was written|missing); remove the stage's folder"
+    with pytest.raises(DamagedFileError, match=match) as raised:
+        best(str(folder), "river", 5)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+class PanicException(BaseException):
+    """As pyo3 calls what a panic of Rust becomes."""
+
+
+@pytest.mark.parametrize("error", [PanicException("index out of bounds"), OSError("no such segment"), ValueError("x")])
+def test_what_a_library_raises_is_one_sentence(error):
+    with pytest.raises(DamagedFileError, match="/a is no index: .*; make it again") as raised:
+        with opening("/a", "index", "make it again", DamagedFileError):
+            raise error
+    assert len(str(raised.value).splitlines()) == 1
+    for ending in (KeyboardInterrupt(), SystemExit(2), MemoryError()):
+        with pytest.raises(type(ending)), opening("/a", "index", "make it again"):
+            raise ending

@@ -62,6 +62,18 @@ def test_a_rise_that_stays_is_a_spike_and_a_short_one_is_none():
     assert spikes([math.inf] * 7) == []
 
 
+@pytest.mark.parametrize("finite", range(5))
+def test_a_spike_that_no_level_comes_before_is_described(finite):
+    """Half of the first losses are numbers: the median of all is one, and there is no level to compare it with."""
+    losses = Losses([])
+    spike = next(filter(None, (losses.see(i, 9.0 if i <= finite else math.nan) for i in range(1, 12))))
+    figures = {"loss_before": spike.level, "loss": spike.loss, "learning_rate": 1.0, "grad_norm": math.nan}
+    figures = {name: value for name, value in figures.items() if math.isfinite(value)}
+    event = Event(step=spike.seen, what="stop", why=guard.cause(spike, 0.0, []), began=spike.began, figures=figures)
+    assert guard.described(event) == "loss or gradient was not finite"
+    assert "loss or gradient was not finite from step" in guard.sentence(event, [event], 100, "guard.json")
+
+
 def test_losses_go_on_from_what_a_checkpoint_holds():
     series = falling(80) + [9.0] * 8
     before = Losses([])
