@@ -148,7 +148,7 @@ def capacity(name: FinishedRecipe, crawl: CrawlOptions, as_json: Json = False) -
 
     gristmill decide capacity recipe.yaml --machines 100 --cores 64 --core-hour 0.04"""
     result = crawl_capacity.capacity(finished.finished(name), crawl, name)
-    print_result(result, [result.table, *capacity_lines(result)], as_json)
+    print_result(result.as_json(), [result.table, *capacity_lines(result)], as_json)
 
 
 @with_options

@@ -1,6 +1,6 @@
 """What capacity says of crawls four times as large as a run, beside what runs over these took: CPU seconds.
 
-Ten crawls of odd shape: few files, one, a thousand, of very different sizes, of other scripts, one worker to eight. A
+Crawls of odd shape: few files, one, hundreds to a thousand, of very different sizes, of other scripts, one worker to eight. A
 range holds what the larger run took, or nothing is said. GRISTMILL_TEST_CAPACITY names some of the shapes.
 """
 
@@ -58,14 +58,14 @@ SHAPES = {
     "three unequal files": Shape(((1500, 1), (1400, 1), (40, 1))),
     "three equal files": Shape(((3000, 3),)),
     "one file": Shape(((3000, 1),), grow=True),
-    "1,000 tiny files": Shape(((3000, 1000),)),
-    "twelve files": Shape(((3600, 12),)),
-    "eight workers": Shape(((4000, 20),), workers=8),
+    "250 tiny files": Shape(((1000, 250),)),
+    "twelve files": Shape(((2400, 12),)),
+    "eight workers": Shape(((3000, 24),), workers=8),
     "one worker": Shape(((2000, 1), (600, 1), (40, 1)), workers=1),
-    "one large, 60 small": Shape(((2000, 1), (900, 60))),
+    "one large, 60 small": Shape(((1500, 1), (600, 40))),
     "sizes in powers of two": Shape(tuple((50 << step, 1) for step in range(7))),
-    "other scripts": Shape(((3600, 12),), languages=(("zh", 0.4), ("ko", 0.3), ("ar", 0.3))),
-    "texts in Parquet": Shape(((9000, 8), (300, 4)), kind="parquet"),
+    "other scripts": Shape(((2400, 12),), languages=(("zh", 0.4), ("ko", 0.3), ("ar", 0.3))),
+    "texts in Parquet": Shape(((6000, 8), (300, 4)), kind="parquet"),
 }
 
 

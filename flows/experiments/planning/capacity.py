@@ -8,8 +8,9 @@ and the memory that it needs: where that grows with the corpus it is what limits
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.experiments.planning.phase_costs import (
@@ -69,6 +70,22 @@ class Capacity:
     tokens: int | None
     stages: tuple[StageCapacity, ...]
     crawl: CrawlOptions
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for `--json`: sums that are not known are null, and `gaps` says of which phases."""
+        sums = (
+            "core_hours",
+            "hours",
+            "bytes",
+            "requests",
+            "computing",
+            "storing",
+            "requesting",
+            "remedy",
+            "preparation",
+        )
+        gaps = {phase.label: phase.basis.gap for phase in (*self.gaps, *self.time_gaps)}
+        return {**asdict(self), **{name: getattr(self, name) for name in sums}, "gaps": gaps}
 
     @property
     def table(self) -> Table:

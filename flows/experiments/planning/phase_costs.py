@@ -28,6 +28,10 @@ SHORTEST = 1.0
 MAX_RATIO = 3.0
 # By which share of the CPU time the same jobs differ from one run to another, as other processes use caches and cores.
 RUN_TO_RUN = 0.15
+# The same of phases that are shorter than SHORTEST.
+SHORT_RUN_TO_RUN = 0.6
+# Jobs of which one process has a second one and another that differs.
+MIN_JOBS = 3
 # Jobs whose largest is less than so many times the smallest are of one size.
 ALIKE = 1.5
 
@@ -120,6 +124,7 @@ class Crawl:
 
 # Why jobs give no law.
 SHORT = f"less than {SHORTEST:.0f} s in the run"
+FEW = "too few jobs"
 FIRST = "most jobs were the first of their process"
 ALONE = "one job, which does not say what of it grows"
 SAME = "jobs of one size, and those of the crawl are of another"
@@ -168,6 +173,7 @@ def _beside(cost: PhaseCost, crawl: Crawl, jobs: int, workers: int) -> tuple[Ran
     """CPU seconds of a phase in the crawl beside what is counted of the starts of processes; and where these are a wide
     range, why."""
     measured, growth = _seconds(cost), _growth(cost, crawl)
+    shared = max(1.0, min(crawl.factor, cost.shared))
     if cost.grows == "constant":  # the time of a sample grows more slowly than the sample
         found, gap = Range(measured, measured * growth), UNFILLED
     elif cost.once:
@@ -176,16 +182,15 @@ def _beside(cost: PhaseCost, crawl: Crawl, jobs: int, workers: int) -> tuple[Ran
         found, gap = Range(min(low, measured * growth), measured * growth), ALONE
     else:
         found, gap = _fit(cost, growth, jobs, workers)
-        shared = max(1.0, min(crawl.factor, cost.shared))
         if shared > 1:
             gap = SHARED
         found = Range(found.low, found.high * shared)
+    spread = 1 + RUN_TO_RUN
     if measured < SHORTEST:
         # as much as in the run, or in proportion
-        shared = max(1.0, min(crawl.factor, cost.shared))
         found, gap = Range(measured * min(1.0, growth), measured * max(1.0, growth) * shared), SHORT
-    found = Range(found.low / (1 + RUN_TO_RUN), found.high * (1 + RUN_TO_RUN))
-    return found, gap
+        spread = 1 + SHORT_RUN_TO_RUN
+    return Range(found.low / spread, found.high * spread), gap
 
 
 def _fit(cost: PhaseCost, growth: float, jobs: int, workers: int) -> tuple[Range, str]:
@@ -206,7 +211,9 @@ def _fit(cost: PhaseCost, growth: float, jobs: int, workers: int) -> tuple[Range
     costs = np.array([size.seconds for size in cost.sizes])
     law = predict(np.column_stack(columns), costs, np.array(target), jobs)
     found = Range(law.low, law.high)
-    if 2 * cost.processes > cost.jobs:
+    if cost.jobs < MIN_JOBS:
+        return found, FEW
+    if 2 * cost.processes > cost.jobs and cost.processes > 1:
         return found, FIRST
     return found, SAME if all(size.max() < ALIKE * max(size.min(), 1.0) for size in sizes) else VARIED
 

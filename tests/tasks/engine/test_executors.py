@@ -309,6 +309,13 @@ def test_work_that_is_not_what_the_flow_has_written_is_not_run(crew, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_home_in_a_store_has_the_work_while_a_phase_lasts(crew):
+    left = shared.leave("memory://home/work", crew.square)
+    assert shared.call(left, shared.dumps([3, 4]), 0)[0] == [9, 16]
+    shared.take_back(left)
+    assert files.names("memory://home/work") == []
+
+
 def test_a_scheduler_that_does_not_answer_once_is_asked_again(crew, cluster, monkeypatch):
     answers, gather = iter([OSError("Timed out trying to connect after 30 s")]), cluster.client.gather
 
