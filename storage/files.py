@@ -25,6 +25,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from gristmill.storage import leftovers
 from gristmill.storage.printable import redact_url
+from gristmill.storage.remote import traffic
 from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.config import configured
 
@@ -148,39 +149,25 @@ def remove(folder: str) -> None:
         _call(fs, lambda: fs.rm(inner, recursive=True), f"removing {redact_url(folder)}")
 
 
-_opened = 0
-
-
-def opened() -> int:
-    """How many files this process has opened to read."""
-    return _opened
-
-
-def count_opened() -> None:
-    """Called by what opens a file to read."""
-    global _opened
-    _opened += 1
-
-
 def open_file(path: str) -> IO[bytes]:
     """A seekable binary file to read; of a remote one a block is read ahead."""
-    count_opened()
+    traffic.count_opened()
     if (inner := _local(path)) is not None:
-        return open(inner, "rb")
+        return traffic.open_local(inner)
     return io.BufferedReader(_streams().open_ranges(path), configured().block_bytes)
 
 
 def open_stream(path: str) -> IO[bytes]:
     """A file to be read forwards."""
-    count_opened()
+    traffic.count_opened()
     inner = _local(path)
-    return open(inner, "rb") if inner is not None else _streams().open_stream(path)
+    return traffic.open_local(inner) if inner is not None else _streams().open_stream(path)
 
 
 def read_bytes(path: str) -> bytes:
     """A whole file, from a store by one request."""
     if (inner := _local(path)) is None:
-        count_opened()
+        traffic.count_opened()
         return _streams().read_at_once(path)
     with open_stream(inner) as f:
         return f.read()

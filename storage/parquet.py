@@ -30,6 +30,7 @@ import xxhash
 from gristmill.storage import files
 from gristmill.storage.contents import RowDigest
 from gristmill.storage.damage import check_name, damaged, missing, name_of
+from gristmill.storage.remote import traffic
 from gristmill.storage.remote.config import RemoteIOConfig, configured
 
 _PARQUET, _MARK = b"PAR1", b"GRISTSH2"
@@ -176,6 +177,8 @@ class CheckedFile:
         column_indexes = np.flatnonzero(np.isin(self._columns, columns)) if columns is not None else slice(None)
         chunks = self._chunks[list(group_numbers)][:, column_indexes].reshape(-1)
         data = self._data.having(zip(chunks["offset"].tolist(), chunks["length"].tolist(), strict=True))
+        if isinstance(self._data, _Mapped):  # what is fetched is counted as it comes
+            traffic.count_read(int(chunks["length"].sum()))
         for offset, length, digest in chunks.tolist():
             if _digest(data, offset, length) != digest:
                 raise damaged(self._path, f"is damaged between bytes {offset} and {offset + length}")
@@ -215,7 +218,7 @@ class CheckedFile:
 def open_checked(path: str) -> Iterator[CheckedFile]:
     """A file that `create` has written under this name. Raises MissingFileError, and DamagedFileError for any other
     file."""
-    files.count_opened()
+    traffic.count_opened()
     try:
         if files.is_local(path):
             source: Any = _Mapped(files.local_copy(path))

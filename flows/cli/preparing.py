@@ -142,11 +142,13 @@ def _would_make(name: str) -> list[str]:
 
 @with_options
 def capacity(name: FinishedRecipe, crawl: CrawlOptions, as_json: Json = False) -> None:
-    """Prints hours and what limits them, memory, bytes and money.
+    """Prints hours and what limits them, memory, bytes and money, as ranges with what they rest on.
+
+    What the run's jobs do not say is not printed; the command that measures it is.
 
     gristmill decide capacity recipe.yaml --machines 100 --cores 64 --core-hour 0.04"""
-    result = crawl_capacity.capacity(finished.finished(name), crawl)
-    print_result(result, [result.table, *capacity_lines(result)], as_json)
+    result = crawl_capacity.capacity(finished.finished(name), crawl, name)
+    print_result(result.as_json(), [result.table, *capacity_lines(result)], as_json)
 
 
 @with_options

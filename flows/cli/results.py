@@ -1,7 +1,7 @@
 """Results for the terminal: the report of a run, decisions, scaling laws, and the capacity of a crawl."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,40 +171,61 @@ def coordinate_lines(coordinates: "Coordinates") -> Iterator[str]:
 
 
 def capacity_lines(capacity: "Capacity") -> list[str]:
-    """Sums, what limits, memory, requests and money, and what they were measured on."""
+    """Sums, what limits, memory, requests and money, what they rest on, and what measures the rest."""
     crawl = capacity.crawl
     of = f"{crawl.cores:,} cores" if crawl.machines == 1 else f"{crawl.machines:,} machines of {crawl.cores:,} cores"
+    hours = "core hours: not known"
+    if (core_hours := capacity.core_hours) is not None:
+        hours = f"{core_hours.text()} core hours"
+        if capacity.hours is not None:
+            hours += f", {capacity.hours.text(1)} hours with {of}"
     tokens = "" if capacity.tokens is None else f", {capacity.tokens / 1e9:,.1f} billion tokens"
-    lines = [
-        f"{capacity.documents:,} pages: {capacity.core_hours:,.0f} core hours, {capacity.hours:,.1f} hours with {of}, "
-        f"{capacity.bytes / 1e12:,.2f} TB in the home{tokens}"
-    ]
-    if (limit := capacity.limit) is not None:
+    lines = [f"{capacity.documents:,} pages: {hours}, {capacity.bytes / 1e12:,.2f} TB in the home{tokens}"]
+    if core_hours is not None and (limit := capacity.limit) is not None:
         how = "in one job" if limit.alone else f"{limit.jobs:,} jobs, {limit.workers:,} at a time"
-        lines.append(f"longest: {limit.phase} of {limit.stage}, {limit.hours:,.1f} hours, {how}")
+        lines.append(f"longest: {limit.label}, {limit.hours.text(1)} hours, {how}")
     if (largest := capacity.largest) is not None:
         memory = f"{(largest.memory or 0) / 1e9:,.1f} GB"
-        lines.append(f"most memory: {largest.phase} of {largest.stage}, {memory} a job with its worker")
+        lines.append(f"most memory: {largest.label}, {memory} a job with its worker")
         if crawl.memory_bytes is not None and (largest.memory or 0) > crawl.memory_bytes:
             lines.append(f"that is more than a machine has: {crawl.memory:,.0f} GB")
+    if capacity.without_memory:
+        lines.append(
+            f"memory not known, since the jobs of the run held too little: {_several(capacity.without_memory)}"
+        )
     lines.append(
         f"{capacity.jobs:,} jobs, which keep flow and scheduler busy for {capacity.dispatching:,.1f} hours, and "
         f"{capacity.requests / 1e6:,.1f} million requests to the store"
     )
     if crawl.core_hour or crawl.terabyte_month or crawl.million_requests:
+        cores = "not known" if capacity.computing is None else capacity.computing.text(2)
         lines.append(
-            f"{capacity.computing:,.2f} for the cores, {capacity.requesting:,.2f} for the requests, "
-            f"{capacity.storing:,.2f} a month for the home"
+            f"{cores} for the cores, {capacity.requesting:,.2f} for the requests, {capacity.storing:,.2f} a month for "
+            "the home"
         )
     if capacity.unmeasured:
-        lines.append(f"without the time of {', '.join(capacity.unmeasured)}, which was not measured")
-    lines.append(
-        f"of the core hours {capacity.fixed:,.2f} are fixed: by process, for imports, kernels and tables, and by job, "
-        "as much as the cheapest job of the run took; the rest grows with the pages"
-    )
-    if capacity.short:
         lines.append(
-            f"too short in the run to say how they grow: {', '.join(capacity.short)}; for these run the recipe over "
-            "more files"
+            f"without the sizes of jobs, which an earlier release did not record: {_several(capacity.unmeasured)}"
         )
-    return [*lines, f"by a run over {capacity.measured:,} pages; without the training"]
+    gaps = capacity.gaps if core_hours is None else capacity.time_gaps
+    if gaps and capacity.remedy:
+        what = "core hours" if core_hours is None else "hours"
+        reasons = _several([f"{phase.label} ({phase.basis.gap})" for phase in gaps])
+        lines.append(f"{what} not known, since the run does not say how these grow: {reasons}")
+    if capacity.remedy:
+        first = f"{capacity.preparation}, then run" if capacity.preparation else "run"
+        lines.append(f"to measure it {first}: {capacity.remedy}")
+    return [
+        *lines,
+        f"by a run over {capacity.measured:,} pages, from bound to bound of 95% for jobs like its own; bytes, requests "
+        "and tokens in proportion to the pages; without the training",
+    ]
+
+
+MAX_NAMED = 6
+
+
+def _several(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -71,4 +71,5 @@ def workers(settings: MachineSettings) -> AbstractContextManager[Deferred]:
         settings.cluster,
         json_lines=settings.log_format == "json",
         tls=settings.dask_tls,
+        home=settings.home,
     )

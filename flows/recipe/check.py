@@ -172,38 +172,51 @@ UNCERTAINTY = 2.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds`, `bytes`: from, to. `documents`, `text_bytes`: of all sources, about. `unknown`: what is not in it:
-    sources whose size is not known, steps whose speed is not, since it is that of a model. `largest_job`: None where it
-    was not asked for."""
+    """`seconds`, `bytes`: from, to; None where they rest on something that is not known: `unsized`, sources whose size
+    is not, and for `seconds` `unrated`, steps whose speed is not, since it is that of a model. `least_bytes`: of the
+    home for what is known. `documents`, `text_bytes`: of the sources of a known size, about. `cores`: that the time is
+    for. `largest_job`: None where it was not asked for or rests on a size that is not known."""
 
     input_bytes: int
     documents: int
     text_bytes: int
-    seconds: tuple[float, float]
-    bytes: tuple[int, int]
-    unknown: tuple[str, ...]
+    cores: int
+    seconds: tuple[float, float] | None
+    bytes: tuple[int, int] | None
+    least_bytes: int
+    unsized: tuple[str, ...]
+    unrated: tuple[str, ...]
     largest_job: LargestJob | None = None
 
     @property
     def sentence(self) -> str:
-        low, high = self.seconds
-        least, most = self.bytes
-        without = f", without {', '.join(self.unknown)}, whose size or speed is not known" if self.unknown else ""
+        if self.bytes is None:
+            return (
+                f"estimate: none, since the size of {', '.join(self.unsized)} is not known; to measure it, run the "
+                "recipe with `limit: 20000`, then `gristmill decide capacity` says what all of it takes"
+            )
+        time = f"no time, since the speed of {', '.join(self.unrated)} is not known"
+        if self.seconds is not None:
+            low, high = map(_duration, self.seconds)
+            time = f"{low} to {high} on {self.cores} core{'s' * (self.cores != 1)}"
+        least, most = map(_size, self.bytes)
         job = self.largest_job
         holds = f"; the largest job holds {_size(job.bytes)} ({job.work})" if job else ""
-        space = f"{_size(least)} to {_size(most)} in the home{holds}"
-        return f"estimate: {_duration(low)} to {_duration(high)}, {space}{without}"
+        return (
+            f"estimate: {time}, {least} to {most} in the home{holds}; from {_size(self.input_bytes)} of sources by "
+            f"rates of another machine, within a factor of {UNCERTAINTY:.0f}"
+        )
 
 
 def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: MachineSettings) -> Estimate:
     """What all of the recipe takes if nothing is reused."""
     cores = settings.workers or os.cpu_count() or 1
     packed = text = documents = 0.0
-    unknown = []
+    unsized = []
     for each in inspections:
         size = _known_bytes(each.bytes, recipe.limit)
         if size is None:
-            unknown.append(each.source.name)
+            unsized.append(each.source.name)
         elif each.source.is_crawl:
             packed += size
             text += size * ARCHIVE_TEXT
@@ -215,7 +228,7 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
     passes = 1 + sum(isinstance(step, CorpusStep) for step in recipe.steps)
     seconds = START + STAGE * (len(recipe.steps) + 4) + (packed / ARCHIVE_RATE + passes * text / TEXT_RATE) / cores
     space = HOME_TEXT * text + sum(step.disk_bytes for step in recipe.steps)
-    unknown += [step.step for step in recipe.steps if step.has_unknown_speed]
+    unrated = tuple(step.step for step in recipe.steps if step.has_unknown_speed)
     if recipe.mixture is not None:
         model, training = recipe.model, recipe.training
         parameters = _parameters(recipe, _vocab_size(recipe, settings))
@@ -226,9 +239,12 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
         round(packed + text),
         round(documents),
         round(text),
-        (seconds / UNCERTAINTY, seconds * UNCERTAINTY),
-        (round(space / UNCERTAINTY), round(space * UNCERTAINTY)),
-        tuple(unknown),
+        cores,
+        None if unsized or unrated else (seconds / UNCERTAINTY, seconds * UNCERTAINTY),
+        None if unsized else (round(space / UNCERTAINTY), round(space * UNCERTAINTY)),
+        round(space / UNCERTAINTY),
+        tuple(unsized),
+        unrated,
     )
 
 
@@ -307,6 +323,8 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
         return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
     result = _checked(recipe, data, origin, settings, deep, unseen)
     assert result.estimate is not None, "the recipe can be read"
+    if result.estimate.unsized:
+        return result
     job = largest_job(recipe, result.estimate.documents, result.estimate.text_bytes)
     return replace(result, estimate=replace(result.estimate, largest_job=job))
 
@@ -382,7 +400,7 @@ def _of_space(origin: Origin, needed: Estimate, settings: MachineSettings) -> li
     if not files.is_local(settings.home):
         return []
     free = shutil.disk_usage(existing_folder(settings.home)).free
-    least = needed.bytes[0]
+    least = needed.least_bytes
     if least <= free:
         return []
     held = sum(stage.bytes for stage in Home(settings.home).stages())

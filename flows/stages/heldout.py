@@ -132,7 +132,7 @@ def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> 
         raise ValueError(nothing_held_out(record.heldout, f"none of {places.rows:,} documents"))
     jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
     common = {"shingling": record.shingling, "threshold": record.threshold}
-    split = phases.map("split", split_shard, jobs, common=common).values()
+    split = phases.map("split", split_shard, jobs, common=common, shared=places.full).values()
     files.remove(drawn_folder(phases.folder))
     files.remove(given_folder(phases.folder))
     return {"heldout": sum(counts["heldout"] for counts in split)}

@@ -19,6 +19,7 @@ from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from gristmill.storage.printable import redact_url
+from gristmill.storage.remote import traffic
 from gristmill.storage.remote.addresses import file_system
 from gristmill.storage.remote.backends import Http, Store
 from gristmill.storage.remote.config import RemoteIOConfig, configured
@@ -39,7 +40,7 @@ def open_stream(path: str, remote_io: RemoteIOConfig | None = None, start: int =
     Of a remote one the next block is fetched while one is used. Raises FileNotFoundError; RemoteIOError also later.
     """
     if (inner := _local(path)) is not None:
-        f = open(inner, "rb")
+        f = traffic.open_local(inner)
         f.seek(start)
         return f
     return io.BufferedReader(_Forward(_File(path, remote_io), start), _BUFFER)
@@ -48,7 +49,7 @@ def open_stream(path: str, remote_io: RemoteIOConfig | None = None, start: int =
 def open_ranges(path: str, remote_io: RemoteIOConfig | None = None) -> io.BufferedReader | io.RawIOBase:
     """A seekable file, local or remote, of which every `read` is one request, and nothing is kept: for Parquet."""
     if (inner := _local(path)) is not None:
-        return open(inner, "rb")
+        return traffic.open_local(inner)
     return _Ranges(_File(path, remote_io))
 
 
@@ -60,7 +61,7 @@ def fetch(
     `stop`, once set, ends the waiting.
     """
     if (inner := _local(path)) is not None:
-        with open(inner, "rb") as f:
+        with traffic.open_local(inner) as f:
             f.seek(start)
             return f.read(end - start)
     file = _File(path, remote_io)
@@ -92,7 +93,9 @@ def read_at_once(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
             return f.read()
     # s3fs asks for the size ahead of reads that it may split
     options = {"max_concurrency": 1} if "s3" in fs.protocol else {}
-    return retrying_call(lambda: bytes(fs.cat_file(inner, **options)), redact_url(path), remote_io)
+    data = retrying_call(lambda: bytes(fs.cat_file(inner, **options)), redact_url(path), remote_io)
+    traffic.count_read(len(data))
+    return data
 
 
 def retrying_call(call: Callable[[], T], what: str, remote_io: RemoteIOConfig | None = None) -> T:
@@ -157,7 +160,10 @@ class _File:
         size = self.backend.size
         if start >= end or (size is not None and start >= size):
             return b""
-        return self._with_retries(lambda: self.backend.read(start, end), f"{self.label}, bytes {start}-{end - 1}", stop)
+        what = f"{self.label}, bytes {start}-{end - 1}"
+        data = self._with_retries(lambda: self.backend.read(start, end), what, stop)
+        traffic.count_read(len(data))
+        return data
 
     def info(self) -> dict[str, Any]:
         return self._with_retries(self.backend.info, self.label, NEVER)

@@ -13,18 +13,20 @@ import sys
 import time
 import types
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import wrapt
 
-from gristmill.storage import leftovers
+from gristmill.storage import files, leftovers
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import clusters, log_fields, shared
-from gristmill.tasks.engine.shared import cannot_import, check_workers
+from gristmill.tasks.engine.shared import NotBegun, SharedWork, cannot_import, check_workers
 
 if TYPE_CHECKING:
     import distributed
@@ -50,6 +52,9 @@ def keep_what_is_freed() -> None:
             library.mallopt(parameter, value)
 
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
 KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("gristmill.tasks", "gristmill.storage")
@@ -60,6 +65,10 @@ _AHEAD, _MIN_AHEAD = 4, 256
 _MAX_JOBS_TOGETHER = 64
 # Seconds between two requests for results: one for each of many short jobs costs flow and scheduler more than all else.
 _MAX_PAUSE = 0.5
+# How often a scheduler is asked that does not answer within Dask's own limit, half a minute.
+_MAX_QUESTIONS = 5
+# The folder of a home with the work of phases that are under way.
+WORK = "work"
 
 
 class ToQueue(logging.Handler):
@@ -127,38 +136,47 @@ class _Waiting:
         return some
 
 
+def _not_begun(path: str, trouble: NotBegun) -> str:
+    return (
+        f"workers cannot read what their jobs need, {redact_url(path)} ({trouble.reason}): give GRISTMILL_HOME a "
+        "folder or a store that all workers reach under the same name"
+    )
+
+
 def _killed(jobs: list[Any]) -> str:
     others = f", or one of the {len(jobs) - 1} behind it" if len(jobs) > 1 else ""
     return f"workers died again and again, most likely out of memory, at {jobs[0]}{others}"
 
 
 class Dask:
-    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run.
+    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run, and so does one
+    that cannot begin them.
 
-    Each worker gets `work` once; with a job only the job is sent, with short ones several together. Dask knows of as
-    many as keep its workers busy.
+    Each worker reads `work` once, from a file in `folder`; with a job only the job is sent, with short ones several
+    together. Dask knows of as many as keep its workers busy.
     """
 
-    def __init__(self, client: Any, messages: queue.SimpleQueue) -> None:
+    def __init__(self, client: Any, messages: queue.SimpleQueue, folder: str) -> None:
         self.client = client
         self.messages = messages
+        self.folder = folder
         self._held: list[Any] = []
         self._name, self._works = f"gristmill-{uuid.uuid4().hex}", 0
 
     def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         self._works += 1
-        number = self._works
         done, waiting = distributed.as_completed(()), _Waiting(jobs)
         begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
+        attempts: Counter[int] = Counter()  # of jobs that no worker could begin, by index: how often they were sent
         ahead, together = 0, 1
         started = now = time.monotonic()
         pause = 0.0
+        shared_work = shared.leave(self.folder, work)
         try:
-            shared.give(self.client, self._name, number, work)
             while waiting or begun:
                 if waiting and len(begun) <= ahead // 2:
                     ahead = self._ahead()
-                    done.update(self._begin(waiting.take(ahead - len(begun), together), begun))
+                    done.update(self._begin(shared_work, waiting.take(ahead - len(begun), together), begun, attempts))
                     continue
                 time.sleep(pause)
                 batch = done.next_batch()
@@ -167,25 +185,39 @@ class Dask:
                 pause = min(_MAX_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
                 # asked for here: `as_completed` would wait for ever for a result that is lost and fails again
                 try:
-                    results = self.client.gather(batch)
+                    results = self._gather(batch)
                 except distributed.KilledWorker as error:
                     raise RuntimeError(_killed([job for _, job in begun[error.task]])) from error
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
-                seconds = sum(took for _, took in results) / sum(len(each) for each, _ in results)
-                together = max(1, min(_MAX_JOBS_TOGETHER, int(shared.SECONDS / max(seconds, 1e-6))))
+                lasting = [(len(each), took) for each, took in results if not isinstance(each, NotBegun)]
+                if lasting:
+                    seconds = sum(took for _, took in lasting) / sum(number for number, _ in lasting)
+                    together = max(1, min(_MAX_JOBS_TOGETHER, int(shared.SECONDS / max(seconds, 1e-6))))
                 for future, (each, _) in zip(batch, results, strict=True):
                     batch_jobs = begun.pop(future.key)
+                    if isinstance(each, NotBegun):
+                        attempts.update(index for index, _ in batch_jobs)
+                        if max(attempts[index] for index, _ in batch_jobs) == shared.ATTEMPTS:
+                            raise OSError(_not_begun(shared_work.path, each))
+                        log.warning("a worker could not begin its jobs, which are sent again: %s", each.reason)
+                        waiting.again(batch_jobs)
+                        continue
                     waiting.again(batch_jobs[len(each) :])
                     for (index, _), result in zip(batch_jobs, each, strict=False):
                         yield index, result
         finally:
             if unfinished := [future for future in self._held if future.key in begun and not future.done()]:
                 self.client.cancel(unfinished)
-            if self.client.status == "running":
-                shared.take_back(self.client, self._name, number)
+            shared.take_back(shared_work)
 
-    def _begin(self, some: list[list[tuple[int, Any]]], begun: dict[Any, list[tuple[int, Any]]]) -> list[Any]:
+    def _begin(
+        self,
+        work: SharedWork,
+        some: list[list[tuple[int, Any]]],
+        begun: dict[Any, list[tuple[int, Any]]],
+        attempts: Mapping[int, int],
+    ) -> list[Any]:
         """The futures of more jobs, which are `begun` then, too."""
         if not some:
             return []
@@ -193,17 +225,33 @@ class Dask:
         group = f"{self._name}-{self._works}"
         keyed = {(group, uuid.uuid4().hex): jobs for jobs in some}
         payloads = [shared.dumps([job for _, job in jobs]) for jobs in some]
-        names, numbers = [self._name] * len(some), [self._works] * len(some)
-        futures = self.client.map(shared.call, names, numbers, payloads, key=list(keyed), pure=False)
+        before = [max(attempts.get(index, 0) for index, _ in jobs) for jobs in some]
+        futures = self.client.map(shared.call, [work] * len(some), payloads, before, key=list(keyed), pure=False)
         # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
         # that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]
         begun |= keyed
         return futures
 
+    def _gather(self, batch: Sequence[Any]) -> list[tuple[Any, float]]:
+        """The results of futures. Raises what a job has raised."""
+        return self._retry(lambda: self.client.gather(batch), lambda: any(future.status == "error" for future in batch))
+
     def _ahead(self) -> int:
         """So many jobs keep all threads busy that the workers have now."""
-        return max(_MIN_AHEAD, _AHEAD * self.client.scheduler_info(n_workers=0)["total_threads"])
+        information = self._retry(lambda: self.client.scheduler_info(n_workers=0), lambda: False)
+        return max(_MIN_AHEAD, _AHEAD * information["total_threads"])
+
+    def _retry(self, ask: Callable[[], T], is_of_job: Callable[[], bool]) -> T:
+        """The scheduler's answer; a busy one may let a connection wait for too long, and is asked again."""
+        for _ in range(_MAX_QUESTIONS - 1):
+            try:
+                return ask()
+            except OSError as error:
+                if self.client.status != "running" or is_of_job():
+                    raise
+                log.warning("the scheduler did not answer and is asked again: %s", error)
+        return ask()
 
 
 class Deferred:
@@ -241,24 +289,27 @@ def deferred(
     template: str = "",
     json_lines: bool = False,
     tls: clusters.Tls = clusters.NO_TLS,
+    home: str = "",
 ) -> Iterator[Deferred]:
     """The executor that `executor` gives, started by the first jobs and ended with the block.
 
     Raises ValueError at once, as `executor` does.
     """
-    _check(kind, workers, address, template, tls)
+    _check(kind, workers, address, template, tls, home)
     leftovers.remove_scratch()  # also where all is reused, and nothing is started
-    waiting = Deferred(lambda: executor(kind, workers, address, template, json_lines, tls))
+    waiting = Deferred(lambda: executor(kind, workers, address, template, json_lines, tls, home))
     try:
         yield waiting
     finally:
         waiting.release()
 
 
-def _check(kind: str, workers: int, address: str, template: str, tls: clusters.Tls) -> None:
+def _check(kind: str, workers: int, address: str, template: str, tls: clusters.Tls, home: str) -> None:
     if kind not in KINDS:
         raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     clusters.check(kind, workers, address, template, tls)
+    if kind in clusters.CLUSTERS and kind != "local" and not home:
+        raise ValueError(f"executor `{kind}` needs a home that its workers reach: set GRISTMILL_HOME")
 
 
 @contextmanager
@@ -269,16 +320,17 @@ def executor(
     template: str = "",
     json_lines: bool = False,
     tls: clusters.Tls = clusters.NO_TLS,
+    home: str = "",
 ) -> Iterator[Threads | Dask]:
     """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine), `dask`, `kubernetes` or
     `slurm`.
 
     `workers`: how many, 0 for one a core of this machine; `dask` takes `address` (`tls://host:8786`), `tls` and the
     workers that it finds there; `kubernetes` and `slurm` take `template`, a YAML file, and `kubernetes` takes `tls`.
-    `json_lines`: workers of other machines write what they log as lines of JSON, too. Raises ValueError for another
-    kind, and what a kind cannot do without.
+    `json_lines`: workers of other machines write what they log as lines of JSON, too. `home`: where workers that may be
+    on other machines read the work of a phase. Raises ValueError for another kind, and what a kind cannot do without.
     """
-    _check(kind, workers, address, template, tls)
+    _check(kind, workers, address, template, tls, home)
     workers = workers or os.cpu_count() or 1
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):
@@ -294,6 +346,9 @@ def executor(
             _bare_main(),
             clusters.CLUSTERS[kind](clusters.ClusterSettings(workers, address, template, str(scratch), tls)) as target,
         ):
+            # processes of this machine reach its temporary folder, and a home that is only read is not written
+            folder = str(scratch) if kind == "local" else files.join(home, WORK)
+            leftovers.remove_temporary(folder)
             # without `tls` Dask takes the key of a cluster that it has started itself
             security = tls.security() if kind in ("dask", "kubernetes") else None
             with Client(target, security=security) as client:
@@ -302,7 +357,7 @@ def executor(
                 client.register_plugin(_plugin(json_lines and kind != "local"))
                 client.subscribe_topic(LOG_TOPIC, _of_this_run(messages))
                 try:
-                    yield Dask(client, messages)
+                    yield Dask(client, messages, folder)
                 finally:
                     # workers still in a job, which nobody waits for any more, are killed with a warning
                     logging.getLogger("distributed").setLevel(logging.ERROR)

@@ -5,19 +5,19 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import psutil
 import wrapt
 
-from gristmill.storage import files
+from gristmill.storage.remote import traffic
 
 if TYPE_CHECKING:
     from numba.core import event as numba_events
@@ -137,7 +137,8 @@ class JobCost:
     """`cpu_seconds`: of the worker and of all that it started; `start_seconds`: of these what a process takes once,
     whatever its jobs hold (see `process_start`); `first`: of its phase in its process; `memory`: bytes that the worker
     held at the most beyond what it held before, None where the system does not tell; `reads`: files that were opened;
-    `writes`: files that were written, the mark of the job among them."""
+    `writes`: files that were written, the mark of the job among them; `read_bytes`: bytes that were read, None in
+    records of releases that did not count them."""
 
     cpu_seconds: float = 0.0
     start_seconds: float = 0.0
@@ -145,16 +146,33 @@ class JobCost:
     memory: int | None = None
     reads: int = 0
     writes: int = 0
+    read_bytes: int | None = None
+
+
+class JobSize(NamedTuple):
+    """What a job held and took. `documents`: rows of its shard, None where its record counts none; `read_bytes`: as in
+    JobCost; `seconds`: CPU seconds beside what was counted of its process's start; `first`: of its process."""
+
+    documents: int | None
+    read_bytes: int | None
+    seconds: float
+    first: bool
+
+
+# Jobs of a phase whose sizes are kept: at least so many, and at most twice as many.
+SAMPLE = 128
 
 
 @dataclass
 class PhaseCost:
     """All jobs of a phase: sums, of `longest` and `memory` the largest, of `shortest` the smallest. `once`: the phase
     is one job, however large the corpus; `full`: where a phase is `constant`, how many times as large a corpus fills
-    the sample that it works on: so far it grows with the documents; `processes`: that jobs ran in; `start_seconds`:
-    what was counted of their starts; `first_seconds`: what the first job of each took beside that; `longest`,
-    `shortest`: CPU seconds of a job beside what was counted of its process's start; `bytes`: of the files that the
-    phase leaves."""
+    the sample that it works on: so far it grows at most with the documents; `shared`: how many times as large a corpus
+    fills what every job of the phase reads beside its own part, 1 where that does not grow; `processes`: that jobs ran
+    in; `start_seconds`: what was counted of their starts; `first_seconds`: what the first job of each took beside that;
+    `longest`, `shortest`: CPU seconds of a job beside what was counted of its process's start; `bytes`: of the files
+    that the phase leaves; `documents`, `read_bytes`: of the jobs that count them; `sizes`: each `stride`-th job, in the
+    order in which they ended."""
 
     grows: Grows
     once: bool = False
@@ -170,10 +188,21 @@ class PhaseCost:
     reads: int = 0
     writes: int = 0
     bytes: int = 0
+    shared: float = 1.0
+    documents: int = 0
+    read_bytes: int = 0
+    stride: int = 1
+    sizes: list[JobSize] = field(default_factory=list)
 
-    def add(self, cost: JobCost, output_bytes: int) -> None:
-        """`output_bytes`: bytes of the files that the job leaves."""
+    def add(self, cost: JobCost, output_bytes: int, documents: int | None = None) -> None:
+        """`output_bytes`: bytes of the files that the job leaves; `documents`: rows of its shard, where it has one."""
         seconds = max(0.0, round(cost.cpu_seconds - cost.start_seconds, 6))
+        if self.jobs % self.stride == 0:
+            self.sizes.append(JobSize(documents, cost.read_bytes, seconds, cost.first))
+            if len(self.sizes) > 2 * SAMPLE:
+                self.sizes, self.stride = self.sizes[::2], 2 * self.stride
+        self.documents += documents or 0
+        self.read_bytes += cost.read_bytes or 0
         self.longest = max(self.longest, seconds)
         self.shortest = min(self.shortest, seconds) if self.jobs else seconds
         self.jobs += 1
@@ -189,17 +218,16 @@ class PhaseCost:
         self.bytes += output_bytes
 
     @property
-    def starting(self) -> float:
-        """CPU seconds of the starts of processes: what was counted, and where processes had further jobs, by how much
-        the first ones took longer than these. Tables that a process makes once are among that."""
-        further = self.jobs - self.processes
-        if not further:
-            return self.start_seconds
-        usual = (self.cpu_seconds - self.start_seconds - self.first_seconds) / further
-        return self.start_seconds + max(0.0, self.first_seconds - self.processes * usual)
+    def is_sized(self) -> bool:
+        """Whether the sizes of its jobs are known: releases up to 0.1.0 did not record them."""
+        return bool(self.sizes) and all(size.read_bytes is not None for size in self.sizes)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"sizes": [list(size) for size in self.sizes]}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PhaseCost":
+        return cls(**{**values, "sizes": [JobSize(*size) for size in values.get("sizes", ())]})
 
 
 @dataclass
@@ -215,7 +243,8 @@ def measured() -> Iterator[Measuring]:
     does one job at a time, as Dask's workers do, each counts its own."""
     measuring = Measuring()
     watch()
-    started, opened_before, bytes_before = seconds(), files.opened(), _begin_peak()
+    started, bytes_before = seconds(), _begin_peak()
+    opened_before, read_before = traffic.opened(), traffic.read_bytes()
     began = cpu_seconds()
     yield measuring
     # a guard's worker that is replaced meanwhile ends with what its parent never counts
@@ -226,7 +255,8 @@ def measured() -> Iterator[Measuring]:
         # of what a child of a process counts in hundredths a part may be missing
         min(cpu, round(seconds() - started, 6)),
         memory=None if peak is None or bytes_before is None else max(0, peak - bytes_before),
-        reads=files.opened() - opened_before,
+        reads=traffic.opened() - opened_before,
+        read_bytes=traffic.read_bytes() - read_before,
     )
 
 

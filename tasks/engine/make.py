@@ -82,7 +82,11 @@ class StageResult:
             record = checked_json.read(files.join(self.folder, COST))
         except FileNotFoundError:
             return None
-        return {phase: PhaseCost(**cost) for phase, cost in record["phases"].items()} if "phases" in record else None
+        return (
+            {phase: PhaseCost.from_json(cost) for phase, cost in record["phases"].items()}
+            if "phases" in record
+            else None
+        )
 
     @property
     def cpu_seconds(self) -> float | None:

@@ -116,37 +116,40 @@ class PhaseRunner:
         common: Mapping[str, Any] | None = None,
         size: Callable[[int], int] | None = None,
         grows: Grows = "documents",
+        shared: float = 1.0,
     ) -> Records:
         """Run `work(folder, number, **common, **jobs[number])` for every job not yet done; returns the records.
 
         `common`: arguments of all jobs, which are sent to a worker once. `size`: bytes that a job reads, by its number,
         for the progress. `temporary`: the body removes the files of the phase before it ends, so they are no part of
-        the stage. `grows`: how the work of all jobs together grows.
+        the stage. `grows`: how the work of all jobs together grows. `shared`: how many times as large a corpus fills
+        what every job reads beside its own part, as the texts that are held out of the whole corpus.
         """
         if phase in self.costs:
             raise ValueError(f"the stage has two phases that are called {phase}: done jobs are known by that name")
-        cost = self.costs[phase] = PhaseCost(grows)
+        cost = self.costs[phase] = PhaseCost(grows, shared=max(1.0, shared))
         numbers = sorted(jobs)
-        shared = Phase(work, self._code, self.folder, phase, common or {}, temporary)
+        together = Phase(work, self._code, self.folder, phase, common or {}, temporary)
         lines: dict[int, bytes] = {}
 
         def take(number: int, result: JobResult) -> None:
             lines[number] = Part(phase, number, result.record, result.files).line()
-            cost.add(result.cost, 0 if temporary else sum(facts["bytes"] for facts in result.files.values()))
+            left = 0 if temporary else sum(facts["bytes"] for facts in result.files.values())
+            cost.add(result.cost, left, result.record.get("rows_in"))
             self._progress.advance(result, number)
 
         self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
         done_numbers = self._done_numbers.get(phase, set())
         done = [number for number in numbers if number in done_numbers]
         marks = [done[start : start + _MARKS] for start in range(0, len(done), _MARKS)]
-        for index, results in self._executor.map(partial(done_jobs, shared), marks) if marks else ():
+        for index, results in self._executor.map(partial(done_jobs, together), marks) if marks else ():
             self.check()
             for number, result in zip(marks[index], results, strict=True):
                 if result is not None:
                     take(number, result)
         todo = [number for number in numbers if number not in lines]
         for index, result in self._executor.map(
-            partial(run_job, shared), (Job(number, jobs[number]) for number in todo)
+            partial(run_job, together), (Job(number, jobs[number]) for number in todo)
         ):
             self.check()
             take(todo[index], result)

@@ -1,21 +1,27 @@
-"""What all jobs of a phase share, on a Dask cluster: the flow leaves it with the scheduler, workers ask for it once.
+"""What all jobs of a phase share, on a Dask cluster: the flow leaves it in a file, which each worker reads once.
 
-It is among the scheduler's metadata, from where a worker that starts late, or again, has it, too. As an argument of
-tasks it would be sent with each of them, and as a result of Dask's it would draw tasks to the workers that hold it.
+The file is where all workers reach it: in the home, or beside the workers where these are of this machine. A job names
+it with its digest, so a worker that starts late, or again, asks nobody. As an argument of tasks it would be sent with
+each of them, as a result of Dask's it would draw tasks to the workers that hold it, and among the scheduler's metadata
+hundreds of workers would ask the scheduler at the same moment.
 """
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from gristmill.storage import files, leftovers
+from gristmill.storage.printable import redact_url
+from gristmill.storage.remote.retry import RemoteIOError
+
 if TYPE_CHECKING:
-    import distributed
     from distributed.protocol import pickle
 else:
-    distributed = wrapt.lazy_import("distributed")
     pickle = wrapt.lazy_import("distributed.protocol.pickle")
 
 
@@ -48,18 +54,41 @@ _KEPT = 4
 # Of jobs that are sent together, since each takes less: the others of theirs are sent again when so long has passed.
 SECONDS = 0.25
 
+# How often jobs are sent that no worker could begin. Before each further time their worker waits, twice as long as
+# before: together two minutes, in which a store recovers and a file system of several machines shows a new file.
+ATTEMPTS = 8
+
 _lock = threading.Lock()
-_kept: dict[tuple[str, int], Callable[[Any], Any]] = {}
+_kept: dict[str, Callable[[Any], Any]] = {}
 
 
-def give(client: Any, run: str, number: int, work: Callable[[Any], Any]) -> None:
-    """Leave work number `number` of a run with the scheduler."""
-    client.set_metadata([run, number], dumps(work))
+@dataclass(frozen=True)
+class SharedWork:
+    """The file with the work of a phase. `digest`: sha256 of its bytes, hexadecimal."""
+
+    path: str
+    digest: str
 
 
-def take_back(client: Any, run: str, number: int) -> None:
-    """Forget work number `number` of a run."""
-    client.set_metadata([run, number], None)
+@dataclass(frozen=True)
+class NotBegun:
+    """A worker could not read the work. No job has failed: they are sent again."""
+
+    reason: str
+
+
+def leave(folder: str, work: Callable[[Any], Any]) -> SharedWork:
+    """Write the work of a phase into a folder, under a name that says who wrote it. Raises OSError, RemoteIOError."""
+    data = dumps(work)
+    digest = hashlib.sha256(data).hexdigest()
+    path = files.join(folder, leftovers.temporary_name(digest[:16]))
+    files.write_bytes(path, data)
+    return SharedWork(path, digest)
+
+
+def take_back(work: SharedWork) -> None:
+    """Remove the work of a phase that has ended."""
+    files.remove(work.path)
 
 
 def dumps(value: Any) -> bytes:
@@ -67,30 +96,34 @@ def dumps(value: Any) -> bytes:
     return pickle.dumps(value)
 
 
-def call(run: str, number: int, jobs: bytes) -> tuple[list[Any], float]:
-    """Do some jobs, on a worker, by the work that `give` has left, until SECONDS have passed: the results of those that
-    were done, and seconds. Raises LookupError for a run that has ended."""
-    work, results = _work(run, number), []
+def call(work: SharedWork, jobs: bytes, attempt: int) -> tuple[list[Any] | NotBegun, float]:
+    """Do some jobs, on a worker, by the work that `leave` has left, until SECONDS have passed: the results of those
+    that were done, and seconds. `attempt`: how often these were sent before. Raises what a job raises."""
+    time.sleep(2.0 ** (attempt - 1) if attempt else 0.0)
+    try:
+        function = _work(work)
+    except (OSError, RemoteIOError) as error:
+        return NotBegun(f"{type(error).__name__}: {error}"), 0.0
+    results: list[Any] = []
     began = time.monotonic()
     for job in pickle.loads(jobs):
-        results.append(work(job))
+        results.append(function(job))
         if (took := time.monotonic() - began) > SECONDS:
             break
     return results, took
 
 
-def _work(run: str, number: int) -> Callable[[Any], Any]:
-    with _lock:  # threads of a worker would each ask
-        if (run, number) not in _kept:
-            _kept[run, number] = _fetch_work(run, number)
+def _work(work: SharedWork) -> Callable[[Any], Any]:
+    with _lock:  # threads of a worker would each read it
+        if work.digest not in _kept:
+            _kept[work.digest] = _read(work)
             while len(_kept) > _KEPT:
                 del _kept[next(iter(_kept))]
-        return _kept[run, number]
+        return _kept[work.digest]
 
 
-def _fetch_work(run: str, number: int) -> Callable[[Any], Any]:
-    worker = distributed.get_worker()
-    metadata = distributed.utils.sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
-    if not metadata or not metadata.get(number):
-        raise LookupError(f"{run} has ended: nobody waits for this job any more")
-    return pickle.loads(metadata[number])
+def _read(work: SharedWork) -> Callable[[Any], Any]:
+    data = files.read_bytes(work.path)
+    if hashlib.sha256(data).hexdigest() != work.digest:  # what is unpickled runs: only what the flow has written
+        raise OSError(f"{redact_url(work.path)} is not what the run has written")
+    return pickle.loads(data)

@@ -47,8 +47,9 @@ def test_the_whole_recipe_has_nothing_wrong_and_an_estimate(folder, machine):
 def test_the_estimate_names_a_step_whose_speed_is_not_known(folder, machine):
     step = "step: embedding\n    model: https://example.org/embedder\n  - step: perplexity"
     found = check(written(folder, BASE.replace("step: perplexity", step)), machine)
-    assert found.estimate is not None and found.estimate.unknown == ("embedding",)
-    assert "without embedding, whose" in found.estimate.sentence
+    assert found.estimate is not None and found.estimate.unrated == ("embedding",)
+    assert found.estimate.seconds is None and found.estimate.bytes is not None
+    assert found.estimate.sentence.startswith("estimate: no time, since the speed of embedding is not known, ")
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
@@ -103,7 +104,12 @@ def test_remote_files_are_asked_for_by_a_deep_check_alone(folder, machine, crawl
     path = written(folder, BASE.replace("{files}/web.jsonl", address))
     found = check(path, machine)
     assert lines(found) == [] and found.unseen == ("remote files of web",)
-    assert found.estimate is not None and found.estimate.unknown == ("web",)
+    assert found.estimate is not None and found.estimate.unsized == ("web",)
+    assert found.estimate.seconds is None and found.estimate.bytes is None and found.estimate.largest_job is None
+    assert found.estimate.sentence == (
+        "estimate: none, since the size of web is not known; to measure it, run the recipe with `limit: 20000`, then "
+        "`gristmill decide capacity` says what all of it takes"
+    )
     [line] = lines(check(path, machine, deep=True))
     assert "sources.web.jsonl[0]" in line and "does not exist" in line
 

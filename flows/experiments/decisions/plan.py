@@ -246,7 +246,7 @@ class Plan:
         return (
             f"{self.device.at_once} at once, {least}{duration(time.run)} each "
             f"({run_flops(self.proxy, self.tokens):.2e} floating-point operations; {self.device.said}), so "
-            f"{least}{low} to {high}{money}"
+            f"{least}{low} to {high}{money}, without the corpora of the candidates"
         )
 
     def _of_data(self, data: ComparisonData) -> Iterator[str]:

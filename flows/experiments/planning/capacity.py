@@ -1,49 +1,34 @@
 """What a whole crawl would take, by what the jobs of a finished run took and by how each phase says that it grows.
 
-The CPU time of a phase has three parts. What a process takes to start is taken once by each worker of the crawl. What
-the cheapest job of the run took, which holds next to nothing, is taken by each job. The rest grows with the corpus.
+A phase takes what the jobs of the run say, a range (`phase_costs`). If phases of which they say too little decide the
+sum, the sum is not reported, and the command that measures them is.
 
 The work of a phase with many jobs is divided among all cores. What a phase does in one job takes as long as that job,
 and the memory that it needs: where that grows with the corpus it is what limits a crawl.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from gristmill.flows.experiments.planning.options import CrawlOptions
+from gristmill.flows.experiments.planning.phase_costs import (
+    FIRST,
+    SHORT,
+    SHORTEST,
+    Crawl,
+    PhaseCapacity,
+    Range,
+    phase_capacity,
+    sum_ranges,
+)
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.tables import Table
-from gristmill.tasks.engine.job_costs import REQUESTS_A_READ, PhaseCost
 from gristmill.tasks.engine.make import StageResult
 
 # Of the flow and the scheduler, for each job: tests/benchmarks/test_engine_jobs.py prints it.
 SECONDS_A_JOB = 0.002
-# Bytes that a worker holds before its first job.
-WORKER = 300 << 20
-# CPU seconds of a phase below which it is the noise of a processor and not what a phase does that was measured.
-SHORTEST = 0.05
-
-
-@dataclass(frozen=True)
-class PhaseCapacity:
-    """What one phase takes. `hours`: until its last job has ended; `alone`: whether it is one job, whatever the crawl;
-    `memory`: bytes of a job with its worker, None where it was not measured; `workers`: that run at the same time;
-    `starting`, `each`: core hours of its processes' starts, and of what each job takes whatever it holds; `growing`:
-    seconds that the run took of the rest, by which the crawl's hours were reckoned."""
-
-    stage: str
-    phase: str
-    jobs: int
-    core_hours: float
-    hours: float
-    alone: bool
-    memory: int | None
-    workers: int
-    requests: int
-    starting: float
-    each: float
-    growing: float
 
 
 @dataclass(frozen=True)
@@ -58,53 +43,88 @@ class StageCapacity:
     bytes: int
 
     @property
-    def core_hours(self) -> float | None:
-        return None if self.phases is None else sum(phase.core_hours for phase in self.phases)
+    def core_hours(self) -> Range | None:
+        return None if self.phases is None else sum_ranges(phase.core_hours for phase in self.phases)
 
     @property
-    def hours(self) -> float | None:
-        return None if self.phases is None else sum(phase.hours for phase in self.phases)
+    def hours(self) -> Range | None:
+        return None if self.phases is None else sum_ranges(phase.hours for phase in self.phases)
+
+    @property
+    def basis(self) -> str:
+        """What the longest of its phases rests on."""
+        if not self.phases:
+            return ""
+        phase = max(self.phases, key=lambda phase: phase.core_hours.high)
+        return f"{phase.phase}: {phase.basis.gap or phase.basis.text}"
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """A row for each stage of the corpus and its tokens, for a crawl of `documents` pages; the run had `measured`. A
-    training is not in it: its time follows from its recipe."""
+    """A row for each stage of the corpus and its tokens, for a crawl of `documents` pages; the run of `recipe` had
+    `measured`. A training is not in it: its time follows from its recipe."""
 
+    recipe: str
     documents: int
     measured: int
     tokens: int | None
     stages: tuple[StageCapacity, ...]
     crawl: CrawlOptions
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for `--json`: sums that are not known are null, and `gaps` says of which phases."""
+        sums = (
+            "core_hours",
+            "hours",
+            "bytes",
+            "requests",
+            "computing",
+            "storing",
+            "requesting",
+            "remedy",
+            "preparation",
+        )
+        gaps = {phase.label: phase.basis.gap for phase in (*self.gaps, *self.time_gaps)}
+        return {**asdict(self), **{name: getattr(self, name) for name in sums}, "gaps": gaps}
+
     @property
     def table(self) -> Table:
         """A row for each stage."""
-        columns = ("stage", "#documents in", "#documents out", "#core hours|,.1f", "#hours|,.1f", "#GB|,.1f")
+        columns = ("stage", "#documents in", "#documents out", "#core hours", "#GB|,.1f", "rests on")
         rows = [
-            (row.stage, row.documents_in, row.documents_out,
-             *("not measured" if hours is None else hours for hours in (row.core_hours, row.hours)), row.bytes / 1e9)
+            (row.stage, row.documents_in, row.documents_out, self._cell(row), row.bytes / 1e9, row.basis)
             for row in self.stages
-        ]  # fmt: skip
+        ]
         return Table(columns, rows)
+
+    def _cell(self, row: StageCapacity) -> str:
+        if (hours := row.core_hours) is None:
+            return "not measured"
+        if hours.is_known:
+            return hours.text()
+        # a bound that does not decide the sum is of use, another says nothing
+        decisive = any(phase in self.gaps for phase in row.phases or ())
+        return "not known" if decisive else f"at most {Range(hours.high, hours.high).text()}"
 
     @cached_property
     def phases(self) -> tuple[PhaseCapacity, ...]:
         return tuple(phase for stage in self.stages for phase in stage.phases or ())
 
     @cached_property
-    def core_hours(self) -> float:
-        return sum(phase.core_hours for phase in self.phases)
+    def core_hours(self) -> Range | None:
+        """None where the run does not say how its phases grow, or some were not measured."""
+        hours = sum_ranges(phase.core_hours for phase in self.phases)
+        return hours if hours.is_known and not self.unmeasured and self.phases else None
 
-    @property
-    def fixed(self) -> float:
-        """Core hours of the starts of processes, and of what jobs take whatever they hold."""
-        return sum(phase.starting + phase.each for phase in self.phases)
+    @cached_property
+    def gaps(self) -> tuple[PhaseCapacity, ...]:
+        """The phases that keep the sum of core hours from being known, the one of which least is known first."""
+        return _decisive(self.phases, [phase.core_hours for phase in self.phases])
 
-    @property
-    def short(self) -> tuple[str, ...]:
-        """The phases whose growing part was too short in the run to be told."""
-        return tuple(f"{each.phase} of {each.stage}" for each in self.phases if each.growing < SHORTEST)
+    @cached_property
+    def time_gaps(self) -> tuple[PhaseCapacity, ...]:
+        """The same of the hours."""
+        return _decisive(self.phases, [phase.hours for phase in self.phases])
 
     @property
     def jobs(self) -> int:
@@ -116,19 +136,28 @@ class Capacity:
         return self.jobs * SECONDS_A_JOB / 3600
 
     @property
-    def hours(self) -> float:
-        """One stage after the other. The flow sends jobs while others run: the longer of both counts."""
-        return max(sum(phase.hours for phase in self.phases), self.dispatching)
+    def hours(self) -> Range | None:
+        """One stage after the other. The flow sends jobs while others run: the longer of both counts. None as for the
+        core hours."""
+        hours = sum_ranges(phase.hours for phase in self.phases)
+        hours = Range(max(hours.low, self.dispatching), max(hours.high, self.dispatching))
+        return hours if hours.is_known and self.core_hours is not None else None
 
     @property
     def limit(self) -> PhaseCapacity | None:
-        """The phase that takes longest."""
-        return max(self.phases, key=lambda phase: phase.hours, default=None)
+        """The phase that takes longest, of those of which that is known."""
+        known = (phase for phase in self.phases if phase.hours.is_known)
+        return max(known, key=lambda phase: phase.hours.high, default=None)
 
     @property
     def largest(self) -> PhaseCapacity | None:
         """The phase whose jobs need most memory."""
         return max((phase for phase in self.phases if phase.memory), key=lambda phase: phase.memory or 0, default=None)
+
+    @property
+    def without_memory(self) -> tuple[str, ...]:
+        """The phases of whose memory the run says nothing."""
+        return tuple(phase.label for phase in self.phases if phase.memory is None)
 
     @cached_property
     def bytes(self) -> int:
@@ -139,9 +168,9 @@ class Capacity:
         return sum(phase.requests for phase in self.phases)
 
     @property
-    def computing(self) -> float:
-        """The price of the processors."""
-        return self.core_hours * self.crawl.core_hour
+    def computing(self) -> Range | None:
+        """The price of the processors; None where the core hours are not known."""
+        return None if self.core_hours is None else self.core_hours.times(self.crawl.core_hour)
 
     @property
     def storing(self) -> float:
@@ -155,20 +184,52 @@ class Capacity:
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """The stages whose time is not in the sums."""
+        """The stages that a release has made which did not record the sizes of jobs."""
         return tuple(stage.stage for stage in self.stages if stage.phases is None)
 
+    @property
+    def remedy(self) -> str:
+        """The command that measures what is not known; "" where all is."""
+        run = f"gristmill run --tokens-only {self.recipe}"
+        if self.unmeasured:
+            return " ".join([run, *(f"--remake {stage}" for stage in dict.fromkeys(self.unmeasured))])
+        if self.core_hours is not None and self.hours is not None:
+            return ""
+        return run if self.preparation else f"GRISTMILL_WORKERS=1 {run} --remake all"
 
-def capacity(
-    report: Report,
-    crawl: CrawlOptions,
-) -> Capacity:
+    @property
+    def preparation(self) -> str:
+        """What the recipe needs before `remedy` measures more; "" where the run's own files do."""
+        gaps = self.gaps or self.time_gaps
+        if self.unmeasured or all(phase.basis.gap == FIRST for phase in gaps):
+            return ""
+        seconds = next((phase.basis.seconds for phase in gaps if phase.basis.gap == SHORT), SHORTEST)
+        times = min(100, max(4, round(2 * SHORTEST / max(seconds, 0.01))))
+        return (
+            f"give the recipe files with {self.measured * times:,} pages, at least 8 of them, of which the largest has "
+            "at least 4 times the pages of the smallest"
+        )
+
+
+def _decisive(phases: Sequence[PhaseCapacity], ranges: Sequence[Range]) -> tuple[PhaseCapacity, ...]:
+    """The phases without which the sum of the others would be known, those with the widest ranges."""
+    left, missing = sum_ranges(ranges), []
+    for phase, one in sorted(zip(phases, ranges, strict=True), key=lambda each: each[1].low - each[1].high):
+        if left.is_known:
+            break
+        if one.is_known:
+            continue
+        missing.append(phase)
+        left = Range(left.low, left.high - one.high + one.low)
+    return tuple(missing)
+
+
+def capacity(report: Report, crawl: CrawlOptions, recipe: str = "") -> Capacity:
     """What a crawl of so many pages takes, by a finished run. Reads a small file for each stage.
 
-    `crawl.shard_pages` decides how many jobs a phase has and how many files they open; what
-    the jobs of the run held is what they hold there if its files were as large. Near-duplicates grow faster than in
-    proportion if a larger crawl has a larger share of them. Raises ValueError for a
-    run that read no documents.
+    `crawl.shard_pages` decides how many jobs a phase has and how many files they open. Near-duplicates grow faster than
+    in proportion if a larger crawl has a larger share of them. `recipe`: how commands name it, default: its name.
+    Raises ValueError for a run that read no documents.
     """
     measured = report.steps[0].documents_in if report.steps else 0
     if not measured:
@@ -178,66 +239,27 @@ def capacity(
     tokens = None if report.tokens is None else round(report.tokens * factor)
     if report.group_losses is not None:
         stages = (*stages, report.group_losses)
-    distinct_stages = [*_distinct(stages)]
-    costs = [cost for stage in distinct_stages for cost in (stage.costs or {}).values() if cost.jobs]
-    cheapest = min((cost.shortest for cost in costs), default=0.0)
     shards = max(1, -(-crawl.pages // crawl.shard_pages))
-    whole = _Crawl(factor, len(report.corpus.sources), shards, crawl, cheapest)
-    rows = tuple(_row(stage, whole) for stage in distinct_stages)
-    return Capacity(crawl.pages, measured, tokens, rows, crawl)
+    whole = Crawl(factor, len(report.corpus.sources), shards, crawl)
+    rows = tuple(_row(stage, whole) for stage in _distinct(stages))
+    return Capacity(recipe or report.recipe.name, crawl.pages, measured, tokens, rows, crawl)
 
 
 def _distinct(stages: Iterable[StageResult]) -> Iterable[StageResult]:
     return {stage.folder: stage for stage in stages}.values()
 
 
-@dataclass(frozen=True)
-class _Crawl:
-    """`factor`: how many times as large as the run; `had`, `shards`: files of the run, and of the crawl; `cheapest`:
-    CPU seconds of the job of the run that took least."""
-
-    factor: float
-    had: int
-    shards: int
-    options: CrawlOptions
-    cheapest: float = 0.0
-
-
-def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
+def _row(stage: StageResult, crawl: Crawl) -> StageCapacity:
     steps, costs, factor = stage.step_counts, stage.costs, crawl.factor
     written_bytes = sum(cost.bytes for cost in (costs or {}).values())
     growing = sum(cost.bytes for cost in (costs or {}).values() if cost.grows != "constant")
     grown = factor if not written_bytes else 1 + (factor - 1) * growing / written_bytes
+    ran = {phase: cost for phase, cost in (costs or {}).items() if cost.jobs}
+    unsized = costs is None or not all(cost.is_sized for cost in ran.values())
     return StageCapacity(
         stage.name,
         round(steps[0]["rows_in"] * factor) if steps else None,
         round(steps[-1]["rows_out"] * factor) if steps else None,
-        None if costs is None else tuple(_phase(stage.name, *each, crawl) for each in costs.items()),
+        None if unsized else tuple(phase_capacity(stage.name, *each, crawl) for each in ran.items()),
         round(stage.manifest["parts"]["bytes"] * grown),
     )
-
-
-def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapacity:
-    constant = min(crawl.factor, cost.full)
-    factor = {"documents": crawl.factor, "documents^1.5": crawl.factor**1.5, "constant": constant}[cost.grows]
-    jobs = cost.jobs
-    if cost.grows != "constant" and not cost.once:
-        # partitions of a small run hold little: a crawl has never more of them than shards
-        divided = min(round(cost.jobs * crawl.factor), max(cost.jobs, crawl.shards))
-        jobs = crawl.shards if cost.jobs == crawl.had else divided
-    held = min(factor, crawl.factor) if cost.once else 1.0
-    memory = None if cost.memory is None else WORKER + round(cost.memory * held)
-    fitting = crawl.options.cores
-    if (room := crawl.options.memory_bytes) is not None and memory:
-        fitting = min(fitting, room // memory)
-    workers = max(1, min(jobs, fitting * crawl.options.machines))
-    beside = max(0.0, cost.cpu_seconds - cost.starting)
-    growing = max(0.0, beside - crawl.cheapest * cost.jobs)
-    starting = workers * cost.starting / max(1, cost.processes)
-    each = (beside - growing) / max(1, cost.jobs) * jobs
-    seconds = starting + each + growing * factor
-    hours = (seconds if cost.once else max(seconds / workers, cost.longest + starting / workers)) / 3600
-    files = (cost.reads * REQUESTS_A_READ + cost.writes) / max(cost.jobs, 1)
-    requests = round(files * (held if cost.once else jobs))
-    parts = starting / 3600, each / 3600, growing
-    return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, cost.once, memory, workers, requests, *parts)

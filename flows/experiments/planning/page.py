@@ -7,6 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from gristmill.flows.experiments.planning.layouts import Choice
+from gristmill.flows.experiments.planning.phase_costs import Range
 from gristmill.flows.experiments.planning.plan import TrainingPlan
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
@@ -66,13 +67,18 @@ def lines(made: TrainingPlan) -> Iterator[str]:
             )
         )
     if (crawl := made.bill.corpus) is not None:
-        paid = f", {crawl.computing + crawl.requesting:,.2f}, {crawl.storing:,.2f} a month" if crawl.computing else ""
-        yield (
-            f"corpus: {crawl.documents:,} pages, {crawl.core_hours:,.1f} core hours, {crawl.hours:,.1f} hours, "
-            f"{crawl.bytes / 1e12:,.2f} TB{paid}"
-        )
-        if made.bill.total:
-            yield f"crawl to model: {made.bill.total:,.2f}, without the months of the home"
+        parts = [f"{crawl.documents:,} pages"]
+        if crawl.core_hours is not None:
+            parts.append(f"{crawl.core_hours.text(1)} core hours")
+        if crawl.hours is not None:
+            parts.append(f"{crawl.hours.text(1)} hours")
+        parts.append(f"{crawl.bytes / 1e12:,.2f} TB")
+        if crawl.computing is not None and crawl.computing.high:
+            requesting = Range(crawl.requesting, crawl.requesting)
+            parts += [(crawl.computing + requesting).text(2), f"{crawl.storing:,.2f} a month"]
+        yield f"corpus: {', '.join(parts)}, by a run over {crawl.measured:,} pages"
+        if (total := made.bill.total) is not None and total.high:
+            yield f"crawl to model: {total.text(2)}, without the months of the home"
     yield from made.remarks
 
 

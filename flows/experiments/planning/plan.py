@@ -29,6 +29,7 @@ from gristmill.flows.experiments.planning.layouts import (
     optimizer_bytes,
 )
 from gristmill.flows.experiments.planning.options import PlanOptions
+from gristmill.flows.experiments.planning.phase_costs import Range
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.given_files import check_tokenizer_file
@@ -115,9 +116,14 @@ class Bill:
     corpus: Capacity | None
 
     @property
-    def total(self) -> float:
-        """The price of all but the months that the home is kept."""
-        return self.price + (0.0 if self.corpus is None else self.corpus.computing + self.corpus.requesting)
+    def total(self) -> Range | None:
+        """The price of all but the months that the home is kept; None where that of the crawl is not known."""
+        if self.corpus is None:
+            return Range(self.price, self.price)
+        if self.corpus.computing is None:
+            return None
+        rest = self.price + self.corpus.requesting
+        return self.corpus.computing + Range(rest, rest)
 
 
 @dataclass(frozen=True)
@@ -194,6 +200,7 @@ def plan(recipe: Any, options: PlanOptions, settings: MachineSettings | None = N
         recipe: as `load` takes it
         settings: default: those of the environment
     """
+    name = recipe if isinstance(recipe, str) else ""
     recipe, settings = load(recipe), settings or MachineSettings()
     hardware, devices = _devices(options), options.devices
     remarks: list[str] = []
@@ -213,9 +220,12 @@ def plan(recipe: Any, options: PlanOptions, settings: MachineSettings | None = N
             f"checkpoints of {saved.stall:,.0f} seconds; give fewer devices, or a larger --failure-hours"
         )
     hours = steps * seconds / 3600 / (1 - saved.lost)
-    crawl = None if report is None else capacity(report, options)
-    if crawl is not None and crawl.unmeasured:
-        remarks.append(f"without the time of {', '.join(crawl.unmeasured)}, which was not measured")
+    crawl = None if report is None else capacity(report, options, name)
+    if crawl is not None and crawl.core_hours is None:
+        remarks.append(
+            "the core hours of the crawl are not known, nor is the price from crawl to model: `gristmill decide "
+            f"capacity {crawl.recipe}` says which phases the finished run does not measure, and how to measure them"
+        )
     return TrainingPlan(
         recipe=recipe.name,
         vocab_size=work.vocab_size,

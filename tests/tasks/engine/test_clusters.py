@@ -281,7 +281,7 @@ def test_jobs_run_on_a_real_slurm_and_nothing_is_left_of_them(slurm, tmp_path, m
         command = ["squeue", "--noheader", "--states=PENDING,RUNNING", "--format=%T"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
-    with deferred("slurm", 2, template=str(slurm_server.template(tmp_path))) as running:
+    with deferred("slurm", 2, template=str(slurm_server.template(tmp_path)), home=str(tmp_path)) as running:
         assert queued() == []
         assert sorted(running.map(os.path.basename, ["/a/b", "/c/d"])) == [(0, "b"), (1, "d")]
         assert len(queued()) == 2

@@ -271,12 +271,115 @@ def test_what_jobs_share_is_sent_to_a_worker_once(crew, cluster):
     for pid, _, loaded in found:
         asked[pid] = max(asked.get(pid, 0), loaded)
     assert len(asked) == 2 and max(asked.values()) == 1, "each loads it once"
-    # the scheduler keeps nothing of it
-    assert "x" * 100 not in str(cluster.client.run_on_scheduler(metadata))
+    assert list(Path(cluster.folder).glob(".*.tmp")) == [], "nothing is left of it"
 
 
-def metadata(dask_scheduler):
-    return dask_scheduler.task_metadata
+def fail_once(dask_worker, what):
+    """Let the next reading of a phase's work on this worker fail, as a connection would."""
+    from gristmill.tasks.engine import shared
+
+    whole = shared._read
+
+    def read(work):
+        shared._read = whole
+        raise OSError(what)
+
+    shared._read = read
+
+
+def test_a_worker_that_cannot_begin_a_job_once_ends_nothing(crew, cluster, monkeypatch):
+    cluster.client.run(fail_once, what="Timed out trying to connect to tls://127.0.0.1:1 after 30 s")
+    jobs = range(40)
+    assert sorted(cluster.map(crew.square, jobs)) == [(n, n * n) for n in jobs]
+
+
+def test_work_that_no_worker_can_read_is_one_sentence(crew, cluster, monkeypatch):
+    monkeypatch.setattr(shared, "ATTEMPTS", 2)
+    monkeypatch.setattr(shared, "leave", lambda folder, work: shared.SharedWork(f"{folder}/none", "0"))
+    with pytest.raises(OSError, match="workers cannot read what their jobs need, .*/none.*: give GRISTMILL_HOME"):
+        list(cluster.map(crew.square, range(4)))
+
+
+def test_work_that_is_not_what_the_flow_has_written_is_not_run(crew, tmp_path):
+    left = shared.leave(str(tmp_path), crew.square)
+    Path(left.path).write_bytes(shared.dumps(crew.die))
+    answer, _ = shared.call(left, shared.dumps([2]), 0)
+    assert isinstance(answer, shared.NotBegun) and "is not what the run has written" in answer.reason
+    shared.take_back(left)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_home_in_a_store_has_the_work_while_a_phase_lasts(crew):
+    left = shared.leave("memory://home/work", crew.square)
+    assert shared.call(left, shared.dumps([3, 4]), 0)[0] == [9, 16]
+    shared.take_back(left)
+    assert files.names("memory://home/work") == []
+
+
+def test_a_scheduler_that_does_not_answer_once_is_asked_again(crew, cluster, monkeypatch):
+    answers, gather = iter([OSError("Timed out trying to connect after 30 s")]), cluster.client.gather
+
+    def late(futures):
+        for error in answers:
+            raise error
+        return gather(futures)
+
+    monkeypatch.setattr(cluster.client, "gather", late)
+    assert sorted(cluster.map(crew.square, range(5))) == [(n, n * n) for n in range(5)]
+
+
+def refuse(n):
+    raise OSError(f"no file {n}")
+
+
+def test_an_oserror_of_a_job_is_its_own(cluster):
+    with pytest.raises(OSError, match="no file 0"):
+        list(cluster.map(refuse, range(1)))
+
+
+# Small jobs of 64 processes, each of which sleeps; a thread kills some of them, and the scheduler stands still for half
+# of the time.
+CROWD = """
+import os, random, signal, sys, threading, time
+import psutil
+from gristmill.tasks.engine.executors import executor
+
+def nap(n):
+    time.sleep(0.2)
+    return n
+
+def slow(dask_scheduler):
+    from tornado.ioloop import PeriodicCallback
+    dask_scheduler.slow = PeriodicCallback(lambda: time.sleep(0.5), 1000)
+    dask_scheduler.slow.start()
+
+def kill(pids, stop):
+    for pid in pids:
+        if stop.wait(1.0):
+            return
+        os.kill(pid, signal.SIGKILL)
+
+if __name__ == "__main__":
+    with executor("local", 64) as running:
+        pids = list(running.client.run(os.getpid).values())
+        running.client.run_on_scheduler(slow)
+        stop = threading.Event()
+        killer = threading.Thread(target=kill, args=(pids[:8], stop))
+        killer.start()
+        found = sorted(running.map(nap, range(3000)))
+        stop.set()
+        killer.join()
+    assert found == [(n, n) for n in range(3000)]
+    print("all", len(pids))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_many_workers_that_die_and_a_slow_scheduler_end_nothing(tmp_path):
+    (tmp_path / "crowd.py").write_text(CROWD)
+    done = subprocess.run([sys.executable, str(tmp_path / "crowd.py")], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "all 64\n", done.stderr[-2000:]
 
 
 def test_how_many_work(crew, cluster):
@@ -373,7 +476,10 @@ def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):
         )
         try:
             client.wait_for_workers(1, timeout=120)
-            with log_fields.bound(run="ours"), executor("dask", address=address, json_lines=True) as running:
+            with (
+                log_fields.bound(run="ours"),
+                executor("dask", address=address, json_lines=True, home=str(tmp_path)) as running,
+            ):
                 write = phase_of(crew.write, str(tmp_path), "write")
                 list(running.map(write, jobs_of([1])))
                 with log_fields.bound(run="another"):
@@ -437,12 +543,13 @@ def test_by_address(crew, tmp_path):
     ) as foreign:
         address = foreign.scheduler_address
         assert address.startswith("tcp://127.0.0.1:")
-        with executor("dask", address=address) as running:
+        with executor("dask", address=address, home=str(tmp_path / "home")) as running:
             assert isinstance(running, Dask)
             assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
             list(running.map(phase_of(crew.write, str(tmp_path), "write"), jobs_of([1])))
             place = {"stage": tmp_path.name, "phase": "write", "shard": 1}
             assert drain(running.messages, 1) == [(logging.INFO, "gristmill.tasks.crew: shard 1 in work", place)]
+        assert list((tmp_path / "home").rglob("*.tmp")) == [], "the work of phases that have ended is not left"
         # a cluster that is not ours goes on
         with Client(address) as client:
             assert client.submit(crew.square, 6).result() == 36
@@ -466,7 +573,7 @@ def test_a_worker_without_our_code_is_an_error_at_once(tmp_path):
         try:
             client.wait_for_workers(1, timeout=60)
             with pytest.raises(ImportError, match="cannot import what its jobs need .*install the same code there"):
-                with executor("dask", address=scheduler.scheduler_address):
+                with executor("dask", address=scheduler.scheduler_address, home=str(tmp_path)):
                     pass
         finally:
             worker.terminate()

@@ -61,7 +61,7 @@ def test_nothing_runs_and_nothing_is_read_on_slurm(tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         # the servers' own
         before = listening(ME)
-        with executor("slurm", 2, template=str(slurm_server.template(tmp_path))) as running:
+        with executor("slurm", 2, template=str(slurm_server.template(tmp_path)), home=str(tmp_path)) as running:
             assert sorted(running.map(abs, [-1, 2])) == [(0, 1), (1, 2)]
             (folder,) = tmp_path.glob("gristmill-*-tls-*")
             assert folder.stat().st_mode & 0o77 == 0
