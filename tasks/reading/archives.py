@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.reading.block import WITH_PAYLOAD, read_block, text_of
-from gristmill.tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end
+from gristmill.tasks.reading.headers import (
+    CONTROLS,
+    HEAD,
+    RECORD_FOUND,
+    WARC_FOUND,
+    ArcLine,
+    arc_line,
+    fields,
+    head_end,
+)
 from gristmill.tasks.reading.members import Content, Stored, open_content, wants_dictionary
 from gristmill.tasks.reading.range_plan import Range, RangeRead, Reading
 from gristmill.tasks.reading.ranges import ended, is_behind, knows_content, open_range
@@ -23,9 +32,11 @@ _REMOTE_IO = RemoteIOConfig()
 _Fields = dict[bytes, bytes]
 
 _REASON = 120
-# A block may lack this part of its length: what writers count wrong, not what a cut takes.
+# A block may lack this part of its length, or so many bytes; or it may have so many more: what writers count wrong.
 _SHORT = 100
+_WRONG = 1 << 10
 _BEGINS = 64
+_LINE_ENDS = 4
 _KINDS = frozenset({"warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"})
 _DATE = "{}{}{}{}-{}{}-{}{}T{}{}:{}{}:{}{}Z"
 _WARC_END = re.compile(rb"\r?\n\r?\n")
@@ -52,7 +63,8 @@ def records(
     `unknown` if there were none; its detail is how much was skipped up to the next record that could be found.
     A file that is no archive is one such record; an empty one holds none.
     A type that the standard does not have is `unknown_type`. A response that is a bare body, of an address of the web,
-    is read with a note; so is a record at most 1% shorter than its length says, which counts as truncated.
+    is read with a note; so is a record whose end shows that its length is a little wrong (by 1 KiB or 1%, or by 64 KiB
+    in a compressed member of its own); one that is shorter counts as truncated.
     `verify_digests`: a record unlike its own block or payload digest has the problem `digest_mismatch`. Off, because
     files that were converted after the crawl (ClueWeb09, changed line ends) have wrong digests and right pages.
     Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, RemoteIOError.
@@ -263,6 +275,9 @@ def _length(buffer: RecordBuffer, columns: dict[str, Any], size: int, length: in
         columns["note"] = f"{length - shorter} bytes short of its length of {length}"
         columns["truncated"] = columns.get("truncated") or "unspecified"
         return shorter
+    if (longer := _longer(buffer, size, length, end)) is not None:
+        columns["note"] = f"{longer - length} bytes more than its length of {length}"
+        return longer
     raise _Damaged(reason, min(size, have), columns)
 
 
@@ -278,16 +293,53 @@ def _converted(buffer: RecordBuffer, size: int, length: int) -> int | None:
 
 
 def _short(buffer: RecordBuffer, size: int, length: int, end: re.Pattern[bytes]) -> int | None:
-    """The length of a block that its segment, or the next WARC record, cuts a little shorter than its head says."""
+    """The length of a block that its segment, or the next WARC record, cuts a little shorter than its head says.
+
+    That is a hundredth, or what `_wrong` says where it ends as a record should.
+    """
     # behind the block lies at least the beginning of the record that cuts it
     buffer.fill(size + length + _BEGINS)
     start = buffer.position + size
-    least = start + length - length // _SHORT
-    following = WARC_FOUND.search(buffer.data, least, start + length + _BEGINS)
+    following = WARC_FOUND.search(buffer.data, max(start, start + length - HEAD), start + length + _BEGINS)
     stop = following.start() if following else len(buffer.data)
+    if stop >= start + length + _LINE_ENDS:
+        return None
+    block_end, ends = _block_end(buffer, start, stop, end)
+    missing = start + length - block_end
+    most = max(length // _SHORT, _wrong(buffer, following is not None) if ends and end is _WARC_END else 0)
+    return block_end - start if 0 < missing <= most else None
+
+
+def _longer(buffer: RecordBuffer, size: int, length: int, end: re.Pattern[bytes]) -> int | None:
+    """The length of a block that goes on a little after what its head says, up to the next record or the end of its
+    segment, and ends there as a record should."""
+    buffer.fill(size + length + HEAD + _BEGINS)
+    start = buffer.position + size
+    begin = start + length
+    if RECORD_FOUND.search(buffer.data, max(start, begin - HEAD), begin + _BEGINS) and end is not _WARC_END:
+        return None  # its length reaches into another record of ARC
+    following = RECORD_FOUND.search(buffer.data, begin, begin + HEAD + _BEGINS)
+    stop = following.start() if following else len(buffer.data)
+    if following and not following[0].startswith(b"WARC/"):
+        # the mark of a line of ARC comes after the URL
+        stop = buffer.data.rfind(b"\n", begin, following.start()) + 1
+        if not arc_line(buffer.data, stop):
+            return None
+    block_end, ends = _block_end(buffer, start, stop, end)
+    extra = block_end - begin
+    return block_end - start if ends and 0 < extra <= _wrong(buffer, following is not None) else None
+
+
+def _wrong(buffer: RecordBuffer, is_followed: bool) -> int:
+    """Bytes that a length may be wrong by where the record is whole: whatever else is in the rest of a compressed
+    member, whose end is sound, can only be of it."""
+    return _WRONG if is_followed or buffer.plain else HEAD
+
+
+def _block_end(buffer: RecordBuffer, start: int, stop: int, end: re.Pattern[bytes]) -> tuple[int, bool]:
+    """Where a block ends whose record ends at `stop`, and whether it ends as a record should."""
     tail = [match.start() for match in end.finditer(buffer.data, max(start, stop - 4), stop) if match.end() == stop]
-    stop = min(tail, default=stop)
-    return stop - start if least <= stop < start + length else None
+    return min(tail, default=stop), bool(tail)
 
 
 def _too_large(
@@ -363,7 +415,7 @@ def _arc_head(line: ArcLine) -> tuple[dict[str, Any], _Fields, int, int]:
         "kind": "warcinfo" if url.lower().startswith("filedesc:") else "response",
         "url": url,
         "date": _DATE.format(*line.date[:14].ljust(14, b"0").decode()),
-        "ip": None if ip == "0.0.0.0" else ip,
+        "ip": None if ip in ("0.0.0.0", "-") else ip,
     }
     if not line.length.isdigit():
         raise _Damaged(f"the record has a length of {text_of(line.length)!r}", line.size, columns)

@@ -13,9 +13,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fastwarc.stream_io import BrotliReader, GzipReader, ZstdReader
+from fastwarc.stream_io import BrotliReader, ZstdReader
+from isal import isal_zlib
 
-from gristmill.tasks.reading.headers import HEAD, fields, head_end, media_type
+from gristmill.tasks.reading.headers import HEAD, blanks_end, fields, head_end, media_type
+from gristmill.tasks.reading.members import DAMAGE
 
 _LENGTHS = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
@@ -69,16 +71,37 @@ def decode(payload: bytes, http: Mapping[bytes, bytes], max_bytes: int) -> bytes
     """
     if b"chunked" in http.get(b"transfer-encoding", b"").lower() and _CHUNK_SIZE.match(payload):
         payload = dechunk(payload, max_bytes + 1)
-    for encoding in reversed(http.get(b"content-encoding", b"").lower().split(b",")):
-        magic, decoder = _DECODERS.get(encoding.strip(), (b"", None))
-        if not decoder or not payload.startswith(magic):
-            continue
-        try:
-            payload = decoder(payload, max_bytes + 1)
-        except OSError:
-            if magic or _CONTROLS.search(payload, 0, 512):
-                raise
+    names = [name.strip() for name in http.get(b"content-encoding", b"").lower().split(b",")]
+    for name in reversed(names):
+        if name in _DECODERS:
+            payload = _decoded(payload, name, max_bytes + 1)
+    if b"text/" in http.get(b"content-type", b"").lower():
+        # a text that begins as a compressed file does is one that nobody said, or said once of two
+        for _ in range(_UNSAID):
+            if not (name := _begun(payload)):
+                break
+            payload = _decoded(payload, name, max_bytes + 1)
     return payload
+
+
+def _begun(payload: bytes) -> bytes | None:
+    """The encoding that bytes begin as, of those that have a beginning."""
+    return next((name for name, magic in _MAGIC.items() if payload.startswith(magic)), None)
+
+
+def _decoded(payload: bytes, name: bytes, size: int) -> bytes:
+    """At least `size` bytes, if there are so many, of what is encoded by `name`, or otherwise, as it begins."""
+    actual = _begun(payload)
+    if actual is None and name in _ZLIB and _is_zlib(payload):
+        actual = b"deflate"
+    if actual is None and name in _MAGIC:
+        return payload
+    try:
+        return _DECODERS[actual or name](payload, size)
+    except OSError:
+        if actual or _CONTROLS.search(payload, 0, 512):
+            raise
+        return payload
 
 
 def dechunk(payload: bytes, size: int) -> bytes:
@@ -100,9 +123,28 @@ def dechunk(payload: bytes, size: int) -> bytes:
     return bytes(content)
 
 
+def _is_zlib(payload: bytes) -> bool:
+    return len(payload) > 1 and payload[0] & 15 == 8 and int.from_bytes(payload[:2]) % 31 == 0
+
+
+def _gunzip(payload: bytes, size: int) -> bytes:
+    """The members of gzip one after the other, without what follows them and is none; of a cut one what it has."""
+    content = bytearray()
+    while payload.startswith(_MAGIC[b"gzip"]) and len(content) < size:
+        inflater = isal_zlib.decompressobj(31)
+        try:
+            content += inflater.decompress(payload, size - len(content))
+        except DAMAGE as error:
+            raise OSError(f"{error}") from error
+        if not inflater.eof:
+            break
+        payload = inflater.unused_data
+    return bytes(content)
+
+
 def _inflate(payload: bytes, size: int) -> bytes:
     """`deflate` as it is met: in zlib's format (RFC 1950), as the standard has it, or raw (RFC 1951)."""
-    wrapped = len(payload) > 1 and payload[0] & 15 == 8 and int.from_bytes(payload[:2]) % 31 == 0
+    wrapped = _is_zlib(payload)
     inflater = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
     try:
         data = inflater.decompress(payload, size)
@@ -113,17 +155,20 @@ def _inflate(payload: bytes, size: int) -> bytes:
     return data
 
 
-def _read_by(reader: type[BrotliReader | GzipReader | ZstdReader]) -> Callable[[bytes, int], bytes]:
+def _read_by(reader: type[BrotliReader | ZstdReader]) -> Callable[[bytes, int], bytes]:
     return lambda payload, size: reader(io.BytesIO(payload)).read(size)
 
 
-# how an encoding begins, and at most so many bytes of what it encodes
-_DECODERS = {
-    b"gzip": (b"\x1f\x8b", _read_by(GzipReader)),
-    b"x-gzip": (b"\x1f\x8b", _read_by(GzipReader)),
-    b"zstd": (b"\x28\xb5\x2f\xfd", _read_by(ZstdReader)),
-    b"br": (b"", _read_by(BrotliReader)),
-    b"deflate": (b"", _inflate),
+_MAGIC = {b"gzip": b"\x1f\x8b\x08", b"x-gzip": b"\x1f\x8b\x08", b"zstd": b"\x28\xb5\x2f\xfd"}
+_ZLIB = (b"gzip", b"x-gzip", b"br")
+_UNSAID = 2
+# at most so many bytes of what an encoding encodes
+_DECODERS: dict[bytes, Callable[[bytes, int], bytes]] = {
+    b"gzip": _gunzip,
+    b"x-gzip": _gunzip,
+    b"zstd": _read_by(ZstdReader),
+    b"br": _read_by(BrotliReader),
+    b"deflate": _inflate,
 }
 
 
@@ -132,11 +177,16 @@ BARE = "no HTTP headers"
 
 _DETAIL = 200
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?!\d)")
+# Responses before the final one (RFC 9110, 15.2); 101 ends HTTP.
+_INTERIM = (b"100", b"102", b"103")
 _REFERS = (b"warc-refers-to-target-uri", b"warc-refers-to-date", b"warc-refers-to")
 # Fields behind no status line: a damaged head is no page.
 _HEADLESS = re.compile(rb"(?:[^\r\n<]{0,1000}\r{0,2}\n)?[A-Za-z][A-Za-z0-9-]{0,60}:[ \t]")
 # Types with which servers say that they do not know.
-_SAYS_NOTHING = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown")
+_SAYS_NOTHING = (
+    *("", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown"),
+    *("no-type", "unknown", "content/unknown", "application/x-unknown"),
+)
 _WEB = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
 
 
@@ -196,11 +246,13 @@ def _answer(
     Old crawls and exports of archives hold answers without a head (that is also what HTTP/0.9 sends): such a block of
     an address of the web is a body, its type that of the record.
     """
+    if not data.startswith(b"HTTP/", start, end) and data.startswith(b"HTTP/", first := blanks_end(data, start)):
+        start = first
     if not data.startswith(b"HTTP/", start, end):
         essence, charset = media_type(headers.get(b"content-type", b""))
         if not _WEB.match(url) or _HEADLESS.match(data, start, end):
             return wrong("not_http", text_of(headers.get(b"content-type", b""))), {}, start
-        if essence == "application/http":
+        if essence == "application/http" or essence in _SAYS_NOTHING:
             essence, charset = _identified(headers), None
         return {"content_type": essence, "charset": charset, "note": BARE}, {}, start
     head = head_end(data, start, min(end, start + HEAD))
@@ -208,8 +260,10 @@ def _answer(
         if end - start >= HEAD:
             return wrong("damaged_record", f"its HTTP headers do not end within {HEAD} bytes"), {}, start
         head = (end, end)
-    http = fields(data[start : head[0]])
     status = _STATUS.match(data, start, head[1])
+    if status and status[1] in _INTERIM and data.startswith(b"HTTP/", head[1], end):
+        return _answer(data, head[1], end, url, headers)
+    http = fields(data[start : head[0]])
     essence, charset = media_type(http.get(b"content-type", b""))
     if essence in _SAYS_NOTHING:
         essence = _identified(headers) or essence

@@ -16,7 +16,8 @@ LINE = 1 << 13
 # What stands in an ARC line behind the URL, and marks a line that may be one: address and date. Every part is bounded,
 # so that the search for it takes time linear in what is searched.
 ARC_SIGN = re.compile(
-    rb" (?P<ip>[0-9]{1,3}(?:\.[0-9]{1,3}){3}|(?=[0-9A-Fa-f.]{0,45}:)[0-9A-Fa-f:.]{1,45}) (?P<date>[0-9]{8,20})(?= )"
+    rb" (?P<ip>[0-9]{1,3}(?:\.[0-9]{1,3}){3}|(?=[0-9A-Fa-f.]{0,45}:)[0-9A-Fa-f:.]{1,45}"
+    rb"|-(?= [0-9]{14} )) (?P<date>[0-9]{8,20})(?= )"
 )
 # Where a record of either format may begin.
 RECORD_FOUND = re.compile(b"|".join((WARC_FOUND.pattern, ARC_SIGN.pattern)))
@@ -121,13 +122,14 @@ def fields(head: bytes) -> dict[bytes, bytes]:
     Folded lines are unfolded, the values of repeated fields joined by commas.
     """
     lines = head.split(b"\n")[1:]
-    values_by_name = {name.lower(): value for name, _, value in [line.partition(b":") for line in lines]}
+    # a blank before the colon is taken off, as RFC 9112, 5.1 asks
+    values_by_name = {name.rstrip().lower(): value for name, _, value in [line.partition(b":") for line in lines]}
     if len(values_by_name) == len(lines) and b"\n " not in head and b"\n\t" not in head:
         return values_by_name
     values: dict[bytes, list[bytes]] = {}
     for line in _FOLD.sub(b" ", head).split(b"\n")[1:]:
         name, _, value = line.partition(b":")
-        values.setdefault(name.lower(), []).append(value.strip())
+        values.setdefault(name.rstrip().lower(), []).append(value.strip())
     return {name: b", ".join(joined) for name, joined in values.items()}
 
 

@@ -309,15 +309,23 @@ class Content:
             size = 0
             if self.fault:
                 raise OSError(self.fault)
-            while self.peek(1) and not (rest := self.data.lstrip(_PADDING)):
-                self.data = b""
-            if not self.data:
+            if not self._skip_between():
                 return
-            self.data = rest
             if not self.open():
                 raise OSError(f"no compressed member begins at byte {self.stored_offset}")
             if end is not None and self.member >= end:
                 return
+
+    def _skip_between(self) -> bool:
+        """Skip zeros, blanks and frames without content; False at the file's end."""
+        while True:
+            while self.peek(1) and not (rest := self.data.lstrip(_PADDING)):
+                self.data = b""
+            if not self.data:
+                return False
+            self.data = rest
+            if not (SKIPPABLE.match(self.peek(8)) and self._skip_frame()):
+                return True
 
     def _begin(self, kind: str) -> None:
         self.kind, self.member, self.delivered = kind, self.stored_offset, 0

@@ -197,6 +197,22 @@ def test_header_fields_as_they_are_met(tmp_path, ends):
         assert record.payload == b"<p>"
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
+        b"\r\n",
+    ],
+)
+def test_what_a_server_sends_before_its_response_is_no_part_of_it(tmp_path, before):
+    block = before + b"HTTP/1.1 200 OK\r\nContent-Type : text/html\r\n\r\n" + BODY
+    head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://mill.example/\r\nContent-Length: %d\r\n\r\n"
+    (tmp_path / "a").write_bytes(head % len(block) + block + b"\r\n\r\n")
+    (record,) = read(tmp_path / "a")
+    assert (record.status, record.content_type, record.payload) == (200, "text/html", BODY)
+
+
 def test_a_file_whose_line_ends_were_converted(tmp_path, write_warc, page):
     bodies = [b"<p>%d</p>\r\n" % i * 30 for i in range(4)]
     write_warc(tmp_path / "a", [page(body) for body in bodies], gzip=False)
@@ -343,7 +359,12 @@ def damage(kind: str, member: bytes, compress) -> bytes:
         return b"??" + member[2:]
     record = {"gzip": gzip.decompress, "plain": bytes}[kind.split()[1]](member)
     length = int(record.split(b"Content-Length: ")[1].split(b"\r\n")[0])
-    written = {"long": b": %d" % (length + 300), "endless": b": 999999999", "short": b": %d" % (length - 50), "no": b""}
+    written = {
+        "long": b": %d" % (length + 100_000),
+        "endless": b": 999999999",
+        "short": b": %d" % (length // 4),
+        "no": b"",
+    }
     written |= {"bad": b": abc", "negative": b": -5"}
     return compress(record.replace(b"Content-Length: %d" % length, b"Content-Length" + written[kind.split()[0]]))
 
@@ -355,6 +376,7 @@ def damage(kind: str, member: bytes, compress) -> bytes:
         f"{length} {name}"
         for name in ("gzip", "plain")
         for length in ("long", "endless", "short", "no", "bad", "negative")
+        if (length, name) != ("short", "gzip")
     ]
     + ["cut plain"],
 )
@@ -373,6 +395,37 @@ def test_the_record_after_a_damaged_one_is_found_again(tmp_path, write_warc, pag
         assert f"{offsets[i + 1] - offsets[i]} bytes" in found[i].problem[1]
         if kind != "magic":
             assert (found[i].kind, found[i].record_id) == ("response", f"<urn:uuid:{i:032x}>")
+
+
+@pytest.mark.parametrize("compressed", [True, False], ids=["gzip", "plain"])
+@pytest.mark.parametrize("wrong", [-300, -50, -2, -1, 50, 300])
+def test_a_record_whose_end_shows_that_its_length_is_wrong_is_read(tmp_path, write_warc, page, compressed, wrong):
+    compress = gzip.compress if compressed else bytes
+    bodies = [BODY + b"%d" % i for i in range(4)]
+    members = list(cut(tmp_path / "plain", write_warc, [page(body) for body in bodies]))
+    lengths = [int(record.split(b"Content-Length: ")[1].split(b"\r\n")[0]) for record in members]
+    for hurt in ({1}, {3}, {0, 1, 2, 3}):
+        written = [
+            record.replace(b"Content-Length: %d" % length, b"Content-Length: %d" % (length + wrong * (i in hurt)), 1)
+            for i, (record, length) in enumerate(zip(members, lengths, strict=True))
+        ]
+        join(tmp_path / "a", [compress(record) for record in written])
+        found = read(tmp_path / "a")
+        assert [(r.problem, r.payload) for r in found] == [(None, body) for body in bodies]
+        assert [bool(r.note) for r in found] == [i in hurt for i in range(4)]
+        assert [r.truncated for r in found] == ["unspecified" if wrong > 0 and i in hurt else None for i in range(4)]
+
+
+def test_a_length_that_takes_a_part_of_the_next_record_of_arc_costs_no_neighbor(tmp_path):
+    records_of_arc = [
+        b"http://mill.example/%d - 20080430204825 no-type %d\n%s\n" % (i, len(BODY) + (100 if i == 1 else 0), BODY)
+        for i in range(4)
+    ]
+    (tmp_path / "a").write_bytes(b"".join(records_of_arc))
+    found = read(tmp_path / "a")
+    assert [r.payload for r in found if r.problem is None] == [BODY] * 3
+    assert {r.problem and r.problem[0] for r in found} == {None, "damaged_record"}
+    assert (found[0].content_type, found[0].ip, found[0].note) == ("", None, "no HTTP headers")
 
 
 @pytest.mark.parametrize(

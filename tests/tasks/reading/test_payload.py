@@ -29,6 +29,7 @@ def by(content: bytes = b"", transfer: bytes = b"") -> dict[bytes, bytes]:
     return {b"content-encoding": content, b"transfer-encoding": transfer}
 
 
+HTML = {b"content-type": b"text/html; charset=utf-8"}
 ENCODINGS = {
     "none": (BODY, {}),
     "gzip": (GZIPPED, by(b"gzip")),
@@ -47,6 +48,16 @@ ENCODINGS = {
     "chunked gzip": (chunked(GZIPPED, 50), by(b"gzip", b"chunked")),
     "chunked deflate": (chunked(raw_deflate(BODY), 50), by(b"deflate", b"chunked")),
     "unknown encoding": (BODY, by(b"none")),
+    # the header names another encoding, or one of two, or none
+    "gzip under brotli": (GZIPPED, by(b"br")),
+    "gzip under deflate": (GZIPPED, by(b"deflate")),
+    "zlib under gzip": (zlib.compress(BODY), by(b"gzip")),
+    "zstd under gzip": (zstd.compress(BODY), by(b"gzip")),
+    "gzip twice, said once": (gzip.compress(GZIPPED), by(b"gzip") | HTML),
+    "gzip, unsaid": (GZIPPED, HTML),
+    "zstd, unsaid": (zstd.compress(BODY), HTML),
+    "gzip with bytes behind it": (GZIPPED + b"\r\n\0\0", by(b"gzip")),
+    "gzip in two members": (gzip.compress(BODY[:500]) + gzip.compress(BODY[500:]), by(b"gzip")),
     # the crawler took the encoding off and kept the header
     "decoded under gzip": (BODY, by(b"gzip")),
     "decoded under deflate": (BODY, by(b"deflate")),
@@ -61,6 +72,11 @@ ENCODINGS = {
 def test_every_encoding_gives_the_body(name):
     payload, http = ENCODINGS[name]
     assert decode(payload, http, MEGABYTE) == BODY
+
+
+def test_a_file_that_is_compressed_itself_is_what_it_is():
+    assert decode(GZIPPED, {b"content-type": b"application/gzip"}, MEGABYTE) == GZIPPED
+    assert decode(GZIPPED, {}, MEGABYTE) == GZIPPED
 
 
 @pytest.mark.parametrize("name", ["gzip", "zlib deflate", "raw deflate", "brotli", "zstd", "chunked", "chunked gzip"])

@@ -130,9 +130,15 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(tmp_path, packing, damage):
 MANY = ROWS * 5
 
 
+# RFC 8878, 3.1.2: frames of zstd and lz4 without content, as a table to seek in
+_FRAME = b"\x5e\x2a\x4d\x18\x04\0\0\0seek"
+
+
 @pytest.mark.parametrize("packing", ["gzip", "two gzip members", "zstd"])
 @pytest.mark.parametrize(
-    "padding", [b"\n\n\n", bytes(512), b"\0" * 3_000_000 + b" \r\n"], ids=["lines", "zeros", "long"]
+    "padding",
+    [b"\n\n\n", bytes(512), b"\0" * 3_000_000 + b" \r\n", _FRAME, _FRAME + bytes(9) + _FRAME + b"\n"],
+    ids=["lines", "zeros", "long", "frame", "frames"],
 )
 def test_padding_after_the_last_member_is_nothing(tmp_path, packing, padding):
     (tmp_path / "a").write_bytes(PACKED[packing](lines(MANY)) + padding)
