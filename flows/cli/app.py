@@ -16,8 +16,10 @@ import wrapt
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
+    from gristmill.flows.machine import settings as machine_settings
     from gristmill.flows.machine import variables
 else:
+    machine_settings = wrapt.lazy_import("gristmill.flows.machine.settings")
     variables = wrapt.lazy_import("gristmill.flows.machine.variables")
 
 # The modules of the commands.
@@ -185,10 +187,12 @@ def renamed(words: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 class Checked(TyperCommand):
-    """A command that refuses unknown variables GRISTMILL_... before it does anything."""
+    """A command that refuses unknown variables GRISTMILL_... before it does anything, and makes nothing that other
+    accounts may read, unless the settings say so."""
 
     def invoke(self, ctx: Any) -> Any:
         variables.check_names(os.environ)
+        os.umask(int(machine_settings.MachineSettings().umask, 8))
         return super().invoke(ctx)
 
 

@@ -27,11 +27,28 @@ else:
 
 
 def private_folder(path: str | Path) -> Path:
-    """Make a folder for recorded runs that only its user may enter, whatever the umask."""
+    """Make a folder for recorded runs that only its user may enter, whatever the umask. Raises RuntimeError, with the
+    setting to use, for one of another account."""
     folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except PermissionError:
+        raise _foreign(folder) from None
     return folder
+
+
+def check_own(folder: Path) -> None:
+    """Raise RuntimeError, with the setting to use, for a folder of recorded runs that this account may not enter."""
+    if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise _foreign(folder)
+
+
+def _foreign(folder: Path) -> RuntimeError:
+    return RuntimeError(
+        f"{folder} cannot be used: it, or the folder that it is in, belongs to another account, and records of runs "
+        "are private; set GRISTMILL_LOCAL to a folder of your own"
+    )
 
 
 class DamagedDatabaseError(RuntimeError):

@@ -1,5 +1,6 @@
 """Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib.util import find_spec
@@ -87,6 +88,10 @@ class MachineSettings(BaseSettings):
     log_format: Literal["text", "json"] = Field(
         "text", description="`json`: a run's log as lines of JSON, with run, recipe, stage, phase and shard as fields"
     )
+    umask: str = Field(
+        "077",
+        description="rights that what commands and runs make does not have: 077 is private, 007 shares with a group",
+    )
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="modules and packages, separated by commas, whose steps, engines and readers a recipe may name"
     )
@@ -107,6 +112,13 @@ class MachineSettings(BaseSettings):
     @classmethod
     def _separated(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("umask")
+    @classmethod
+    def _three_digits(cls, value: str) -> str:
+        if not re.fullmatch("0?[0-7]{3}", value):
+            raise ValueError(f"{value!r} is no umask; give three digits from 0 to 7, such as 077, or 007 for a group")
+        return value
 
     @model_validator(mode="after")
     def _nodes_meet(self) -> Self:

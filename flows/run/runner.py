@@ -115,7 +115,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         return
     settings = MachineSettings()
     there = check_run(recipe, settings)
-    options.configure(job_options(settings))
+    options.begin_making(job_options(settings))
     with (
         log_fields.bound(run=flow_run.get_id(), recipe=recipe.name),
         executor_of(settings) as workers,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import wrapt
 
-from gristmill.flows.machine.databases import ensure_database, private_folder, trouble
+from gristmill.flows.machine.databases import check_own, ensure_database, private_folder, trouble
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run.local_server import LocalServer, serve
 from gristmill.storage import files
@@ -96,8 +96,11 @@ def named() -> tuple[str, str, str] | None:
 
 
 def home_folder(settings: MachineSettings) -> Path:
-    """Of Prefect's database and log: the user's PREFECT_HOME, or in the home."""
-    return Path(os.environ.get("PREFECT_HOME") or settings.prefect_home).absolute()
+    """Of Prefect's database and log: the user's PREFECT_HOME, or in the home. Raises RuntimeError for one of another
+    account."""
+    folder = Path(os.environ.get("PREFECT_HOME") or settings.prefect_home).absolute()
+    check_own(folder)
+    return folder
 
 
 def start(settings: MachineSettings) -> None:

@@ -219,11 +219,13 @@ _NOT_PUBLIC = (
 
 
 class _Resolver(AbstractResolver):
-    """The system's answers; of hosts that were reached by a redirect from another host the public ones."""
+    """The system's answers; of hosts that were reached by a redirect the public ones, unless a server that is not
+    public redirected to itself. `public`: the hosts whose last answers were public."""
 
     def __init__(self) -> None:
         self.resolver = DefaultResolver()
         self.redirected: set[str] = set()
+        self.public: set[str] = set()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -231,7 +233,9 @@ class _Resolver(AbstractResolver):
         hosts = await self.resolver.resolve(host, port, family)
         bounded = host in self.redirected and not configured().private_redirects
         if bounded and not (hosts := [one for one in hosts if _is_public(one["host"])]):
-            raise _refused(host)
+            raise _refused(f"{host}:{port}" if port else host)
+        if all(_is_public(one["host"]) for one in hosts):
+            self.public.add(host)
         return hosts
 
     async def close(self) -> None:
@@ -253,7 +257,12 @@ async def checked_client(**options: Any) -> aiohttp.ClientSession:
         if redirect.url.scheme == "https" and target.scheme != "https":
             redirect.response.close()
             raise BadResponse(f"the server redirects from https to {target.scheme}://{host}, which is not followed")
-        if host == redirect.url.host or configured().private_redirects:
+        if configured().private_redirects:
+            return
+        # another port is another server, and a name that was public may have another address by now
+        if host == redirect.url.host and _same_port(redirect.url, target):
+            if host in resolver.public:
+                resolver.redirected.add(host)
             return
         try:
             ipaddress.ip_address(host)
@@ -262,14 +271,21 @@ async def checked_client(**options: Any) -> aiohttp.ClientSession:
             return
         if not _is_public(host):
             redirect.response.close()
-            raise _refused(host)
+            raise _refused(f"{host}:{target.port}")
 
     async def begin(session: Any, context: Any, request: aiohttp.TraceRequestStartParams) -> None:
         resolver.redirected.discard(request.url.host or "")
 
     trace.on_request_start.append(begin)
     trace.on_request_redirect.append(check)
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=resolver), trace_configs=[trace], **options)
+    # each connection asks the resolver, which no earlier answer may stand for
+    connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
+    return aiohttp.ClientSession(connector=connector, trace_configs=[trace], **options)
+
+
+def _same_port(one: URL, other: URL) -> bool:
+    """Also from HTTP's port to HTTPS's."""
+    return one.port == other.port or (one.port, other.port) == (80, 443)
 
 
 def check_public(host: str, what: str) -> None:

@@ -16,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -344,6 +344,7 @@ def executor(
         with (
             leftovers.scratch_folder("dask") as scratch,
             _bare_main(),
+            _quiet_refusals() if kind == "local" else nullcontext(),
             clusters.CLUSTERS[kind](clusters.ClusterSettings(workers, address, template, str(scratch), tls)) as target,
         ):
             # processes of this machine reach its temporary folder, and a home that is only read is not written
@@ -377,6 +378,22 @@ def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(level)
+
+
+@contextmanager
+def _quiet_refusals() -> Iterator[None]:
+    """A block in which nothing is logged of connections without the key of a cluster. One that this process has started
+    on loopback has no other clients: it is another account that tries its ports, and that is refused."""
+    logger = logging.getLogger("distributed.comm.tcp")
+
+    def is_own(record: logging.LogRecord) -> bool:
+        return "TLS handshake failed" not in str(record.msg)
+
+    logger.addFilter(is_own)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_own)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def run_job(phase: Phase, job: Job) -> JobResult:
     Raises RuntimeError on a worker whose code is not that of the stage's key; LedgerError where documents of its shard
     are not accounted for.
     """
-    options.configure(phase.options)
+    options.begin_making(phase.options)
     with log_fields.bound(**phase.fields() | {"shard": job.number}):
         return _find_result(phase, job.number) or _run(phase, job)
 

@@ -9,9 +9,10 @@ before they are made.
 import io
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import IO, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,8 @@ BATCH = 256
 _SEVERAL_BYTES = 32 << 20  # of the texts of a batch whose dictionaries are kept, about
 # What the rows of a group may decode to, in bytes of its compressed data, and in addition to that
 _MAX_RATIO, _MAX_EXTRA = 1000, 256 << 20
+# Groups with more rows, and more for each byte of their data, are run lengths of nulls or of one value.
+_MANY_ROWS, _ROWS_PER_BYTE = 1_000_000, 100
 _BUFFER = 1 << 20
 _PIECE = 8 << 20
 _LOOK_BYTES = 1 << 20  # of a row that shows what a file is
@@ -61,49 +64,96 @@ def decoding_guard(max_bytes: int) -> Guard:
     return Guard(f"{__name__}:{read_batch.__name__}", limits)
 
 
+class LocalRows:
+    """A Parquet file on a local path, for the process that decodes it: the file itself, or a sparse copy of what is
+    read of another. A context manager. `f`: the file at `path`, open."""
+
+    def __init__(self, path: str, f: BinaryFile) -> None:
+        self.f = f
+        self.path = path.removeprefix("file://")
+        self.copy: IO[bytes] | None = None
+        if not files.is_local(path):
+            self.copy = tempfile.NamedTemporaryFile(prefix="gristmill-parquet-")  # noqa: SIM115  # closed below
+            self.path = self.copy.name
+            size = f.seek(0, io.SEEK_END)
+            f.seek(max(0, size - 8))
+            footer = int.from_bytes(f.read(4), "little") + 8
+            self.copy.truncate(size)
+            self._take(size - footer, footer, size)
+
+    def take(self, chunks: pq.RowGroupMetaData, columns: Sequence[str]) -> str:
+        """The path, on which the columns of a group are from now on."""
+        if self.copy is not None:
+            size = self.f.seek(0, io.SEEK_END)
+            for chunk in map(chunks.column, range(chunks.num_columns)):
+                if chunk.path_in_schema.split(".")[0] in columns:
+                    begin = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
+                    self._take(begin, chunk.total_compressed_size, size)
+        return self.path
+
+    def _take(self, begin: int, length: int, size: int) -> None:
+        assert self.copy is not None, "it is not the file itself"
+        position, end = max(0, begin), min(size, begin + length)
+        self.f.seek(position)
+        self.copy.seek(position)
+        while position < end and (piece := self.f.read(min(_PIECE, end - position))):
+            self.copy.write(piece)
+            position += len(piece)
+        self.copy.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.copy is not None:
+            self.copy.close()
+
+
 def decode(
-    guard: Guard, path: str, f: BinaryFile, file: pq.ParquetFile, group: int, columns: Sequence[str], max_bytes: int
+    guard: Guard, rows: LocalRows, file: pq.ParquetFile, group: int, columns: Sequence[str], max_bytes: int
 ) -> Iterator[Rows]:
     """The rows of a group in their order, with these columns, 256 at a time or fewer.
 
-    `f`: the file at `path`, open, and `file`: the same; `max_bytes`: of a row's strings: a larger row may be left out
+    `file`: that of `rows`, with its footer; `max_bytes`: of a row's strings: a larger row may be left out
     of its batch. Raises UndecodableError for what cannot be decoded within the limits of the guard, or at all.
     """
     chunks = file.metadata.row_group(group)
     schema = file.schema_arrow
     strings = [name for name in columns if _has_bytes(schema.field(name).type)]
-    with _local(path, f, chunks, columns) as local:
-        failed = None
-        how: tuple[Any, ...] = local, group, [*columns], BATCH, [], None
-        with closing(guard.map(_calls(how, range(chunks.num_rows)))) as results:
-            for start, result in zip(range(0, chunks.num_rows, BATCH), results, strict=False):
-                if result.get("rule") in ("page_memory", "page_timeout"):
-                    failed = range(start, chunks.num_rows)
-                    break
-                yield _rows(start, result)
-        if failed is None:
-            return
-        several = max(1, min(BATCH, _SEVERAL_BYTES // max_bytes))
-        how = local, group, [*columns], several, strings, max_bytes
-        compressed = sum(max(0, chunks.column(i).total_compressed_size) for i in range(chunks.num_columns))
-        budget = _MAX_RATIO * compressed + _MAX_EXTRA
-        with closing(guard.map(_calls(how, failed))) as results:
-            for start, result in zip(range(failed.start, failed.stop, several), results, strict=False):
-                decoded = _rows(start, result)
-                budget -= result["bytes"]
-                if budget < 0:
-                    raise UndecodableError(start, f"they are more than {_MAX_RATIO} times as large as in the file")
-                yield decoded
+    compressed = sum(max(0, chunks.column(i).total_compressed_size) for i in range(chunks.num_columns))
+    if chunks.num_rows > max(_MANY_ROWS, _ROWS_PER_BYTE * compressed):
+        raise UndecodableError(0, f"{chunks.num_rows:,} rows in {compressed:,} bytes have no texts of their own")
+    local = rows.take(chunks, columns)
+    failed = None
+    how: tuple[Any, ...] = local, group, [*columns], BATCH, [], None
+    with closing(guard.map(_calls(how, range(chunks.num_rows)))) as results:
+        for start, result in zip(range(0, chunks.num_rows, BATCH), results, strict=False):
+            if result.get("rule") in ("page_memory", "page_timeout"):
+                failed = range(start, chunks.num_rows)
+                break
+            yield _rows(start, result)
+    if failed is None:
+        return
+    several = max(1, min(BATCH, _SEVERAL_BYTES // max_bytes))
+    how = local, group, [*columns], several, strings, max_bytes
+    budget = _MAX_RATIO * compressed + _MAX_EXTRA
+    with closing(guard.map(_calls(how, failed))) as results:
+        for start, result in zip(range(failed.start, failed.stop, several), results, strict=False):
+            decoded = _rows(start, result)
+            budget -= result["bytes"]
+            if budget < 0:
+                raise UndecodableError(start, f"they are more than {_MAX_RATIO} times as large as in the file")
+            yield decoded
 
 
 def first_rows(path: str, rows: int) -> dict[str, list[Any]]:
     """The values of the first rows of a local file, by column, of columns that hold no others; empty for a file without
     rows. Raises OSError, ArrowException and UndecodableError."""
-    with open(path, "rb") as f, decoding_guard(_LOOK_BYTES) as guard:
+    with open(path, "rb") as f, decoding_guard(_LOOK_BYTES) as guard, LocalRows(path, f) as local:
         file = pq.ParquetFile(f, pre_buffer=False, buffer_size=_BUFFER)
         flat = [field.name for field in file.schema_arrow if not pa.types.is_nested(field.type)]
         for group in range(file.num_row_groups):
-            for decoded in decode(guard, path, f, file, group, flat, _LOOK_BYTES):
+            for decoded in decode(guard, local, file, group, flat, _LOOK_BYTES):
                 if len(decoded.batch):
                     return decoded.batch.slice(0, rows).to_pydict()
     return {}
@@ -140,33 +190,6 @@ def check_schema(schema: pa.Schema, columns: Sequence[str]) -> str:
     return ""
 
 
-@contextmanager
-def _local(path: str, f: BinaryFile, chunks: pq.RowGroupMetaData, columns: Sequence[str]) -> Iterator[str]:
-    """A local path with the columns of a group: the file itself, or a sparse copy of what is read of it."""
-    if files.is_local(path):
-        yield path.removeprefix("file://")
-        return
-    size = f.seek(0, io.SEEK_END)
-    f.seek(max(0, size - 8))
-    footer = int.from_bytes(f.read(4), "little") + 8
-    wanted = [(size - footer, footer)]
-    for chunk in map(chunks.column, range(chunks.num_columns)):
-        if chunk.path_in_schema.split(".")[0] in columns:
-            begin = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
-            wanted.append((begin, chunk.total_compressed_size))
-    with tempfile.NamedTemporaryFile(prefix="gristmill-parquet-") as copy:
-        copy.truncate(size)
-        for begin, length in wanted:
-            position, end = max(0, begin), min(size, begin + length)
-            f.seek(position)
-            copy.seek(position)
-            while position < end and (piece := f.read(min(_PIECE, end - position))):
-                copy.write(piece)
-                position += len(piece)
-        copy.flush()
-        yield copy.name
-
-
 # In the guarded process.
 
 
@@ -178,10 +201,9 @@ class _Decoding:
     ) -> None:
         self.key = key
         self.position = 0
-        file = pq.ParquetFile(
-            path, pre_buffer=False, buffer_size=_BUFFER, page_checksum_verification=True, read_dictionary=strings
+        self.batches = _file(path, tuple(strings)).iter_batches(
+            step, row_groups=[group], columns=columns, use_threads=False
         )
-        self.batches = file.iter_batches(step, row_groups=[group], columns=columns, use_threads=False)
         self.rest: pa.RecordBatch | None = None
 
     def read(self, start: int, rows: int) -> list[pa.RecordBatch]:
@@ -200,6 +222,14 @@ class _Decoding:
                 parts.append(part)
             self.position += len(part)
         return parts
+
+
+@lru_cache(1)
+def _file(path: str, strings: tuple[str, ...]) -> pq.ParquetFile:
+    """Held from one group to the next: a footer with many groups takes long to read."""
+    return pq.ParquetFile(
+        path, pre_buffer=False, buffer_size=_BUFFER, page_checksum_verification=True, read_dictionary=[*strings]
+    )
 
 
 _decoding: _Decoding | None = None

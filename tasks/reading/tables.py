@@ -143,7 +143,7 @@ def _parquet(
                 yield lost(0, "too_large", f"{trouble}: name the columns that you want")
             return
         size, groups = f.seek(0, io.SEEK_END), file.num_row_groups
-        with parquet_rows.decoding_guard(max_bytes) as guard:
+        with parquet_rows.decoding_guard(max_bytes) as guard, parquet_rows.LocalRows(path, f) as local:
             for group in range(groups):
                 end = number + file.metadata.row_group(group).num_rows
                 place = size * group // groups
@@ -151,7 +151,7 @@ def _parquet(
                     number = end
                     continue
                 try:
-                    for rows in parquet_rows.decode(guard, path, f, file, group, read, max_bytes):
+                    for rows in parquet_rows.decode(guard, local, file, group, read, max_bytes):
                         yield from _rows(number, rows, columns, own, max_bytes)
                         number += len(rows.batch) + len(rows.large)
                         reading.bytes = size * number // file.metadata.num_rows - begin

@@ -4,13 +4,14 @@ import asyncio
 import datetime
 import http.server
 import ipaddress
+import socket
 import ssl
 import threading
 
 import pytest
 
 from gristmill.storage.files import read_bytes
-from gristmill.storage.remote import config
+from gristmill.storage.remote import config, retry
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.retry import BadResponse, RemoteIOError, checked_client
 from gristmill.tasks.reading.sources import Archives
@@ -45,6 +46,47 @@ def test_a_redirect_within_a_host_and_one_that_is_allowed_are_followed(crawl_ser
     config.configure(RemoteIOConfig(private_redirects=True))
     port = crawl_server.url.rpartition(":")[2]
     assert read_bytes(redirected(crawl_server, f"http://localhost:{port}/there")) == b"content"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_another_port_of_a_private_host_is_another_server(crawl_server, host):
+    """A list that a server has may lead to whatever else listens there."""
+    port = int(crawl_server.url.rpartition(":")[2])
+    address = redirected(crawl_server, f"http://{host}:{port + 1}/there").replace("127.0.0.1", host)
+    with pytest.raises(RemoteIOError, match=rf"redirects to {host}:{port + 1}, .*PRIVATE_REDIRECTS=true"):
+        read_bytes(address)
+
+
+class Moving:
+    """Answers with a public address first, and then with one that is not."""
+
+    def __init__(self) -> None:
+        self.answers = iter(["127.0.0.1", "127.0.0.2", "127.0.0.2"])
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict]:
+        address = next(self.answers)
+        return [{"hostname": host, "host": address, "port": port, "family": family, "proto": 0, "flags": 0}]
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_name_whose_address_moves_is_checked_again(crawl_server, monkeypatch):
+    """As by an attacker who has the name: its server redirects to itself, which by now is a machine behind this one."""
+    monkeypatch.setattr(retry, "DefaultResolver", Moving)
+    monkeypatch.setattr(retry, "_is_public", lambda host: host == "127.0.0.1")
+    port = crawl_server.url.rpartition(":")[2]
+    redirected(crawl_server, "/there")
+
+    async def get() -> bytes:
+        async with await checked_client() as client:
+            return await (
+                await client.get(f"http://moving.example:{port}/here", headers={"Connection": "close"})
+            ).read()
+
+    with pytest.raises(BadResponse, match=f"redirects to moving.example:{port}, an address of this machine"):
+        asyncio.run(get())
+    assert [request.path for request in crawl_server.requests] == ["here"]
 
 
 def test_a_glob_follows_no_redirect_to_a_private_host(crawl_server):

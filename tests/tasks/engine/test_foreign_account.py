@@ -14,7 +14,7 @@ ME = psutil.Process()
 
 
 @pytest.mark.timeout(240)
-def test_nothing_runs_and_nothing_is_read(tmp_path):
+def test_nothing_runs_and_nothing_is_read(tmp_path, caplog):
     before = listening(ME)
     with executor("local", 1) as running:
         assert sorted(running.map(abs, [-1, 2])) == [(0, 1), (1, 2)]
@@ -23,6 +23,7 @@ def test_nothing_runs_and_nothing_is_read(tmp_path):
         assert attacked(ports, tmp_path / "planted") == []
         assert not (tmp_path / "planted").exists()
         assert sorted(running.map(abs, [-3])) == [(0, 3)]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING], "a user sees nothing of it"
     assert not listening(ME).keys() - before.keys()
 
 

@@ -177,3 +177,17 @@ def test_the_first_rows_of_a_bomb_are_none(tmp_path):
         parquet_rows.first_rows(str(bomb(tmp_path / "bomb.parquet", 40_000_000, 256)), 40)
     pq.write_table(pa.table({"text": GOOD}), tmp_path / "good.parquet")
     assert parquet_rows.first_rows(str(tmp_path / "good.parquet"), 40) == {"text": GOOD[:40]}
+
+
+def test_a_group_of_more_rows_than_bytes_costs_one_reason(tmp_path):
+    """Nulls, or one value: 10,000,000 rows take 1 kB, and each would be a row of the ledger."""
+    path = tmp_path / "a.parquet"
+    nulls = pa.table({"text": pa.nulls(5_000_000, pa.string())})
+    with pq.ParquetWriter(path, nulls.schema) as out:
+        out.write_table(pa.table({"text": GOOD[:3]}))
+        out.write_table(nulls, row_group_size=5_000_000)
+        out.write_table(pa.table({"text": GOOD[3:5]}))
+    assert rules(path) == {"read": 5, "damaged_record": 1}
+    [lost] = [record for record in tables.records(str(path), "parquet", Columns(), MAX_BYTES) if record.problem]
+    assert "5,000,000 rows in" in lost.problem[1] and lost.offset == 3
+    assert [*tables.records(str(path), "parquet", Columns(), MAX_BYTES)][-1].offset == 5_000_004
