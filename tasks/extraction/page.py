@@ -7,10 +7,10 @@ of its namespace.
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 from urllib.parse import urldefrag, urljoin, urlsplit
 from xml.parsers import expat
 
@@ -272,16 +272,17 @@ def extract_page(
     format: str,
     types: Sequence[str] = ("html", "text"),
     given: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> dict:
     """Text, charset, content_type, title, canonical_url, published and engine of a page; or rule and detail of a drop.
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
     `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
-    "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`. types: those that are read.
-    format: "plain" or "markdown", which only the engine blocks has for HTML. Rules: `content_type` for what is of none
-    of the types, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`,
-    and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML
-    as HTML. Holds the page some four times, XHTML six.
+    "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`. options: those of the engine.
+    types: those that are read. format: "plain" or "markdown", which only the engine blocks has for HTML. Rules:
+    `content_type` for what is of none of the types, whatever it is declared as, `too_deep` for a page that the engine's
+    parser must not see, `empty_text`, and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is
+    read by the rules of XML, other XHTML as HTML. Holds the page some four times, XHTML six.
     """
     kind = payload_type(payload, content_type, charset, given) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):
@@ -300,7 +301,9 @@ def extract_page(
         text, engine = page, "text"
     else:
         try:
-            text = main_text(page, markdown=True) if format == "markdown" else engine_of(engine)(page)
+            text = (
+                main_text(page, markdown=True) if format == "markdown" else engine_of(engine)(page, **(options or {}))
+            )
         except Refused as error:
             return _drop("too_deep", str(error))
         page_metadata = metadata(page, url)

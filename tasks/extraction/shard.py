@@ -323,6 +323,7 @@ def _documents(
                 yield (
                     *(record.payload, record.content_type, record.charset, record.url),
                     *(engine, extract.format, extract.types, plain and record.kind == "row"),
+                    extract.options(engine),
                 )
 
     results = guard.map(calls())

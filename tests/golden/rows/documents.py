@@ -42,7 +42,9 @@ _PAIRS: tuple[tuple[str, list, list], ...] = (
     ("few-plain", [FEW], [_extract(engine="plain"), {"step": "normalize"}, LENGTH]),
     ("few-resiliparse", [FEW], [_extract(engine="resiliparse"), LENGTH]),
     ("few-trafilatura", [FEW], [_extract(engine="trafilatura"), LENGTH]),
+    ("few-trafilatura-whole", [FEW], [_extract(engine="trafilatura", fast=False, favor_precision=True), LENGTH]),
     ("few-justext", [FEW], [_extract(engine="justext"), LENGTH]),
+    ("few-justext-german", [FEW], [_extract(engine="justext", stop_list="German"), LENGTH]),
     ("odd", [ODD], [_extract(), {"step": "normalize", "mojibake": True}, LENGTH]),
     (
         "odd-checked",

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import trafilatura
 from pydantic import ValidationError
 from safetensors import safe_open
 
@@ -290,3 +291,39 @@ def test_metrics_are_those_of_the_benchmarks():
     aeb = score("aeb", [("a b c d e", "a b c d"), ("", "a b c d")])
     assert aeb == pytest.approx((0.5, 0.5, 0.5))
     assert score("wcxb", [("a b", "a b"), ("a", "b")]) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("options", [{}, {"favor_precision": True}, {"favor_recall": True, "include_tables": False}])
+def test_trafilatura_with_its_fallbacks_and_options_is_as_its_own_program_gives_it(options):
+    page = article([*STORY, "<table><tr><td>A cell that has enough words to be kept</td></tr></table>"])
+    right = trafilatura.extract(page, include_comments=True, **options).strip()
+    step = Extract(engine="trafilatura", fast=False, include_comments=True, **options)
+    found = extract_page(
+        page.encode(), "text/html", None, URL, "trafilatura", "plain", options=step.options("trafilatura")
+    )
+    assert (found["text"], found["engine"]) == (right, "trafilatura")
+
+
+def test_options_are_those_of_the_engines_that_are_asked():
+    assert Extract(engine="union", fast=False).options("trafilatura") == {"fast": False}
+    assert Extract(engine="union", fast=False).options("blocks") == {}
+    assert "fast" not in Extract(engine="trafilatura").model_dump()  # so that stages made before keep their keys
+    for wrong, said in (
+        ({"fast": False}, "fast is an option of the engine trafilatura, and the engine is blocks"),
+        ({"engine": "trafilatura", "stop_list": "German"}, "stop_list is an option of the engine justext"),
+        ({"engine": "trafilatura", "favor_precision": True, "favor_recall": True}, "exclude each other"),
+        ({"engine": "justext", "stop_list": "Gristish"}, "stop_list is 'Gristish'; give one of Afrikaans"),
+    ):
+        with pytest.raises(ValidationError, match=said):
+            Extract(**wrong)
+
+
+def test_justext_takes_a_page_by_the_stop_words_of_its_language():
+    german = "Die alte Mühle steht dort, wo der Fluss den Wald verlässt, und ihr Rad hat sich seit zweihundert Jahren "
+    german += "nicht mehr ausgeruht, weil das Dorf ohne sie in keinem seiner Häuser ein Brot auf dem Tisch hätte."
+    page = article([german] * 3).encode()
+    texts = [
+        extract_page(page, "text/html", None, URL, "justext", "plain", options=options).get("text", "")
+        for options in ({}, {"stop_list": "German"})
+    ]
+    assert german not in texts[0] and german in texts[1]
