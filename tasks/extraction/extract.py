@@ -79,7 +79,7 @@ class Extract(Step):
         "plain",
         description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone, and of PDF",
     )
-    fast: bool | None = _option("without its two fallbacks, which take four times as long; default: true", False)
+    fast: bool | None = _option("without its two fallbacks; default: true", False)
     favor_precision: bool | None = _option("less text, of which more is main text; default: false", True)
     favor_recall: bool | None = _option("more text, of which less is main text; default: false", True)
     include_comments: bool | None = _option("comments of readers, too; default: false", True)

@@ -246,6 +246,27 @@ def _name(name: str) -> str:
     return local if namespace in ("", _XHTML, *_FOREIGN) else f"x-{local}"
 
 
+_TEMPLATE = re.compile(r"""<(?P<end>/?)template(?=[\s>/])(?P<attributes>(?:"[^"]*"|'[^']*'|[^>"'])*)>""", re.IGNORECASE)
+_SHADOW_ROOT = re.compile(r"""(?:^|[\s"'])shadowroot(?:mode)?\s*=\s*["']?(?:open|closed)\b""", re.IGNORECASE)
+
+
+def with_shadow_roots(page: str) -> str:
+    """The page with its declarative shadow roots as ordinary content: a browser shows them without any script.
+
+    `<template shadowrootmode=open>` or `closed` (HTML standard, 4.12.3), and `shadowroot=`, its name before, become
+    `<div>`; other templates stay what they are, content of no page.
+    """
+    roots: list[bool] = []  # of the open templates, whether each is a shadow root
+
+    def as_content(tag: re.Match) -> str:
+        if not tag["end"]:
+            roots.append(bool(_SHADOW_ROOT.search(tag["attributes"])))
+            return "<div>" if roots[-1] else tag[0]
+        return "</div>" if roots and roots.pop() else tag[0]
+
+    return _TEMPLATE.sub(as_content, page)
+
+
 XHTML = "application/xhtml+xml"
 HTML = ("text/html", XHTML)
 PLAIN = ("text/plain",)
@@ -296,6 +317,8 @@ def extract_page(
     page = encodings.decode(payload, charset)
     if kind == XHTML:
         page = to_html(page) or page
+    if kind in HTML and "hadowroot" in page:
+        page = with_shadow_roots(page)
     page_metadata = Metadata(title=None, canonical_url=None, published=None)
     if kind in PLAIN:
         text, engine = page, "text"

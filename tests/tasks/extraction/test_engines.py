@@ -327,3 +327,30 @@ def test_justext_takes_a_page_by_the_stop_words_of_its_language():
         for options in ({}, {"stop_list": "German"})
     ]
     assert german not in texts[0] and german in texts[1]
+
+
+@pytest.mark.parametrize("engine", ["blocks", "trafilatura", "resiliparse", "plain"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        '<template shadowrootmode="open">',
+        "<template shadowrootmode=open shadowrootclonable>",
+        "<TEMPLATE id='a>b' shadowrootmode='closed'>",
+        '<template shadowroot = "open">',
+    ],
+)
+def test_what_a_declarative_shadow_root_holds_is_content(engine, start):
+    inert = "<template><p>A row that a script would copy, and that no browser shows to anybody at all.</p></template>"
+    story = "".join(f"<p>{paragraph}</p>" for paragraph in STORY)
+    inner = f"<x-inner>{start}<article><h1>The mill</h1>{story}</article>{inert}</template></x-inner>"
+    page = f"<html><body><main><x-a>{start}<style>p{{color:red}}</style>{inner}</template></x-a></main>"
+    page += f"{inert}<footer><p>Copyright 2024 The Mill. All rights reserved.</p></footer></body></html>"
+    text = extract_page(page.encode(), "text/html", None, URL, engine, "plain")["text"]
+    assert all(paragraph in text for paragraph in STORY)
+    assert "color:red" not in text and "script would copy" not in text
+
+
+def test_a_template_that_is_no_shadow_root_is_not_shown():
+    hidden = f"<template data-shadowrootmode='open'><p>{STORY[0]}</p></template><template shadowrootmode=other>"
+    page = f"<html><body>{hidden}<p>{STORY[1]}</p></template><p>{STORY[2]}</p></body></html>"
+    assert extract_page(page.encode(), "text/html", None, URL, "plain", "plain")["text"].strip() == STORY[2]
