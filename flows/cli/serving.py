@@ -56,6 +56,7 @@ def ui(
         print_texts(["these pages are up already:", *(f"{name:8} {link}" for name, link in pages.links.items())])
         return
     print_texts(web_pages.named(settings))
+    typer.echo("starting the pages: some ten seconds", err=True)
     with web_pages.up(settings, port, mlflow_port) as (servers, links):
         if not servers:
             return

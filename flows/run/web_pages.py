@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,11 @@ def named(settings: MachineSettings) -> Iterator[str]:
         yield f"MLflow   {redact_url(settings.tracking_uri)} (GRISTMILL_MLFLOW_URI)"
 
 
+def shows_mlflow(settings: MachineSettings) -> bool:
+    """Whether there are records of MLflow's to show here: without its package no run has any."""
+    return not settings.tracking_uri.startswith("http") and find_spec("mlflow") is not None
+
+
 @contextlib.contextmanager
 def up(settings: MachineSettings, port: int, mlflow_port: int) -> Iterator[tuple[list[LocalServer], dict[str, str]]]:
     """A block in which the servers that the user has not named run, when they answer: they, and by name the links to
@@ -44,7 +50,7 @@ def up(settings: MachineSettings, port: int, mlflow_port: int) -> Iterator[tuple
         if server.named() is None:
             servers["Prefect"] = server.child(settings, port, with_pages=True)
             stack.callback(servers["Prefect"].stop)
-        if not settings.tracking_uri.startswith("http"):
+        if shows_mlflow(settings):
             servers["MLflow"] = mlflow_pages.start(settings, mlflow_port)
             stack.callback(servers["MLflow"].stop)
         addresses = {name: one.wait() for name, one in servers.items()}

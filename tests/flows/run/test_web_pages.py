@@ -48,6 +48,7 @@ class Shown:
             start_new_session=True,
         )
         assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith("starting the pages")
         lines = [self.process.stdout.readline().split() for _ in range(2)]
         self.links = {name: link for name, link in lines}
         assert self.process.stdout.readline() == "Ctrl-C ends them\n"
