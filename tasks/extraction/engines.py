@@ -36,6 +36,10 @@ logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
 MAX_DEPTH = 250
 
 
+# Given instead of an engine's name where the text is from the data of a page, which no engine reads.
+DATA = "data"
+
+
 class Refused(Exception):
     """The engine's parser must not see this page: nested too deep, it may not come back or ends the process."""
 

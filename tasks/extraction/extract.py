@@ -54,6 +54,8 @@ class Extract(Step):
     """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
     else is dropped by content type."""
 
+    # 2: shadow roots are read, and texts that are only data; shells of pages are dropped
+    work_version: ClassVar = 2
     work: ClassVar = "gristmill.tasks.extraction.shard"
 
     step: Literal["extract"] = "extract"

@@ -17,9 +17,11 @@ from xml.parsers import expat
 from resiliparse.parse.encoding import detect_mime
 
 from gristmill.tasks.extraction.classifier import main_text
-from gristmill.tasks.extraction.engines import Refused
+from gristmill.tasks.extraction.engines import DATA, Refused
 from gristmill.tasks.extraction.engines import engine as engine_of
+from gristmill.tasks.extraction.page_data import text_of_data
 from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_html, is_pdf, payload_type
+from gristmill.tasks.extraction.shells import shell
 from gristmill.tasks.reading import charset as encodings
 
 # Every repetition has a limit: a page of unclosed tags must cost no more than its length.
@@ -299,10 +301,12 @@ def extract_page(
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
     `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
-    "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`. options: those of the engine.
+    "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`, "data" where the text is from
+    the data in the page because its HTML lacks it (`page_data`), without marks of Markdown. options: of the engine.
     types: those that are read. format: "plain" or "markdown", which only the engine blocks has for HTML. Rules:
     `content_type` for what is of none of the types, whatever it is declared as, `too_deep` for a page that the engine's
-    parser must not see, `empty_text`, and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is
+    parser must not see, `page_shell` for a note that stands in place of a document (`shells`), with its kind and text,
+    `empty_text`, and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is
     read by the rules of XML, other XHTML as HTML. Holds the page some four times, XHTML six.
     """
     kind = payload_type(payload, content_type, charset, given) or content_type or _sniff(payload)
@@ -330,6 +334,11 @@ def extract_page(
         except Refused as error:
             return _drop("too_deep", str(error))
         page_metadata = metadata(page, url)
+        shell_kind = shell(text)
+        if text_in_data := text_of_data(page, text, shell_kind is not None):
+            text, engine = text_in_data, DATA
+        elif shell_kind:
+            return _drop("page_shell", f"{shell_kind}: {' '.join(text.split())}")
     text = text.encode("utf-8", "replace").decode().rstrip()
     text = _BLANK_LINES.sub("", text) if engine in ("blocks", "text") else text.lstrip()
     if not text:
