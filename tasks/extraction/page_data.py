@@ -8,10 +8,12 @@ either, so this module serves all of them, and only where the text of an engine 
 import html
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from gristmill.tasks.extraction.literals import literal
 from gristmill.tasks.extraction.prose import is_prose, joined, text_of, weight
+from gristmill.tasks.extraction.shells import shell
 
 # A text below this weight is some forty words: a menu, a footer, a note about cookies.
 _POOR, _TIMES = 250, 2
@@ -19,7 +21,7 @@ _POOR, _TIMES = 250, 2
 _TEASER, _TIMES_TEASER = 1000, 4
 _DECLARED, _STATE = 100, 200  # the least weights; a state holds anything
 _MARKS = re.compile(
-    r"application/(?:ld\+)?json|__[A-Za-z_]*(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE|Context|next_f)|data-page=|<astro-island",
+    r"application/(?:ld\+)?json|__[A-Za-z_]*(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE|Context|next_f)|data-page=|<noscript|<astro-island",
     re.IGNORECASE,
 )
 
@@ -41,7 +43,8 @@ def text_of_data(page: str, text: str, is_shell: bool) -> str:
         return declared
     if not is_poor:
         return ""
-    stated = max((joined(_heaviest(value)) for value in _states(page)), key=weight, default="")
+    states = (joined(_heaviest(value)) for value in _states(page))
+    stated = max(chain(states, _for_readers_without_scripts(page)), key=weight, default="")
     return stated if weight(stated) >= max(_STATE, shown * _TIMES) else ""
 
 
@@ -59,6 +62,7 @@ _ASSIGNED = re.compile(
 )
 _FLIGHT = re.compile(r"\b__next_f\.push\(\s*(?=\[)")
 _ATTRIBUTE = re.compile(r"\b(?:data-page|props)\s{0,9}=\s{0,9}(?:\"(\s*\{[^\"]*)\"|'(\s*\{[^']*)')")
+_NOSCRIPT = re.compile(r"<noscript\b[^>]{0,400}>([^<]*+(?:<(?!/noscript)[^<]*+)*+)", re.IGNORECASE)
 _DEVALUE_TAGS = frozenset({"Reactive", "ShallowReactive", "Ref", "ShallowRef", "EmptyRef", "EmptyShallowRef", "Set"})
 
 
@@ -102,6 +106,14 @@ def _states(page: str) -> Iterator[Any]:
         yield _flight_rows("".join(flight))
     for attribute in _ATTRIBUTE.finditer(page):
         yield _read(html.unescape(attribute[1] or attribute[2]))
+
+
+def _for_readers_without_scripts(page: str) -> Iterator[str]:
+    """The texts in `noscript`, which some engines pass over; not those that ask for scripts."""
+    for element in _NOSCRIPT.finditer(page):
+        text = text_of(element[1])
+        if is_prose(text) and not shell(text):
+            yield text
 
 
 def _revived(values: list) -> Any:

@@ -46,7 +46,12 @@ _SWITCHED = re.compile(
 )
 # Sentences that follow in the same templates.
 _FURTHER = re.compile(
-    r"please enable it|(?:update|upgrade) your browser|to view this page|"
+    r"please enable it|^before you continue|(?:klicken|cliqu|clic |clicca|clique|kliknij|"
+    r"klik )[^.]{0,20}(?:hier|ici|aquí|qui|aqui|tutaj)|"
+    r"merci de l'activer|有効にして|automatique|automatisch|automáticamente|in kürze|несколько секунд|"
+    r"безопасност|seguridad en curso|"
+    r"this (?:may|might|will) (?:only )?take (?:a few|some) (?:seconds|moments)|"
+    r"to view this page|"
     r"enable it to continue|reload (?:the|this) page|try again|"
     r"switch to a supported browser|"
     r"supported browsers|here are the instructions|we(?:'re| are) sorry|sorry for (?:the|"
@@ -59,20 +64,22 @@ _FURTHER = re.compile(
 # Whole sentences, by what the shell waits for. A sentence has one of these in it, and is short.
 _SENTENCES = {
     # Spinners: Ionic, Angular ("Loading..."), Blazor ("Loading..."), Vuetify, jQuery Mobile; each the whole line.
-    "loading": r"^(?:(?:now |page |content )?loading(?: (?:app(?:lication)?|page|content|data|site))?|please wait|"
-    r"loading[ ,.…]+please wait|one moment(?:,? please)?|just a moment|"
-    r"(?:wird |seite wird )?geladen|(?:bitte )?warten(?: sie)?(?: bitte)?|laden|lade(?: daten)?|"
-    r"einen moment(?: bitte)?|bitte warten|"
-    r"chargement(?: en cours)?|veuillez patienter|cargando|(?:por favor,? )?espere(?:,? por favor)?|"
-    r"un momento(?:,? por favor)?|"
-    r"caricamento(?: in corso)?|attendere(?: prego)?|carregando|a carregar|aguarde(?:,? por favor)?|"
-    r"even geduld(?: a\.?u\.?b\.?)?|"
-    r"bezig met laden|ładowanie|wczytywanie|proszę czekać|"
-    r"(?:ид[её]т )?загрузка(?: страницы)?(?:,? пожалуйста,?)?(?: (?:по)?дождите)?|"
-    r"(?:пожалуйста,? )?подождите|"
-    r"(?:正在)?(?:加载|載入|加載|载入)中?|请稍[候等后]|請稍[候等後]|"
-    r"読み?込み?中(?:です)?|ロード中|(?:しばらく|少々)?お待ちください|"
-    r"로딩 ?중|yükleniyor|lütfen bekleyin|načítání|đang tải|memuat)[\s.…。!]*$",
+    "loading": r"^(?:(?:(?:now |the )?(?:page |content |app )?(?:is )?loading(?: (?:app(?:lication)?|page|content|"
+    r"data|site))?|"
+    r"please wait|one moment(?:,? please)?|just a moment|(?:die seite )?wird geladen|seite wird geladen|"
+    r"bitte warten|"
+    r"einen moment(?: bitte)?|lade(?: daten|n)?|chargement(?: de la page)?(?: en cours)?|(?:merci de|"
+    r"veuillez) patienter|"
+    r"cargando(?: página)?|(?:por favor,? )?espere(?: un momento)?|por favor|un momento|"
+    r"caricamento(?: in corso)?|"
+    r"attendere(?: prego)?|(?:a )?carrega(?:ndo|r)|aguarde|even geduld(?: a\.?u\.?b\.?)?|bezig met laden|"
+    r"pagina laden|"
+    r"(?:ładowanie|wczytywanie)(?: strony)?|proszę czekać|(?:ид[её]т )?загрузка(?: страницы)?|пожалуйста|"
+    r"(?:по)?дождите(?:сь)?|(?:正在|页面)?(?:加载|載入|加載|载入)中?|请稍[候等后]|請稍[候等後]|"
+    r"(?:ページを)?(?:読み?込み?中|読み込んでいます|ロード中)(?:です)?|(?:しばらく|少々)?お待ちください|로딩 ?중|잠시만 기다려 ?주세요|"
+    r""
+    r"yükleniyor|lütfen bekleyin|načítání|čekejte prosím|đang tải|vui lòng đợi|memuat|"
+    r"mohon tunggu)[\s.,…。、，！!]*){1,4}$",
     # Interstitials. Cloudflare ("Checking your browser before accessing", "Just a moment...", "Verifying you are human.
     # This may take a few seconds.", "<host> needs to review the security of your connection before proceeding.", "DDoS
     # protection by Cloudflare", "Please allow up to 5 seconds"), and its own translations; PerimeterX ("Press & Hold to
@@ -89,8 +96,9 @@ _SENTENCES = {
     r"this process is automatic|"
     r"your browser will redirect|please allow up to \d+ seconds|type the characters you see|i(?:'m|"
     r" am) not a robot|"
-    r"(?:ihr|dein) browser wird (?:über|ge)prüft|überprüf(?:e|en|ung) (?:ihre[ns]?|ihr) browser|"
-    r"bestätigen sie,? dass sie ein mensch|"
+    r"(?:ihr|dein) browser wird (?:über|ge)prüft|überprüf(?:e|en|ung) (?:ihre[ns]?|ihr) browsers?|"
+    r"bestätigen sie,? dass sie (?:ein mensch|kein roboter)|que no es un robot|"
+    r"que vous n'êtes pas un robot|"
     r"vérifi(?:cation|ez|ons)[^.]{0,30}(?:navigateur|humain)|(?:comprobando|verificando|"
     r"verifique)[^.]{0,30}(?:navegador|humano)|"
     r"verifi(?:ca|cando)[^.]{0,30}(?:browser|umano|navegador)|controlla se la connessione|"
@@ -109,7 +117,8 @@ _SENTENCES = {
     r"(?:you are|you're) not (?:authorized|allowed|permitted) to (?:access|view)|you have been blocked|"
     r"you are unable to access|"
     r"why have i been blocked|this website is using a security service to protect itself|"
-    r"the action you just performed triggered|there are several actions that could trigger|"
+    r"please include what you were doing when this page|the action you just performed triggered|"
+    r"there are several actions that could trigger|"
     r"request could not be satisfied|"
     r"^request blocked|access denied - sucuri|you (?:can|may) email the site owner|"
     r"what can i do to resolve this|"
@@ -138,7 +147,9 @@ _SENTENCES = {
     r"briefly unavailable for scheduled maintenance|check back in a minute|^(?:iis|apache|"
     r"nginx)(?:/[\d.]+)?[^.]{0,40}$",
     # Redirections: Apache ("The document has moved here."), Google ("Redirecting you to"), WordPress plug-ins.
-    "redirect": r"^(?:you (?:are|will be) (?:being )?)?(?:automatically )?redirect(?:ing|ed)\b.{0,80}$|"
+    "redirect": r"^(?:30\d )?(?:moved permanently|moved temporarily|(?:document|"
+    r"object) moved)(?: (?:to )?here)?[\s.]*$|"
+    r"^(?:you (?:are|will be) (?:being )?)?(?:automatically )?redirect(?:ing|ed)\b.{0,80}$|"
     r"the document has moved|"
     r"if nothing happens|if you are not (?:automatically )?redirected|(?:browser|page) does(?:n't|"
     r" not) (?:automatically )?redirect|"
@@ -152,7 +163,8 @@ _SENTENCES = {
     # localized releases), SelfHTML's frameset template ("Ihr Browser kann diese Seite leider nicht anzeigen!").
     "frames": r"(?:does(?:n't| not)|can(?:not|'t)|is not able to|isn't able to) (?:support|display|handle|show|view|"
     r"read) (?:html )?(?:i?frames|them)|page uses frames|frames? (?:capable|enabled|compatible) browser|"
-    r"(?:frames|rahmen)[^.]{0,50}(?:nicht|keine)|keine (?:html-?)?frames|"
+    r"(?:verwendet|enthält|benutzt) frames|(?:frames|rahmen)[^.]{0,50}(?:nicht|keine)|"
+    r"keine (?:html-?)?frames|"
     r"browser kann diese seite leider nicht anzeigen|"
     r"(?:cadres|frames)[^.]{0,40}(?:ne les|pas)|ne (?:supporte|gère|reconnaît) pas (?:les )?(?:cadres|"
     r"frames)|"
@@ -163,6 +175,16 @@ _SENTENCES = {
     r"ondersteunt geen frames|używa ramek|nie obsługuje ramek|не поддержива\w+ (?:фрейм|рамк|кадр)|"
     r"フレーム[^。]{0,40}(?:対応|サポート|未対応)|不支持框架|不支援框架|使用了框架",
 }
+# A browser that is too old (browser-update.org: "Your web browser ... is out-of-date"; html5-boilerplate, index.html:
+# "You are using an outdated browser. Please upgrade your browser to improve your experience and security.").
+_SENTENCES["browser"] = (
+    r"browser[^.]{0,30} (?:is|appears to be) (?:out[- ]of[- ]date|outdated|not supported|unsupported|"
+    r"too old|no longer supported)|"
+    r"using an (?:outdated|unsupported|old) browser|(?:update|upgrade) your (?:web )?browser|"
+    r"browser (?:ist|wird)[^.]{0,20} (?:veraltet|zu alt|nicht(?: mehr)? unterstützt)|"
+    r"navigateur (?:est obsolète|n'est (?:pas|plus) (?:supporté|à jour|compatible))|"
+    r"navegador (?:está|es) (?:desactualizado|obsoleto)|браузер устарел|浏览器版本过低"
+)
 _KINDS = {kind: re.compile(pattern) for kind, pattern in _SENTENCES.items()}
 
 # Consent: the words of IAB Europe's Transparency and Consent Framework (its texts in each language: "We and our
@@ -192,6 +214,15 @@ _CONSENT_ASKS = re.compile(
     r"\b(?:we|our|us|you|your|wir|unsere?r?|ihre?r?|nous|nos|vous|votre|nosotros|nuestros?|su|noi|nostri|"
     r"tuo|nós|nossos|seu|wij|we|onze|my|nasi|nasze|twoj\w+)\b|"
     r"\b(?:мы|наши?|ваш\w*)\b|我们|我們|您|当社|当サイト"
+)
+_USES_COOKIES = re.compile(
+    r"\b(?:we|(?:our|this|the) (?:web)?sites?) uses? (?:\w+ ){0,3}cookies|utilis\w* (?:des |les |"
+    r"ses )?(?:\w+ )?cookies|"
+    r"utili[sz]\w* (?:i |os |las )?(?:\w+ )?cookies?|(?:verwende[nt]|nutz(?:en|t)|setz(?:en|"
+    r"t)) (?:\w+ ){0,2}cookies|"
+    r"gebruik\w* (?:\w+ )?cookies|cookies gebruik|używa\w* (?:plików )?cookie|"
+    r"использу\w+ (?:файлы )?(?:cookie|куки)|"
+    r"使用\s?cookies?|(?:cookie|クッキー)を使用"
 )
 # Buttons of walls, each the whole line.
 _BUTTON = re.compile(
@@ -224,7 +255,8 @@ _MARK = re.compile(
     r"^(?:reference #|ref(?:erence)?(?: id| no)?[ :#]|(?:cloudflare )?ray id|request id|"
     r"(?:your )?ip(?: address)?:|incident id|error (?:code )?\d|event id|support id|https?://\S+$)|"
     r"performance (?:&|and) security by|^(?:nginx|cloudflare|openresty|akamai)(?:/[\d.]+)?$|"
-    r"^apache/[\d.]+ .{0,80}server at|generated by cloudfront|^[\W\d_]*$|^home$"
+    r"^apache/[\d.]+ .{0,80}server at|generated by cloudfront|^(?:this page (?:was )?)?last (?:updated|"
+    r"modified|changed)[^a-z]{0,30}$|^[\W\d_]*$|^home$"
 )
 _OWNED = re.compile(
     r"^\W{0,3}(?:(?:©|\(c\)|&copy;)|copyrights?\b\W{0,3}(?:©|\(c\)|\d{4}|by ))[^.!?]{0,120}?(?:\W*(?:inc|"
@@ -239,8 +271,8 @@ _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": 
 
 
 def shell(text: str) -> str | None:
-    """What kind of shell a text is: javascript, loading, check, denied, server, redirect, frames, consent or copyright;
-    None for a document.
+    """What kind of shell a text is: javascript, loading, check, denied, server, redirect, frames, browser, consent or
+    copyright; None for a document.
 
     Of a shell at most a quarter, and 60 characters, are other than the known sentences, of a short one 25 characters;
     of a line of copyright nothing is.
@@ -286,7 +318,7 @@ def _kind(sentence: str) -> str | None:
         if pattern.search(sentence):
             return kind
     groups = _consent(sentence)
-    if len(groups) >= 3 or (len(groups) == 2 and _CONSENT_ASKS.search(sentence)):
+    if _USES_COOKIES.search(sentence) or len(groups) >= 3 or (len(groups) == 2 and _CONSENT_ASKS.search(sentence)):
         return "consent" if groups & {_COOKIES, _PARTNERS} else "further"
     return "further" if _FURTHER.search(sentence) else None
 
