@@ -24,7 +24,11 @@ DOCUMENTS = pa.schema(
         pa.field("title", pa.string()),
         pa.field("canonical_url", pa.string(), metadata={"what": "as the page itself says"}),
         pa.field("published", pa.string(), metadata={"what": "date, as the page itself says"}),
-        pa.field("engine", pa.string(), metadata={"what": "the extraction engine that gave the text"}),
+        pa.field(
+            "engine",
+            pa.string(),
+            metadata={"what": "the extraction engine that gave the text; data: the text is from JSON in the page"},
+        ),
         pa.field("characters", pa.int64(), nullable=False, metadata={"what": "code points of the text"}),
         pa.field("text", pa.large_string(), nullable=False),
     ]

@@ -1,14 +1,14 @@
 """Engines that take a page to its main text: from HTML as a str to a text, which may be empty.
 
-An engine that ships is a function here and a row in `ENGINES`. Recipes are read with this module, so libraries of
-engines are imported when they are first used.
+An engine that ships is a function here and a row in `ENGINES`. Its further parameters are options, which are keys of
+the step `extract`. Recipes are read with this module, so libraries of engines are imported when they are first used.
 """
 
 import logging
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import wrapt
@@ -36,6 +36,10 @@ logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
 MAX_DEPTH = 250
 
 
+# Given instead of an engine's name where the text is from the data of a page, which no engine reads.
+DATA = "data"
+
+
 class Refused(Exception):
     """The engine's parser must not see this page: nested too deep, it may not come back or ends the process."""
 
@@ -54,25 +58,25 @@ def plain(page: str) -> str:
     return html2text.extract_plain_text(page, main_content=False, alt_texts=False)
 
 
-def careful(page: str) -> str:
-    """trafilatura without its fallbacks, on a page that its parser can take."""
+def careful(page: str, fast: bool = True, include_comments: bool = False, **options: Any) -> str:
+    """trafilatura, on a page that its parser can take: with `fast` without its fallbacks."""
     _refuse_deep(page)
-    return trafilatura.extract(page, fast=True, include_comments=False) or ""
+    return trafilatura.extract(page, fast=fast, include_comments=include_comments, **options) or ""
 
 
-def by_stop_words(page: str) -> str:
-    """jusText with its English stop words, as is its habit; it takes pages of other languages for boilerplate."""
+def by_stop_words(page: str, stop_list: str = "English") -> str:
+    """jusText with its stop words of a language; it takes pages of other languages for boilerplate."""
     _refuse_deep(page)
     try:
-        paragraphs = justext.justext(page.encode("utf-8", "replace"), _stop_words(), encoding="utf-8")
+        paragraphs = justext.justext(page.encode("utf-8", "replace"), _stop_words(stop_list), encoding="utf-8")
     except etree.ParserError:  # a page without any element
         return ""
     return "\n".join(paragraph.text for paragraph in paragraphs if not paragraph.is_boilerplate)
 
 
 @cache
-def _stop_words() -> frozenset[str]:
-    return justext.get_stoplist("English")
+def _stop_words(language: str) -> frozenset[str]:
+    return justext.get_stoplist(language)
 
 
 def _refuse_deep(page: str) -> None:
@@ -83,25 +87,30 @@ def _refuse_deep(page: str) -> None:
 
 class Engine(NamedTuple):
     """`read`: from a page to its text. `libraries`: the distributions whose releases decide the text, besides
-    resiliparse, which detects types and encodings for all engines."""
+    resiliparse, which detects types and encodings for all engines. `options`: the keys of `extract` that it takes."""
 
-    read: Callable[[str], str]
+    read: Callable[..., str]
     libraries: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 ENGINES = {
     "blocks": Engine(blocks),
     "resiliparse": Engine(resiliparse),
-    "trafilatura": Engine(careful, ("lxml", "trafilatura")),
-    "justext": Engine(by_stop_words, ("justext", "lxml")),
+    "trafilatura": Engine(
+        careful,
+        ("lxml", "trafilatura"),
+        ("fast", "favor_precision", "favor_recall", "include_comments", "include_tables"),
+    ),
+    "justext": Engine(by_stop_words, ("justext", "lxml"), ("stop_list",)),
     "plain": Engine(plain),
 }
 
 
 @cache
-def engine(name: str) -> Callable[[str], str]:
-    """The engine of a name, or a user's own at `module:function`, which takes and returns the same. Raises what its
-    import raises."""
+def engine(name: str) -> Callable[..., str]:
+    """The engine of a name, or a user's own at `module:function`, which takes and returns the same and has no options.
+    Raises what its import raises."""
     if known_engine := ENGINES.get(name):
         return known_engine.read
     module, _, function = name.partition(":")

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
+import wrapt
 from pydantic import Field, field_validator, model_validator
 
 from gristmill.tasks.documents.decisions import decide
@@ -13,6 +14,11 @@ from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import DocumentStep, Problem, Signal, Step, StepError, function_at
 from gristmill.tasks.extraction.engines import ENGINES
 from gristmill.tasks.guard.parent import Limits
+
+if TYPE_CHECKING:
+    import justext
+else:
+    justext = wrapt.lazy_import("justext")
 
 _PDF = "PDF 2.0 (ISO 32000-2)"
 SIGNALS = (
@@ -37,10 +43,19 @@ UNION = "union"
 _OF_USERS = re.compile(r"(\w+(?:\.\w+)*):\w+")
 
 
+def _option(description: str, example: Any, engine: str = "trafilatura") -> Any:
+    """A setting of one engine. It is in no record where it is not set: the stages of other engines stay as they are."""
+    return Field(
+        None, description=f"{engine}: {description}", exclude_if=lambda value: value is None, examples=[example]
+    )
+
+
 class Extract(Step):
     """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
     else is dropped by content type."""
 
+    # 2: shadow roots are read, and texts that are only data; shells of pages are dropped
+    work_version: ClassVar = 2
     work: ClassVar = "gristmill.tasks.extraction.shard"
     # 2: encodings by the bytes, the column charset_declared
     work_version: ClassVar[int] = 2
@@ -68,6 +83,12 @@ class Extract(Step):
         "plain",
         description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone, and of PDF",
     )
+    fast: bool | None = _option("without its two fallbacks; default: true", False)
+    favor_precision: bool | None = _option("less text, of which more is main text; default: false", True)
+    favor_recall: bool | None = _option("more text, of which less is main text; default: false", True)
+    include_comments: bool | None = _option("comments of readers, too; default: false", True)
+    include_tables: bool | None = _option("the text of tables; default: true", False)
+    stop_list: str | None = _option("language of its list of stop words; default: English", "German", "justext")
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")
     limits: Limits = Field(Limits(), description="time and memory that one page may take")
@@ -99,6 +120,23 @@ class Extract(Step):
         if self.format == "markdown" and self.engine != "blocks":
             raise ValueError(f"format: markdown is given by the engine blocks alone, not by {self.engine}")
         return self
+
+    @model_validator(mode="after")
+    def _options_of_engines(self) -> "Extract":
+        for owner, known in ENGINES.items():
+            for name in known.options:
+                if getattr(self, name) is not None and owner not in self.asked:
+                    raise ValueError(f"{name} is an option of the engine {owner}, and the engine is {self.engine}")
+        if self.favor_precision and self.favor_recall:
+            raise ValueError("favor_precision and favor_recall exclude each other; give one of them")
+        if self.stop_list is not None and self.stop_list not in (lists := justext.get_stoplists()):
+            raise ValueError(f"stop_list is {self.stop_list!r}; give one of {', '.join(sorted(lists))}")
+        return self
+
+    def options(self, engine: str) -> dict[str, Any]:
+        """The options of an engine that are set."""
+        names = ENGINES[engine].options if engine in ENGINES else ()
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @property
     def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings

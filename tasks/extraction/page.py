@@ -7,19 +7,21 @@ of its namespace.
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 from urllib.parse import urldefrag, urljoin, urlsplit
 from xml.parsers import expat
 
 from resiliparse.parse.encoding import detect_mime
 
 from gristmill.tasks.extraction.classifier import main_text
-from gristmill.tasks.extraction.engines import Refused
+from gristmill.tasks.extraction.engines import DATA, Refused
 from gristmill.tasks.extraction.engines import engine as engine_of
+from gristmill.tasks.extraction.page_data import text_of_data
 from gristmill.tasks.extraction.payload_types import PDF, is_binary, is_html, is_pdf, payload_type
+from gristmill.tasks.extraction.shells import shell
 from gristmill.tasks.reading import charset as encodings
 
 # Every repetition has a limit: a page of unclosed tags must cost no more than its length.
@@ -246,6 +248,27 @@ def _name(name: str) -> str:
     return local if namespace in ("", _XHTML, *_FOREIGN) else f"x-{local}"
 
 
+_TEMPLATE = re.compile(r"""<(?P<end>/?)template(?=[\s>/])(?P<attributes>(?:"[^"]*"|'[^']*'|[^>"'])*)>""", re.IGNORECASE)
+_SHADOW_ROOT = re.compile(r"""(?:^|[\s"'])shadowroot(?:mode)?\s*=\s*["']?(?:open|closed)\b""", re.IGNORECASE)
+
+
+def with_shadow_roots(page: str) -> str:
+    """The page with its declarative shadow roots as ordinary content: a browser shows them without any script.
+
+    `<template shadowrootmode=open>` or `closed` (HTML standard, 4.12.3), and `shadowroot=`, its name before, become
+    `<div>`; other templates stay what they are, content of no page.
+    """
+    roots: list[bool] = []  # of the open templates, whether each is a shadow root
+
+    def as_content(tag: re.Match) -> str:
+        if not tag["end"]:
+            roots.append(bool(_SHADOW_ROOT.search(tag["attributes"])))
+            return "<div>" if roots[-1] else tag[0]
+        return "</div>" if roots and roots.pop() else tag[0]
+
+    return _TEMPLATE.sub(as_content, page)
+
+
 XHTML = "application/xhtml+xml"
 HTML = ("text/html", XHTML)
 PLAIN = ("text/plain",)
@@ -272,17 +295,20 @@ def extract_page(
     format: str,
     types: Sequence[str] = ("html", "text"),
     given: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> dict:
     """Text, charset, charset_declared, content_type, title, canonical_url, published and engine of a page; or rule and
     detail of a drop.
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
     `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
-    "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`. types: those that are read.
-    format: "plain" or "markdown", which only the engine blocks has for HTML. Rules: `content_type` for what is of none
-    of the types, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`,
-    and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML
-    as HTML. Holds the page some four times, XHTML six.
+    "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`, "data" where the text is from
+    the data in the page because its HTML lacks it (`page_data`), without marks of Markdown. options: of the engine.
+    types: those that are read. format: "plain" or "markdown", which only the engine blocks has for HTML. Rules:
+    `content_type` for what is of none of the types, whatever it is declared as, `too_deep` for a page that the engine's
+    parser must not see, `page_shell` for a note that stands in place of a document (`shells`), with its kind and text,
+    `empty_text`, and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is
+    read by the rules of XML, other XHTML as HTML. Holds the page some four times, XHTML six.
     """
     kind = payload_type(payload, content_type, charset, given) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):
@@ -298,15 +324,24 @@ def extract_page(
     encodings_by_column = {"charset": encoding.name, "charset_declared": None if given else encoding.declared}
     if kind == XHTML:
         page = to_html(page) or page
+    if kind in HTML and "hadowroot" in page:
+        page = with_shadow_roots(page)
     page_metadata = Metadata(title=None, canonical_url=None, published=None)
     if kind in PLAIN:
         text, engine = page, "text"
     else:
         try:
-            text = main_text(page, markdown=True) if format == "markdown" else engine_of(engine)(page)
+            text = (
+                main_text(page, markdown=True) if format == "markdown" else engine_of(engine)(page, **(options or {}))
+            )
         except Refused as error:
             return _drop("too_deep", str(error))
         page_metadata = metadata(page, url)
+        shell_kind = shell(text)
+        if text_in_data := text_of_data(page, text, shell_kind is not None):
+            text, engine = text_in_data, DATA
+        elif shell_kind:
+            return _drop("page_shell", f"{shell_kind}: {' '.join(text.split())}")
     text = text.encode("utf-8", "replace").decode().rstrip()
     text = _BLANK_LINES.sub("", text) if engine in ("blocks", "text") else text.lstrip()
     if not text:

@@ -58,7 +58,7 @@ _BLANK_PDF = (
     b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
 )
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
-SPACED = ("blocks", "text", "pdf")
+SPACED = ("blocks", "text", "pdf", "data")
 
 
 def extract_shard(
@@ -354,6 +354,7 @@ def _documents(
                 yield (
                     *(record.payload, record.content_type, record.charset, record.url),
                     *(engine, extract.format, extract.types, plain and record.kind == "row"),
+                    extract.options(engine),
                 )
 
     results = guard.map(calls())

@@ -23,6 +23,7 @@ from gristmill.flows.stages.heldout import Data
 from gristmill.storage.home import Home
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.extraction.engines import DATA
 from gristmill.training.run.tracking import METRICS
 
 if TYPE_CHECKING:
@@ -122,8 +123,10 @@ class Report:
 
     @cached_property
     def engines(self) -> dict[str, int]:
-        """How many documents have the text of each engine, the most frequent first, where several were asked."""
-        return self._counted("engines") if self.recipe.choosing else {}
+        """How many documents have the text of each engine, the most frequent first, where several were asked or some
+        texts are from the data of their pages."""
+        counts = self._counted("engines")
+        return counts if self.recipe.choosing or DATA in counts else {}
 
     @cached_property
     def relabeled(self) -> dict[str, int]:

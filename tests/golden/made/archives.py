@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from tests.golden.made.pages import article, few_pages, pages
 from tests.golden.made.papers import papers
+from tests.golden.made.unrendered import unrendered_pages
 from tests.golden.made.words import SENTENCES, paragraph, prose
 
 CHARSETS = (
@@ -92,6 +93,10 @@ def write_archives(folder: Path) -> None:
         for at, page in enumerate(few_pages())
     ]
     (folder / "few.warc.gz").write_bytes(packed(few))
+    unrendered = [
+        record(f"https://data.example/{at}", page.encode(), 7000 + at) for at, page in enumerate(unrendered_pages())
+    ]
+    (folder / "unrendered.warc.gz").write_bytes(packed(unrendered))
     odd = [*_charsets(), *_responses(), *_kinds()]
     (folder / "odd.warc.gz").write_bytes(packed(odd) + stored(b"no record at all"))
     (folder / "odd-plain.warc").write_bytes(b"".join(odd[::3])[:-40])

@@ -19,6 +19,7 @@ def warc(name: str, *files: str, **more: Any) -> dict[str, Any]:
 
 
 PAGES, FEW = warc("pages", "pages-*.warc.gz"), warc("few", "few.warc.gz", "empty.warc.gz")
+UNRENDERED = warc("unrendered", "unrendered.warc.gz")
 ODD = warc("odd", "odd.warc.gz", "odd-plain.warc")
 PDF = warc("pdf", "pdf.warc.gz")
 LENGTH = {"step": "ccnet", "min_characters": 1}
@@ -42,7 +43,15 @@ _PAIRS: tuple[tuple[str, list, list], ...] = (
     ("few-plain", [FEW], [_extract(engine="plain"), {"step": "normalize"}, LENGTH]),
     ("few-resiliparse", [FEW], [_extract(engine="resiliparse"), LENGTH]),
     ("few-trafilatura", [FEW], [_extract(engine="trafilatura"), LENGTH]),
+    ("few-trafilatura-whole", [FEW], [_extract(engine="trafilatura", fast=False, favor_precision=True), LENGTH]),
     ("few-justext", [FEW], [_extract(engine="justext"), LENGTH]),
+    ("few-justext-german", [FEW], [_extract(engine="justext", stop_list="German"), LENGTH]),
+    ("unrendered-blocks", [UNRENDERED], [_extract(), {"step": "normalize"}, LENGTH]),
+    (
+        "unrendered-union",
+        [UNRENDERED],
+        [_extract(engine="union", engines=["trafilatura", "plain"]), {"step": "gopher_quality", "min_words": 30}],
+    ),
     ("odd", [ODD], [_extract(), {"step": "normalize", "mojibake": True}, LENGTH]),
     (
         "odd-checked",

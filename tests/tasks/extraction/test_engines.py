@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import trafilatura
 from pydantic import ValidationError
 from safetensors import safe_open
 
@@ -291,3 +292,66 @@ def test_metrics_are_those_of_the_benchmarks():
     aeb = score("aeb", [("a b c d e", "a b c d"), ("", "a b c d")])
     assert aeb == pytest.approx((0.5, 0.5, 0.5))
     assert score("wcxb", [("a b", "a b"), ("a", "b")]) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("options", [{}, {"favor_precision": True}, {"favor_recall": True, "include_tables": False}])
+def test_trafilatura_with_its_fallbacks_and_options_is_as_its_own_program_gives_it(options):
+    page = article([*STORY, "<table><tr><td>A cell that has enough words to be kept</td></tr></table>"])
+    right = trafilatura.extract(page, include_comments=True, **options).strip()
+    step = Extract(engine="trafilatura", fast=False, include_comments=True, **options)
+    found = extract_page(
+        page.encode(), "text/html", None, URL, "trafilatura", "plain", options=step.options("trafilatura")
+    )
+    assert (found["text"], found["engine"]) == (right, "trafilatura")
+
+
+def test_options_are_those_of_the_engines_that_are_asked():
+    assert Extract(engine="union", fast=False).options("trafilatura") == {"fast": False}
+    assert Extract(engine="union", fast=False).options("blocks") == {}
+    assert "fast" not in Extract(engine="trafilatura").model_dump()  # so that stages made before keep their keys
+    for wrong, said in (
+        ({"fast": False}, "fast is an option of the engine trafilatura, and the engine is blocks"),
+        ({"engine": "trafilatura", "stop_list": "German"}, "stop_list is an option of the engine justext"),
+        ({"engine": "trafilatura", "favor_precision": True, "favor_recall": True}, "exclude each other"),
+        ({"engine": "justext", "stop_list": "Gristish"}, "stop_list is 'Gristish'; give one of Afrikaans"),
+    ):
+        with pytest.raises(ValidationError, match=said):
+            Extract(**wrong)
+
+
+def test_justext_takes_a_page_by_the_stop_words_of_its_language():
+    german = "Die alte Mühle steht dort, wo der Fluss den Wald verlässt, und ihr Rad hat sich seit zweihundert Jahren "
+    german += "nicht mehr ausgeruht, weil das Dorf ohne sie in keinem seiner Häuser ein Brot auf dem Tisch hätte."
+    page = article([german] * 3).encode()
+    texts = [
+        extract_page(page, "text/html", None, URL, "justext", "plain", options=options).get("text", "")
+        for options in ({}, {"stop_list": "German"})
+    ]
+    assert german not in texts[0] and german in texts[1]
+
+
+@pytest.mark.parametrize("engine", ["blocks", "trafilatura", "resiliparse", "plain"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        '<template shadowrootmode="open">',
+        "<template shadowrootmode=open shadowrootclonable>",
+        "<TEMPLATE id='a>b' shadowrootmode='closed'>",
+        '<template shadowroot = "open">',
+    ],
+)
+def test_what_a_declarative_shadow_root_holds_is_content(engine, start):
+    inert = "<template><p>A row that a script would copy, and that no browser shows to anybody at all.</p></template>"
+    story = "".join(f"<p>{paragraph}</p>" for paragraph in STORY)
+    inner = f"<x-inner>{start}<article><h1>The mill</h1>{story}</article>{inert}</template></x-inner>"
+    page = f"<html><body><main><x-a>{start}<style>p{{color:red}}</style>{inner}</template></x-a></main>"
+    page += f"{inert}<footer><p>Copyright 2024 The Mill. All rights reserved.</p></footer></body></html>"
+    text = extract_page(page.encode(), "text/html", None, URL, engine, "plain")["text"]
+    assert all(paragraph in text for paragraph in STORY)
+    assert "color:red" not in text and "script would copy" not in text
+
+
+def test_a_template_that_is_no_shadow_root_is_not_shown():
+    hidden = f"<template data-shadowrootmode='open'><p>{STORY[0]}</p></template><template shadowrootmode=other>"
+    page = f"<html><body>{hidden}<p>{STORY[1]}</p></template><p>{STORY[2]}</p></body></html>"
+    assert extract_page(page.encode(), "text/html", None, URL, "plain", "plain")["text"].strip() == STORY[2]
