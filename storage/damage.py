@@ -1,10 +1,14 @@
-"""A file of ours that is not what was written, and what tells: its digest and its name, compared before it is read.
+"""A file of ours that is not what was written, and what tells: its digest and its name, compared before it is read;
+and files that libraries of others open, whose errors become one sentence. A library trusts its files, and gives other
+values, or ends the process, where they are damaged: what we wrote is compared first.
 
 Imports the standard library alone, but where it reads: `gristmill.samples` has these errors and nothing of the rest.
 """
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gristmill.storage.printable import redact_url
@@ -116,3 +120,24 @@ class RecordedFile:
         if files.digest(data) != self.digest:
             raise damaged(self.path, "is not what was written")
         return data
+
+
+# of pyo3, a BaseException that no package exports
+_PANIC = "PanicException"
+_SHOWN = 300  # characters of a library's message
+
+
+@contextmanager
+def opening(path: str, kind: str, fix: str, error: Callable[[str], Exception] = ValueError) -> Iterator[None]:
+    """A block in which a library opens or reads a file.
+
+    Raises `error` in place of what the library raises, with one sentence: the file, that it is no `kind`, the first
+    line of the reason, and `fix`, what to do. MemoryError and what ends the process go through.
+    """
+    try:
+        yield
+    except BaseException as caught:
+        if isinstance(caught, MemoryError) or not (isinstance(caught, Exception) or type(caught).__name__ == _PANIC):
+            raise
+        reason = " ".join(str(caught).split())[:_SHOWN] or type(caught).__name__
+        raise error(f"{redact_url(path)} is no {kind}: {reason}; {fix}") from caught

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import sentencepiece
 import tokenizers
 
-from gristmill.storage.foreign import opening
+from gristmill.storage.damage import opening
 
 SPACE = "▁"  # what SentencePiece writes for a space
 

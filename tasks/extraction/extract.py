@@ -54,11 +54,10 @@ class Extract(Step):
     """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
     else is dropped by content type."""
 
-    # 2: shadow roots are read, and texts that are only data; shells of pages are dropped
-    work_version: ClassVar = 2
-    work: ClassVar = "gristmill.tasks.extraction.shard"
-    # 2: encodings by the bytes, the column charset_declared
+    # 2: encodings by the bytes, and the column charset_declared; shadow roots are read, and texts that are only data;
+    # shells of pages are dropped
     work_version: ClassVar[int] = 2
+    work: ClassVar = "gristmill.tasks.extraction.shard"
 
     step: Literal["extract"] = "extract"
     types: tuple[Literal["html", "text", "pdf"], ...] = Field(

@@ -26,8 +26,7 @@ import wrapt
 from pydantic import Field
 
 from gristmill.storage import files, leftovers
-from gristmill.storage.damage import RecordedFile
-from gristmill.storage.foreign import opening
+from gristmill.storage.damage import RecordedFile, opening
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.step import Problem, Settings

@@ -20,8 +20,7 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.damage import RecordedFile
-from gristmill.storage.foreign import opening
+from gristmill.storage.damage import RecordedFile, opening
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.model_files import ModelFileError

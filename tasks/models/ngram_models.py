@@ -21,8 +21,7 @@ import wrapt
 from pydantic import Field
 
 from gristmill.storage import files, leftovers
-from gristmill.storage.damage import RecordedFile
-from gristmill.storage.foreign import opening
+from gristmill.storage.damage import RecordedFile, opening
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.model_files import ModelFileError, check_kenlm, check_sentencepiece
 

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 import tantivy
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.damage import DamagedFileError, RecordedFile
-from gristmill.storage.foreign import opening
+from gristmill.storage.damage import DamagedFileError, RecordedFile, opening
 from gristmill.storage.leftovers import scratch_folder
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.selection import select_groups

@@ -1,7 +1,7 @@
 """What capacity says of crawls four times as large as a run, beside what runs over these took: CPU seconds.
 
-Crawls of odd shape: few files, one, hundreds to a thousand, of very different sizes, of other scripts, one worker to eight. A
-range holds what the larger run took, or nothing is said. GRISTMILL_TEST_CAPACITY names some of the shapes.
+Crawls of odd shape: few files, one, hundreds to a thousand, of very different sizes, of other scripts, one worker to
+eight. A range holds what the larger run took, or nothing is said. GRISTMILL_TEST_CAPACITY names some of the shapes.
 """
 
 import json

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet
-from gristmill.storage.damage import DamagedFileError
-from gristmill.storage.foreign import opening
+from gristmill.storage.damage import DamagedFileError, opening
 from gristmill.tasks.search.word_index import PHASE, Ranked, WordQuery, block_files, check_query, index_words
 from gristmill.tasks.url.step import Url
 
