@@ -63,6 +63,7 @@ def _planted(phases: PhaseRunner, record: Name, places: int) -> dict:
             "engines": {},
             "relabeled": {},
             "dates": {"none": 0, "unread": 0, "examples": []},
+            "empty_files": [],
         }
         for name, count in record.documents.items()
     }

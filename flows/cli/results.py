@@ -41,6 +41,8 @@ def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
     if report.relabeled:
         yield relabeled_line(report.relabeled)
     yield from report.date_lines
+    if report.empty_files:
+        yield f"files that held no record: {', '.join(report.empty_files)}"
     if report.engines:
         yield f"texts by engine: {listed(report.engines)}"
     if report.mixture:

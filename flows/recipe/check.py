@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import wrapt
 from pydantic import TypeAdapter, ValidationError
 
 from gristmill.flows.machine.engine_python import engine_python
@@ -22,20 +23,26 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.columns import expressions, of_export, of_groups
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
-from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
+from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder, tokenizer_remarks
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
+from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import CorpusStep, Problem, Step
 from gristmill.tasks.documents.where import is_where
-from gristmill.tasks.reading.formats.source import Inspection
+from gristmill.tasks.reading.formats.source import Files, Inspection
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.url.lists import list_problems
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
+
+if TYPE_CHECKING:
+    from gristmill.tasks.reading import shard as first_records
+else:
+    first_records = wrapt.lazy_import("gristmill.tasks.reading.shard")
 
 
 def source_problems(
@@ -49,6 +56,37 @@ def source_problems(
         for key, what in inspection.problems
     ]
     return [*inspections.values()], problems
+
+
+def of_first_records(recipe: Recipe, settings: MachineSettings) -> tuple[list[Problem], list[str]]:
+    """Why nothing can be read of the first local files of a source, as a run says it; and remarks on their dates."""
+    problems: list[Problem] = []
+    remarks: list[str] = []
+    max_bytes = recipe.extract.max_bytes
+    for index, source in enumerate(map(settings.placed, recipe.sources)):
+        if not isinstance(source, Files) or not source.wanted or not all(map(files.is_local, source.paths)):
+            continue
+        key = ("sources", index, source.paths_key)
+        try:
+            shards = source.shards()[: first_records.FILES]
+            if trouble := first_records.source_trouble(shards, max_bytes):
+                problems.append((key, trouble))
+            elif shards and source.read_columns.date:
+                first = first_records.first_records(shards[0], max_bytes, dates=True)
+                remarks += _of_dates(source.name, source.read_columns.date, first)
+        except (OSError, ValueError, RuntimeError) as error:
+            problems.append((key, error_sentence(error, ", ".join(source.paths))))
+    return problems, remarks
+
+
+def _of_dates(name: str, column: str, first: "first_records.FirstRecords") -> Iterator[str]:
+    if first.unread_dates:
+        yield (
+            f"sources.{name}.date_column: {len(first.unread_dates)} of the first {first.dates} dates in {column} are "
+            f"not read, such as {first.unread_dates[0][:40]!r}: their documents count as documents without a date"
+        )
+    elif not first.dates:
+        yield f"sources.{name}.date_column: the first records have no date in {column}"
 
 
 def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
@@ -318,10 +356,16 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
     try:
         recipe = data if isinstance(data, Recipe) else validated(data, origin)
     except RecipeError as error:
-        findings = [f for f in error.findings if not (own and f.key.endswith(".best"))]
+        # without the steps of users there may be none
+        findings = [f for f in error.findings if not (own and (f.key.endswith(".best") or f.key == "steps"))]
         findings += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
         return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
     result = _checked(recipe, data, origin, settings, deep, unseen)
+    if not any(finding.key.startswith("sources") for finding in result.findings):
+        values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
+        troubles, remarks = of_first_records(recipe, settings)
+        more = [origin.finding(values, path, what) for path, what in troubles]
+        result = replace(result, findings=(*result.findings, *more), remarks=(*result.remarks, *remarks))
     assert result.estimate is not None, "the recipe can be read"
     if result.estimate.unsized:
         return result
@@ -350,6 +394,8 @@ def _checked(
     findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
     remarks = tuple(remark for step in recipe.steps for remark in settings.placed(step).remarks())
+    with suppress(OSError, ValueError):  # what is wrong with the file is a finding
+        remarks += tokenizer_remarks(settings, recipe)
     return Checked(tuple(findings), needed, tuple(unseen), remarks)
 
 

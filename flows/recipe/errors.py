@@ -86,7 +86,10 @@ def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origi
     findings: list[Finding] = []
     errors = error.errors(include_url=False)
     for each in errors:
-        if each["type"] == "too_short" and any(other["loc"][:-1] == each["loc"] for other in errors):
+        depth = len(each["loc"])
+        if each["type"] == "too_short" and any(
+            other["loc"][:depth] == each["loc"] and len(other["loc"]) > depth for other in errors
+        ):
             continue  # pydantic does not count entries that are wrong themselves
         path = _path(each["loc"], data)
         cause = each.get("ctx", {}).get("error")

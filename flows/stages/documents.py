@@ -194,7 +194,7 @@ def _fingerprints(
         return runs, list(pool.map(lambda run: of_files([states[position] for position in run], notes), runs)), sizes
 
 
-_EXAMPLES = 3  # of dates that cannot be read
+_EXAMPLES = 3  # of dates that cannot be read, and of files that held nothing
 _RANGE_READ = TypeAdapter(RangeRead)
 
 
@@ -434,10 +434,11 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
 def _counted(records: Iterable[dict]) -> dict:
     """Records and documents of a source, how many were dropped by each rule, of what types those are that are no
     pages, which engines gave how many texts, how many were read in another encoding than they declare, and how many
-    have no date, or one that cannot be read."""
+    have no date, or one that cannot be read; and the first files that held no record."""
     drops, types, engines, relabeled = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     undated = unread = 0
     examples: dict[str, None] = {}
+    empty: list[str] = []
     read = written = 0
     for record in records:
         read, written = read + record["rows_in"], written + record["rows_out"]
@@ -445,7 +446,9 @@ def _counted(records: Iterable[dict]) -> dict:
         engines.update(record["engines"])
         relabeled.update(record["relabeled"])
         undated, unread = undated + record["dates"]["none"], unread + record["dates"]["unread"]
-        examples |= dict.fromkeys(record["dates"]["examples"])
+        if len(examples) < _EXAMPLES:
+            examples |= dict.fromkeys(record["dates"]["examples"])
+        empty += record["empty_files"][: _EXAMPLES - len(empty)]
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
     dates = {"none": undated, "unread": unread, "examples": [*examples][:_EXAMPLES]}
@@ -456,4 +459,5 @@ def _counted(records: Iterable[dict]) -> dict:
         **result,
         "relabeled": dict(sorted(relabeled.items())),
         "dates": dates,
+        "empty_files": empty,
     }

@@ -160,6 +160,7 @@ def extract_shard(
         "engines": dict(sorted(engines.items())),
         "relabeled": dict(sorted(relabeled.items())),
         "dates": asdict(dates),
+        "empty_files": passed.empty,
         ADDRESSES: [asdict(file) for file in recorded(passed.opened)],
         **({"range": asdict(passed.range)} if passed.range else {}),
     }
@@ -208,10 +209,13 @@ def _named(files: list[Shard]) -> str:
 @dataclass
 class _Passed:
     """What the reading has passed so far. `opened`: files, also those that were only begun; `pages`: records that are
-    pages, or were meant to be one; `range`: how the last file's range was read, if it is one."""
+    pages, or were meant to be one; `records`: all; `empty`: the first files that held none, by name; `range`: how
+    the last file's range was read, if it is one."""
 
     opened: list[Shard] = field(default_factory=list)
     pages: int = 0
+    records: int = 0
+    empty: list[str] = field(default_factory=list)
     range: RangeRead | None = None
 
 
@@ -223,12 +227,16 @@ def _records(
     for file in source_files:
         passed.opened.append(file)
         reading = Reading()
+        held = passed.records
         for name, record in read(file, extract.max_bytes, extract.verify_digests, configured(), reading):
+            passed.records += 1
             yield name, record
             passed.pages += record.kind in PAGES
             report.send(passed.pages, before + reading.bytes)
             if passed.pages == limit:
                 return
+        if passed.records == held and file.part is None and len(passed.empty) < _NAMED:
+            passed.empty.append(one_line(file.name))
         before += reading.bytes
         passed.range = reading.range
 

@@ -78,9 +78,9 @@ def decode(payload: bytes, http: Mapping[bytes, bytes], max_bytes: int) -> bytes
     if b"text/" in http.get(b"content-type", b"").lower():
         # a text that begins as a compressed file does is one that nobody said, or said once of two
         for _ in range(_UNSAID):
-            if not (name := _begun(payload)):
+            if not (begun := _begun(payload)):
                 break
-            payload = _decoded(payload, name, max_bytes + 1)
+            payload = _decoded(payload, begun, max_bytes + 1)
     return payload
 
 

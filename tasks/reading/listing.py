@@ -1,8 +1,10 @@
 """The files that a source stands for, and which of them are read as one shard."""
 
+import glob
 import gzip
 import os
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ from gristmill.tasks.reading.record import NO_COLUMNS, Columns, Repositories
 
 # the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
 _AT_THE_ROOT = ("crawl-data/", "cc-index/")
+_SIGNS = re.compile(r"[*?\[]")
 # a crawl's list of 90,000 files has 12 MB; one that unfolds to more than memory has no end
 LARGEST_LIST = 256 << 20
 
@@ -171,14 +174,19 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
             _check_files([inner])
         if redact_url(pattern).endswith((".paths", ".paths.gz")):
             pattern_names = files_of_list(pattern if "://" in pattern else inner)
+        elif _is_name(pattern, inner):
+            pattern_names = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
-            matches = files.glob(pattern)
+            literal = _literal_folder(inner) if files.is_local(pattern) else ""
+            matches = files.glob(glob.escape(literal) + inner[len(literal) :] if literal else pattern)
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
             if not files.is_local(pattern):
                 for match in matches:
                     check_no_name(match, pattern)
-            fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
+            elif not folders:
+                matches = _without_folders(pattern, matches)
+            fixed = len(literal) or len(_SIGNS.split(inner)[0].rpartition("/")[0])
             pattern_names = {_as_named(fs, pattern, inner, m): _name(m[fixed:].lstrip("/")) for m in matches}
         elif folders and files.is_local(pattern) and os.path.isdir(inner):
             pattern_names = {inner.rstrip("/"): _name(inner.rstrip("/").rsplit("/", 1)[-1])}
@@ -186,7 +194,8 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
             try:
                 files.info(pattern)
             except FileNotFoundError as error:
-                raise FileNotFoundError(f"the source's file {redact_url(pattern)} does not exist") from error
+                similar = f"; there is {name}" if (name := _similar(pattern, inner)) else ""
+                raise FileNotFoundError(f"the source's file {redact_url(pattern)} does not exist{similar}") from error
             except IsADirectoryError as error:
                 raise IsADirectoryError(
                     f"the source's file {pattern} is a folder: name the files in it, as {files.join(pattern, '*')}"
@@ -197,6 +206,48 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
         for path, name in pattern_names.items():
             names[path] = min(names.get(path, name), name, key=lambda n: (len(n), n))
     return dict(sorted(names.items()))
+
+
+def _is_name(pattern: str, inner: str) -> bool:
+    """Whether there is a file of the very name, though it has the signs of a pattern."""
+    if files.is_local(pattern):
+        return os.path.isfile(inner)
+    return "[" in redact_url(inner) and "*" not in inner and not pattern.startswith("http") and files.exists(pattern)
+
+
+def _without_folders(pattern: str, matches: Sequence[str]) -> list[str]:
+    """The files among local matches. Raises IsADirectoryError for a folder whose name the pattern asks for, as in
+    `*.jsonl`: other tools write a table as a folder of parts."""
+    folders = [match for match in matches if os.path.isdir(match)]
+    if folders and (pattern.rpartition("/")[2].strip("*") or len(folders) == len(matches)):
+        raise IsADirectoryError(
+            f"the source's pattern {pattern} names the folder {folders[0]}: name the files in it, as {folders[0]}/*"
+        )
+    return [match for match in matches if match not in folders]
+
+
+def _literal_folder(inner: str) -> str:
+    """The longest folder of a local pattern that is there by its very name, if that has the signs of a pattern."""
+    folder = inner.rpartition("/")[0]
+    while _SIGNS.search(folder):
+        if os.path.isdir(folder):
+            return folder
+        folder = folder.rpartition("/")[0]
+    return ""
+
+
+def _similar(pattern: str, inner: str) -> str:
+    """What is in the place of a local file that is not there: a link, or a name of other case or form of Unicode."""
+    folder, _, name = inner.rpartition("/")
+    if os.path.islink(inner):
+        return f"only a link to {os.readlink(inner)}"
+    if not files.is_local(pattern) or not os.path.isdir(folder):
+        return ""
+    return next((other for other in sorted(os.listdir(folder)) if _folded(other) == _folded(name)), "")
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _check_files(paths: Iterable[str]) -> None:

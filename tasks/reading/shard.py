@@ -1,11 +1,13 @@
 """A shard of a source: its records, read through or at one place, the types of its columns, and a look at it first."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.documents.instants import instant
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading.formats.source import ReadOptions
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files
@@ -13,6 +15,7 @@ from gristmill.tasks.reading.own_columns import SAMPLED_ROWS, Types, joined, pac
 from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import format_of
+from gristmill.tasks.reading.tables import NOT_LINES
 
 
 def read(
@@ -57,34 +60,78 @@ def find_types(
 # files that are looked at, and records of a file after which it is believed
 FILES = 3
 _RECORDS = 1000
+# records whose dates are looked at
+_DATED = 100
+
+
+@dataclass(frozen=True)
+class FirstRecords:
+    """What the first records of a file show. `trouble`: why nothing can be read, "" if something can, or if there are
+    many records; `advice`: what to do about it, if that is not to name other files; `unread_dates`: dates of them that
+    cannot be read, of `dates`."""
+
+    trouble: str = ""
+    advice: str = ""
+    dates: int = 0
+    unread_dates: tuple[str, ...] = ()
 
 
 def look(folder: str, number: int, source: str, shards: Sequence[Shard], max_bytes: int) -> dict:
     """Read the first local files of a source up to the first record that can be one of a document.
 
-    Raises ValueError, which names a file, the recipe's key and the remedy, if none of the files has one.
+    Raises ValueError, which names a file, the cause, the recipe's key and the remedy, if none of the files has one.
     """
-    looked = [shard for shard in shards if format_of(shard.format).wanted and files.is_local(shard.path)]
-    problems = [_problem(shard, max_bytes) for shard in looked]
-    if problems and None not in problems:
-        kind = format_of(looked[0].format)
-        more = f", nor have {len(looked) - 1} others" if len(looked) > 1 else ""
-        raise ValueError(
-            f"the source {source}: {redact_url(looked[0].path)} {problems[0]}{more}: name files under `{kind.key}` "
-            f"that have {kind.wanted.format(text=looked[0].columns.text)}, or take the source out of the recipe"
-        )
-    return {"files": len(looked)}
+    if trouble := source_trouble(shards, max_bytes):
+        raise ValueError(f"the source {source}: {trouble}, or take the source out of the recipe")
+    return {"files": len(_looked_at(shards))}
 
 
-def _problem(shard: Shard, max_bytes: int) -> str | None:
-    """Why nothing can be read of a file; None if something can, or it has many records."""
-    seen = 0
-    rules = set()
-    for _, record in islice(read(shard, max_bytes, False, current().remote_io), _RECORDS):
+def source_trouble(shards: Sequence[Shard], max_bytes: int) -> str:
+    """Why nothing can be read of the first files of a source, with the remedy; "" if something can."""
+    shards = _looked_at(shards)
+    firsts = [first_records(shard, max_bytes) for shard in shards]
+    if not firsts or not all(first.trouble for first in firsts):
+        return ""
+    kind = format_of(shards[0].format)
+    more = f", nor have {len(shards) - 1} others" if len(shards) > 1 else ""
+    wanted = kind.wanted.format(text=shards[0].columns.text)
+    advice = firsts[0].advice or f"name files under `{kind.key}` that have {wanted}"
+    return f"{redact_url(shards[0].path)} {firsts[0].trouble}{more}: {advice}"
+
+
+def _looked_at(shards: Sequence[Shard]) -> list[Shard]:
+    return [shard for shard in shards if format_of(shard.format).wanted and files.is_local(shard.path)]
+
+
+def first_records(shard: Shard, max_bytes: int, dates: bool = False) -> FirstRecords:
+    """What the first records of a file show: up to the first one that can be a document, with `dates` of a hundred."""
+    troubles: dict[str, str] = {}
+    seen = good = 0
+    dated: list[str] = []
+    for _, record in islice(read(shard, max_bytes, False, current().remote_io), _DATED if dates else _RECORDS):
         if record.problem is None:
-            return None
+            good += 1
+            dated += [record.date] if record.date.strip() else []
+            if not dates:
+                return FirstRecords()
+            continue
         seen += 1
-        rules.add(record.problem[0])
-    if seen == _RECORDS:
-        return None
-    return f"has nothing that can be read ({', '.join(sorted(rules))})" if seen else "is empty"
+        troubles.setdefault(*record.problem)
+        if record.problem[1].endswith(NOT_LINES):
+            break
+    if good or seen == _RECORDS:
+        unread = [date for date in dated if instant(date) is None]
+        return FirstRecords(dates=len(dated), unread_dates=tuple(unread))
+    if not seen:
+        return FirstRecords("is empty")
+    [(rule, cause), *others] = troubles.items()
+    rules = ", ".join(sorted(troubles))
+    if cause.endswith(NOT_LINES):
+        cause, advice = cause.rsplit(": ", 1)
+        return FirstRecords(f"has nothing that can be read: {cause} ({rules})", advice)
+    trouble = f"has nothing that can be read: {cause} ({rules})"
+    if rule == "too_large" and not others:
+        return FirstRecords(
+            trouble, f"give the step `extract` a larger `max_bytes` than {max_bytes:,}, or split the file"
+        )
+    return FirstRecords(trouble)

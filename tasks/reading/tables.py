@@ -99,16 +99,34 @@ def _lines(
             yield lost(number, "damaged_record", f"line {number + 1}, at byte {begin}, and what follows: {error}")
 
 
+# How a file of JSON begins that is not of lines.
+_SHAPES = {
+    b"[": "the file is one JSON array, not an object a line: write these by `jq -c '.[]'`",
+    b"{": "its JSON objects go over several lines, and not one a line: write these by `jq -c .`",
+}
+NOT_LINES = tuple(_SHAPES.values())
+_SHOWN_KEYS, _SHOWN_KEY = 5, 20
+
+
+def _missing(row: dict) -> str:
+    keys = ", ".join(key[:_SHOWN_KEY] for key in [*row][:_SHOWN_KEYS])
+    return f"missing, there are {keys}{', ...' if len(row) > _SHOWN_KEYS else ''}" if row else "missing"
+
+
 def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
+        if number == 0 and (shape := _SHAPES.get(line.strip()[:1])) and b"}" not in line:
+            return lost(number, "damaged_record", f"{where}: {shape}")
         return lost(number, "damaged_record", f"{where}: no JSON: {error}")
+    if number == 0 and isinstance(row, list):
+        return lost(number, "damaged_record", f"{where}: {_SHAPES[b'[']}")
     if not isinstance(row, dict):
         return lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
     text = row.get(columns.text)
     if not isinstance(text, str):
-        reason = "missing" if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
+        reason = _missing(row) if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
         return lost(number, "no_text", f"{where}: {columns.text} is {reason}")
     url, identity, date = (as_text(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
     own = {ours: row[theirs] for ours, theirs in columns.own_of([*row])} if columns.every or columns.own else None

@@ -103,6 +103,7 @@ def test_a_million_rows(tmp_path, capsys):
             "engines": {},
             "relabeled": {},
             "dates": {"none": 0, "unread": 0, "examples": []},
+            "empty_files": [],
         }
         result = {"sources": {"web": source}, "own": []}
         manifest = layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": result}, parts)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,43 @@ def test_all_that_is_wrong_is_found_at_once(folder, machine):
     assert [finding.key for finding in check(written(folder, text), machine).findings] == [
         *("mixture.weights.wob", "steps.perplexity.reference"),
     ]
+
+
+def test_a_wrong_value_in_a_step_or_a_source_has_one_line(folder, machine):
+    one = "name: r\nsources:\n- {name: web, jsonl: [web.jsonl]}\nsteps:\n- {step: minhash}\n"
+    for wrong, key in (
+        (one.replace("minhash", "minhash, bands: x"), "steps.minhash.bands"),
+        (one.replace("]}", "], shard_bytes: many}"), "sources.web.shard_bytes"),
+    ):
+        [line] = lines(check(written(folder, wrong), machine))
+        assert f"{key}: is " in line
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "message"),
+    [
+        (b'[{"text": "a"}, {"text": "b"}]', "jsonl: [odd]", "is one JSON array, not an object a line.*jq -c '.\\[\\]'"),
+        (b'[\n {"text": "a"},\n {"text": "b"}\n]\n', "jsonl: [odd]", "is one JSON array"),
+        (b'{\n "text": "a"\n}\n', "jsonl: [odd]", "its JSON objects go over several lines.*jq -c"),
+        (b'{"body": "a", "id": 1}\n', "jsonl: [odd]", "text is missing, there are body, id"),
+        (b"a word " * 2_000_000, "text: [odd]", "more than 10000000 bytes .*larger `max_bytes` than 10,000,000"),
+        (b"no archive", "warc: [odd]", "no record begins here.*a WARC, ARC or WET record"),
+        (b"no table", "parquet: [odd]", "no Parquet file"),
+    ],
+)
+def test_a_check_reads_the_first_records_as_a_run_does(folder, machine, content, source, message):
+    (folder / "odd").write_bytes(content)
+    step = "extract" if source.startswith("warc") else "content_dedup"
+    recipe = f"name: r\nsources:\n- {{name: web, {source}}}\nsteps:\n- {{step: {step}}}\n"
+    [line] = lines(check(written(folder, recipe), machine))
+    assert re.search(message, line), line
+
+
+def test_a_check_says_which_dates_it_cannot_read(folder, machine):
+    (folder / "odd").write_text('{"text": "a", "day": "01/02/2024"}\n{"text": "b", "day": 1704164645}\n')
+    recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], date_column: day}\nsteps:\n- {step: content_dedup}\n"
+    [remark] = check(written(folder, recipe), machine).remarks
+    assert "1 of the first 2 dates in day are not read, such as '01/02/2024'" in remark
 
 
 def test_what_no_recipe_is_has_one_line(folder, machine):

@@ -111,6 +111,7 @@ GIVEN = {
         "engines": {},
         "relabeled": {},
         "dates": {"none": 0, "unread": 0, "examples": []},
+        "empty_files": [],
     },
     "measure": {"bytes": {"web": 5, "books": 5}},
     "sample": {"bytes": {"web": 5}, "documents": 5, "sampled": 5},

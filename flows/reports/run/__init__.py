@@ -155,6 +155,11 @@ class Report:
                 )
         return lines
 
+    @cached_property
+    def empty_files(self) -> list[str]:
+        """The names of files that held no record, the first three of each source."""
+        return [name for counts in self.corpus.extracted.result["sources"].values() for name in counts["empty_files"]]
+
     def _counted(self, what: str) -> dict[str, int]:
         counts = Counter[str]()
         for source in self.corpus.extracted.result["sources"].values():

@@ -165,7 +165,7 @@ class Texts(_Rows):
 
     key: ClassVar = "text"
     file_format: ClassVar = "text"
-    wanted: ClassVar = "a text in UTF-8"
+    wanted: ClassVar = "a text"
     examples: ClassVar = {"name": "notes", "text": ["notes/**/*.txt"]}
 
     text: Paths

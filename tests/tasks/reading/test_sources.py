@@ -34,6 +34,62 @@ def _fast():
     config.configure(RemoteIOConfig())
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "data[1].jsonl",
+            "what?.jsonl",
+            "star*.jsonl",
+            "a b.jsonl",
+            "a#b.jsonl",
+            "a%20b.jsonl",
+            "~x.jsonl",
+            "a:b.jsonl",
+        ),
+        *(
+            "{a,b}.jsonl",
+            "e\u0301.jsonl",
+            "\u00e9.jsonl",
+            "a$HOME.jsonl",
+            "a'b&c=d.jsonl",
+            "part[2]/in.jsonl",
+            "!x.jsonl",
+        ),
+    ],
+)
+def test_a_file_is_named_before_a_pattern_is(tmp_path, name):
+    (tmp_path / "part[2]").mkdir()
+    (tmp_path / "part2").mkdir()
+    for other in ("data1.jsonl", "what1.jsonl", "stars.jsonl", "a.jsonl", "e.jsonl", "part2/in.jsonl", name):
+        (tmp_path / other).touch()
+    for address in (f"{tmp_path}/{name}", f"file://{tmp_path}/{name}"):
+        assert expand([address]) == [f"{tmp_path}/{name}"] or expand([address]) == [address]
+
+
+def test_folders_and_names_that_are_nearly_there(tmp_path):
+    for folder in ("part[2]", "part2", "table.jsonl"):
+        (tmp_path / folder).mkdir()
+    for name in ("part[2]/a.jsonl", "part2/b.jsonl", "Web.jsonl", "caf\u00e9.jsonl"):
+        (tmp_path / name).touch()
+    (tmp_path / "link.jsonl").symlink_to("nowhere.jsonl")
+    assert expand([f"{tmp_path}/part[2]/*.jsonl"]) == [f"{tmp_path}/part[2]/a.jsonl"]
+    assert expand([f"{tmp_path}/part*/*"]) == [
+        f"{tmp_path}/part2/b.jsonl",
+        f"{tmp_path}/part[2]/a.jsonl",
+    ]
+    for name, message in (
+        ("web.jsonl", "there is Web.jsonl"),
+        ("cafe\u0301.jsonl", "there is caf\u00e9.jsonl"),
+        ("link.jsonl", "there is only a link to nowhere.jsonl"),
+    ):
+        with pytest.raises(FileNotFoundError, match=message):
+            expand([f"{tmp_path}/{name}"])
+    for pattern in ("*.jsonl", "table.jsonl"):
+        with pytest.raises(IsADirectoryError, match=r"name the files in it, as .*table.jsonl/\*"):
+            expand([f"{tmp_path}/{pattern}"])
+
+
 def source(**settings):
     return TypeAdapter(Source).validate_python({"name": "web", **settings})
 
