@@ -9,7 +9,7 @@ import html
 import re
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gristmill.tasks.extraction.literals import literal
 from gristmill.tasks.extraction.prose import is_prose, joined, text_of, weight
@@ -167,19 +167,33 @@ def _flight_rows(stream: str) -> list[Any]:
 # Properties of schema.org that hold the text of a thing, wherever it is in the graph.
 _BODIES = frozenset({"articleBody", "text", "recipeIngredient", "recipeInstructions", "transcript"})
 _MAX_DEPTH = 60
-_MAX_VALUES = 100_000
+_MAX_VISITS, _MAX_TEXTS = 200_000, 20_000
+
+
+_Text = TypeVar("_Text")
+
+
+class _Texts(list[_Text]):
+    """Texts of a value, as they are met. `visits`: of values, which may hold one another many times over."""
+
+    visits = 0
+
+    def is_full(self, depth: int) -> bool:
+        """Whether no more is read; counts a visit."""
+        self.visits += 1
+        return depth > _MAX_DEPTH or self.visits > _MAX_VISITS or len(self) > _MAX_TEXTS
 
 
 def _declared(page: str) -> list[str]:
-    texts: list[str] = []
+    texts = _Texts[str]()
     for script in _scripts(page):
         if script.type == _LD:
             _add_declared(_read(script.text), texts, 0)
     return texts
 
 
-def _add_declared(value: Any, texts: list[str], depth: int) -> None:
-    if depth > _MAX_DEPTH or len(texts) > _MAX_VALUES:
+def _add_declared(value: Any, texts: _Texts[str], depth: int) -> None:
+    if texts.is_full(depth):
         return
     if isinstance(value, list):
         for each in value:
@@ -237,7 +251,7 @@ def _heaviest(value: Any) -> list[str]:
     that has three quarters of the prose of an object, or 95% of a list, whose items are paragraphs as often as they
     are pages. An object of which no part has half is a site's, with notes, offers and teasers: empty, too.
     """
-    leaves: list[_Leaf] = []
+    leaves = _Texts[_Leaf]()
     _add_leaves(value, (), "", leaves)
     depth = 0
     while len(leaves) > 1:
@@ -253,14 +267,14 @@ def _heaviest(value: Any) -> list[str]:
             return []
         if share < (_OF_LIST if isinstance(best, int) else _OF_OBJECT):
             break
-        leaves = [leaf for leaf in leaves if len(leaf.path) > depth and leaf.path[depth] == best]
+        leaves = _Texts(leaf for leaf in leaves if len(leaf.path) > depth and leaf.path[depth] == best)
         depth += 1
     prose = sum(weight(leaf.text) for leaf in leaves if leaf.is_prose)
     return [leaf.text for leaf in leaves] if prose > _PROSE_SHARE * sum(weight(leaf.text) for leaf in leaves) else []
 
 
-def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: list[_Leaf]) -> None:
-    if len(path) > _MAX_DEPTH or len(leaves) > _MAX_VALUES:
+def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: _Texts[_Leaf]) -> None:
+    if leaves.is_full(len(path)):
         return
     if isinstance(value, str):
         _add_text(value, path, key, leaves)
@@ -280,7 +294,7 @@ def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: list[
                     _add_leaves(each, (*path, place), key, leaves)
 
 
-def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: list[_Leaf]) -> None:
+def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: _Texts[_Leaf]) -> None:
     if len(value) < 3 or value[0] == "$" or value.startswith(("http:", "https:", "data:", "/")):
         return
     if value[0] in "{[" and len(value) > 50 and (nested := _read(value)) is not None:
@@ -295,7 +309,7 @@ def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: list[_L
         leaves.append(_Leaf(path, text, prose))
 
 
-def _add_element(tag: str, properties: dict, path: tuple[str | int, ...], leaves: list[_Leaf]) -> None:
+def _add_element(tag: str, properties: dict, path: tuple[str | int, ...], leaves: _Texts[_Leaf]) -> None:
     """The texts of an element of React; those of a component are its children."""
     if tag in _NOT_TEXT:
         return
