@@ -37,17 +37,18 @@ def literal(text: str, position: int = 0) -> Any:
     Raises ValueError for what is neither JSON nor such a literal, is longer than MAX_CHARACTERS and no JSON, or nested
     deeper than 100.
     """
-    whole = text[position:].strip()
+    if space := _SPACE.match(text, position):
+        position = space.end()
     try:
-        return _JSON.raw_decode(whole)[0]
+        return _JSON.raw_decode(text, position)[0]
     except (ValueError, RecursionError):
         pass
-    if len(whole) > MAX_CHARACTERS:
-        raise ValueError(f"{len(whole)} characters, more than {MAX_CHARACTERS}, and no JSON")
-    if not (function := _FUNCTION.match(whole)):
-        return _with_values(_Reader(whole, 0).value(), {})
-    returned = _RETURN.search(whole, function.end())
-    reader = _Reader(whole, returned.end() if returned else function.end())
+    if len(text) - position > MAX_CHARACTERS:
+        raise ValueError(f"{len(text) - position} characters, more than {MAX_CHARACTERS}, and no JSON")
+    if not (function := _FUNCTION.match(text, position)):
+        return _with_values(_Reader(text, position).value(), {})
+    returned = _RETURN.search(text, function.end())
+    reader = _Reader(text, returned.end() if returned else function.end())
     value = reader.value()
     while reader.next_is(";") or reader.next_is("}") or reader.next_is(")"):
         pass

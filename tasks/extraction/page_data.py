@@ -8,8 +8,8 @@ either, so this module serves all of them, and only where the text of an engine 
 import html
 import re
 from collections.abc import Iterator
-from itertools import chain
-from typing import Any, NamedTuple
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 from gristmill.tasks.extraction.literals import literal
 from gristmill.tasks.extraction.prose import is_prose, joined, text_of, weight
@@ -21,7 +21,7 @@ _POOR, _TIMES = 250, 2
 _TEASER, _TIMES_TEASER = 1000, 4
 _DECLARED, _STATE = 100, 200  # the least weights; a state holds anything
 _MARKS = re.compile(
-    r"application/(?:ld\+)?json|__[A-Za-z_]*(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE|Context|next_f)|data-page=|<noscript|<astro-island",
+    r"application/(?:ld\+)?json|__[A-Za-z_]{0,40}(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE|Context|next_f)|data-page=|<noscript|<astro-island",
     re.IGNORECASE,
 )
 
@@ -50,20 +50,24 @@ def text_of_data(page: str, text: str, is_shell: bool) -> str:
 
 # ---- scripts and attributes
 
-_SCRIPT = re.compile(r"<script\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,100})>", re.IGNORECASE)
+_SCRIPT = re.compile(r"<script\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})>", re.IGNORECASE)
 _SCRIPT_END = re.compile(r"</script", re.IGNORECASE)
 _TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*([\w/+.-]+)", re.IGNORECASE)
 _LD, _JSON = "application/ld+json", "application/json"
 _ID = re.compile(r"\bid\s*=\s*[\"']?__NUXT_DATA__\b")
+# Pages have every repetition limited, as in `page`: broken markup must cost no more than its length.
 _FENCES = re.compile(r"\A\s*(?://\s*)?(?:<!\[CDATA\[|<!--)|(?:(?://\s*)?(?:\]\]>|-->))\s*\Z")
 _ASSIGNED = re.compile(
-    r"\b(?:__[A-Z0-9_]*(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE)[A-Z0-9_]*|__remixContext|__staticRouterHydrationData)"
+    r"\b(?:__[A-Z0-9_]{0,40}(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE)[A-Z0-9_]{0,40}|__remixContext|__staticRouterHydrationData)"
     r"[\"'\]]{0,2}\s{0,9}=(?![=>])\s{0,9}"
 )
 _FLIGHT = re.compile(r"\b__next_f\.push\(\s*(?=\[)")
 _ATTRIBUTE = re.compile(r"\b(?:data-page|props)\s{0,9}=\s{0,9}(?:\"(\s*\{[^\"]*)\"|'(\s*\{[^']*)')")
 _NOSCRIPT = re.compile(r"<noscript\b[^>]{0,400}>([^<]*+(?:<(?!/noscript)[^<]*+)*+)", re.IGNORECASE)
 _DEVALUE_TAGS = frozenset({"Reactive", "ShallowReactive", "Ref", "ShallowRef", "EmptyRef", "EmptyShallowRef", "Set"})
+
+
+_MAX_STATES = 100  # of a script and of a page; a page has few
 
 
 class _Script(NamedTuple):
@@ -78,13 +82,13 @@ def _scripts(page: str) -> Iterator[_Script]:
         end = _SCRIPT_END.search(page, begin.end())
         position = end.start() if end else len(page)
         type_of = _TYPE.search(begin[1])
-        yield _Script(begin[1], type_of[1].lower() if type_of else "", page[begin.end() : position])
+        yield _Script(begin[1], type_of[1].lower() if type_of else "", _FENCES.sub("", page[begin.end() : position]))
 
 
-def _read(text: str) -> Any:
-    """The value of a script, None where it is none: broken data are as common as broken HTML."""
+def _read(text: str, position: int = 0) -> Any:
+    """The value at a position of a script, None where it is none: broken data are as common as broken HTML."""
     try:
-        return literal(_FENCES.sub("", text))
+        return literal(text, position)
     except (ValueError, RecursionError):
         return None
 
@@ -96,15 +100,15 @@ def _states(page: str) -> Iterator[Any]:
             value = _read(script.text)
             yield _revived(value) if _ID.search(script.attributes) and isinstance(value, list) else value
         elif script.type in ("", "module", "text/javascript", "application/javascript"):
-            for assigned in _ASSIGNED.finditer(script.text):
-                yield _read(script.text[assigned.end() :])
-            for pushed in _FLIGHT.finditer(script.text):
-                match _read(script.text[pushed.end() :]):
+            for assigned in islice(_ASSIGNED.finditer(script.text), _MAX_STATES):
+                yield _read(script.text, assigned.end())
+            for pushed in islice(_FLIGHT.finditer(script.text), _MAX_STATES):
+                match _read(script.text, pushed.end()):
                     case [1, str(part), *_]:
                         flight.append(part)
     if flight:
         yield _flight_rows("".join(flight))
-    for attribute in _ATTRIBUTE.finditer(page):
+    for attribute in islice(_ATTRIBUTE.finditer(page), _MAX_STATES):
         yield _read(html.unescape(attribute[1] or attribute[2]))
 
 
@@ -140,20 +144,20 @@ def _revived(values: list) -> Any:
     return at_place(0, 0)
 
 
-_ROW = re.compile(rb"([0-9a-f]+):(?:T([0-9a-f]+),|[A-Z]*)")
+_ROW = re.compile(rb"[0-9a-f]+:(?:T([0-9a-f]+),|[A-Z]*)")
 
 
-def _flight_rows(stream: str) -> dict[str, Any]:
+def _flight_rows(stream: str) -> list[Any]:
     """The rows of React's stream of a server's components, as Next.js writes it: JSON in a line, or a counted text."""
-    data, position, rows = stream.encode("utf-8", "replace"), 0, dict[str, Any]()
+    data, position, rows = stream.encode("utf-8", "replace"), 0, list[Any]()
     while row := _ROW.match(data, position):
-        if row[2]:
-            position = row.end() + int(row[2], 16)
-            rows[row[1].decode()] = {"text": data[row.end() : position].decode("utf-8", "replace")}
+        if row[1]:
+            position = row.end() + int(row[1], 16)
+            rows.append({"text": data[row.end() : position].decode("utf-8", "replace")})
         else:
             end = data.find(b"\n", row.end())
             end = len(data) if end < 0 else end
-            rows[row[1].decode()] = _read(data[row.end() : end].decode("utf-8", "replace"))
+            rows.append(_read(data[row.end() : end].decode("utf-8", "replace")))
             position = end + 1
     return rows
 
@@ -163,19 +167,33 @@ def _flight_rows(stream: str) -> dict[str, Any]:
 # Properties of schema.org that hold the text of a thing, wherever it is in the graph.
 _BODIES = frozenset({"articleBody", "text", "recipeIngredient", "recipeInstructions", "transcript"})
 _MAX_DEPTH = 60
-_MAX_VALUES = 100_000
+_MAX_VISITS, _MAX_TEXTS = 200_000, 20_000
+
+
+_Text = TypeVar("_Text")
+
+
+class _Texts(list[_Text]):
+    """Texts of a value, as they are met. `visits`: of values, which may hold one another many times over."""
+
+    visits = 0
+
+    def is_full(self, depth: int) -> bool:
+        """Whether no more is read; counts a visit."""
+        self.visits += 1
+        return depth > _MAX_DEPTH or self.visits > _MAX_VISITS or len(self) > _MAX_TEXTS
 
 
 def _declared(page: str) -> list[str]:
-    texts: list[str] = []
+    texts = _Texts[str]()
     for script in _scripts(page):
         if script.type == _LD:
             _add_declared(_read(script.text), texts, 0)
     return texts
 
 
-def _add_declared(value: Any, texts: list[str], depth: int) -> None:
-    if depth > _MAX_DEPTH or len(texts) > _MAX_VALUES:
+def _add_declared(value: Any, texts: _Texts[str], depth: int) -> None:
+    if texts.is_full(depth):
         return
     if isinstance(value, list):
         for each in value:
@@ -208,7 +226,7 @@ _OF_TEXT = re.compile(
     r"summary|intro|lead|chapter|answer|question|post|message|\Ap\Z|blocks?|title|caption",
     re.IGNORECASE,
 )
-_PROSE_SHARE = 2 / 3
+_PROSE_SHARE, _OF_OBJECT, _OF_LIST, _HALF = 2 / 3, 0.75, 0.95, 0.5
 # A line that is no sentence: a heading, a verse, an item.
 _WORDS = re.compile(r"\w[^{};<>=|_]*\s[^{};<>=|_]*\Z")
 _LONG = 250  # the weight of prose that is a text by any name
@@ -231,9 +249,9 @@ def _heaviest(value: Any) -> list[str]:
 
     Empty where less than two thirds are prose: labels and notes of an application. From the root, a part is entered
     that has three quarters of the prose of an object, or 95% of a list, whose items are paragraphs as often as they
-    are pages.
+    are pages. An object of which no part has half is a site's, with notes, offers and teasers: empty, too.
     """
-    leaves: list[_Leaf] = []
+    leaves = _Texts[_Leaf]()
     _add_leaves(value, (), "", leaves)
     depth = 0
     while len(leaves) > 1:
@@ -244,16 +262,19 @@ def _heaviest(value: Any) -> list[str]:
         if not shares:
             return []
         best = max(shares, key=shares.__getitem__)
-        if shares[best] < (0.95 if isinstance(best, int) else 0.75) * sum(shares.values()):
+        share = shares[best] / sum(shares.values())
+        if isinstance(best, str) and share < _HALF:
+            return []
+        if share < (_OF_LIST if isinstance(best, int) else _OF_OBJECT):
             break
-        leaves = [leaf for leaf in leaves if len(leaf.path) > depth and leaf.path[depth] == best]
+        leaves = _Texts(leaf for leaf in leaves if len(leaf.path) > depth and leaf.path[depth] == best)
         depth += 1
     prose = sum(weight(leaf.text) for leaf in leaves if leaf.is_prose)
     return [leaf.text for leaf in leaves] if prose > _PROSE_SHARE * sum(weight(leaf.text) for leaf in leaves) else []
 
 
-def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: list[_Leaf]) -> None:
-    if len(path) > _MAX_DEPTH or len(leaves) > _MAX_VALUES:
+def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: _Texts[_Leaf]) -> None:
+    if leaves.is_full(len(path)):
         return
     if isinstance(value, str):
         _add_text(value, path, key, leaves)
@@ -273,7 +294,7 @@ def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: list[
                     _add_leaves(each, (*path, place), key, leaves)
 
 
-def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: list[_Leaf]) -> None:
+def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: _Texts[_Leaf]) -> None:
     if len(value) < 3 or value[0] == "$" or value.startswith(("http:", "https:", "data:", "/")):
         return
     if value[0] in "{[" and len(value) > 50 and (nested := _read(value)) is not None:
@@ -288,7 +309,7 @@ def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: list[_L
         leaves.append(_Leaf(path, text, prose))
 
 
-def _add_element(tag: str, properties: dict, path: tuple[str | int, ...], leaves: list[_Leaf]) -> None:
+def _add_element(tag: str, properties: dict, path: tuple[str | int, ...], leaves: _Texts[_Leaf]) -> None:
     """The texts of an element of React; those of a component are its children."""
     if tag in _NOT_TEXT:
         return

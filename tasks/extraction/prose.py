@@ -14,7 +14,7 @@ _SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f\u0964\u061f\u06d4\u0e2f
 _CODE = re.compile(
     r"[{};]\s*[\n}]|=>|function\s*\(|\);|</|^\s*[.#@][\w-]+\s*\{|^[\w.+-]+/[\w.+-]+$|^\w+\.\w+(?:\.\w+)+$"
 )
-_SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r"\s*\n\s*\n\s*")
+_SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r"(?:\n ?){2,}")
 _PROSE = 40  # the least weight
 
 
