@@ -3,8 +3,6 @@
 `find_shards` lists the shards of the sources and what identifies their content: a function of names, sizes and digests
 of the files. A shard is a file, a range of a large file, or several small files; with a limit it is all that is read of
 a source. The files of a shard are read in order. Ranges that were not read as their whole file would be are read again.
-
-`selection` is the stage that puts records into shards which a source selects by Common Crawl's columnar index.
 """
 
 from collections import Counter
@@ -21,8 +19,9 @@ from pydantic import SerializeAsAny, TypeAdapter
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
+from gristmill.flows.stages.index_selection import selection
 from gristmill.storage import files, layout
-from gristmill.storage.fingerprint import fingerprint, of_files, stated, states_of
+from gristmill.storage.fingerprint import of_files, stated, states_of
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.selection import Heldout
@@ -32,8 +31,6 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import extract_shard
-from gristmill.tasks.reading import index
-from gristmill.tasks.reading.formats.crawls import IndexFilters
 from gristmill.tasks.reading.formats.source import Files
 from gristmill.tasks.reading.listing import Shard, listed, together
 from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
@@ -45,33 +42,6 @@ from gristmill.tasks.reading.sources import Selection, Source, format_of
 
 # Files of a snapshot that are asked for their sizes: of more, each is a shard.
 _FEW = 256
-
-
-def selection(context: RunContext, source: Selection) -> StageResult:
-    """Filter the index's files, one a job, and put the records that fit into shards."""
-    notes = f"{context.settings.local_folder}/fingerprints"
-
-    def look() -> str:
-        with ThreadPoolExecutor(8) as pool:
-            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
-
-    tables = context.outside({"index": source.model_dump(mode="json")}, look)
-    spec = StageSpec(
-        name="selection",
-        version=1,
-        body=_select,
-        record=source.part(IndexFilters),
-        inputs={"files": tables},
-        places=lambda: tuple(source.tables()),
-    )
-    return context.build(spec)
-
-
-def _select(phases: PhaseRunner, record: IndexFilters, places: tuple[str, ...]) -> dict:
-    """Select records by the index and put them into shards."""
-    jobs = {i: {"path": path, "filters": record} for i, path in enumerate(places)}
-    phases.map("match", index.match, jobs)
-    return phases.once("gather", index.gather, {"matched": len(places), "filters": record}, grows="documents")
 
 
 class SourceFormat(Settings):
