@@ -13,9 +13,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import wrapt
 from pydantic import TypeAdapter, ValidationError
 
 from gristmill.flows.machine.engine_python import engine_python
@@ -23,6 +22,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.columns import expressions, of_export, of_groups
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
+from gristmill.flows.recipe.first_look import of_first_records
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder, tokenizer_remarks
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.steps import BUILT_IN
@@ -30,19 +30,13 @@ from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
-from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import CorpusStep, Problem, Step
 from gristmill.tasks.documents.where import is_where
-from gristmill.tasks.reading.formats.source import Files, Inspection
+from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.url.lists import list_problems
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
-
-if TYPE_CHECKING:
-    from gristmill.tasks.reading import shard as first_records
-else:
-    first_records = wrapt.lazy_import("gristmill.tasks.reading.shard")
 
 
 def source_problems(
@@ -56,37 +50,6 @@ def source_problems(
         for key, what in inspection.problems
     ]
     return [*inspections.values()], problems
-
-
-def of_first_records(recipe: Recipe, settings: MachineSettings) -> tuple[list[Problem], list[str]]:
-    """Why nothing can be read of the first local files of a source, as a run says it; and remarks on their dates."""
-    problems: list[Problem] = []
-    remarks: list[str] = []
-    max_bytes = recipe.extract.max_bytes
-    for index, source in enumerate(map(settings.placed, recipe.sources)):
-        if not isinstance(source, Files) or not source.wanted or not all(map(files.is_local, source.paths)):
-            continue
-        key = ("sources", index, source.paths_key)
-        try:
-            shards = source.shards()[: first_records.FILES]
-            if trouble := first_records.source_trouble(shards, max_bytes):
-                problems.append((key, trouble))
-            elif shards and source.read_columns.date:
-                first = first_records.first_records(shards[0], max_bytes, dates=True)
-                remarks += _of_dates(source.name, source.read_columns.date, first)
-        except (OSError, ValueError, RuntimeError) as error:
-            problems.append((key, error_sentence(error, ", ".join(source.paths))))
-    return problems, remarks
-
-
-def _of_dates(name: str, column: str, first: "first_records.FirstRecords") -> Iterator[str]:
-    if first.unread_dates:
-        yield (
-            f"sources.{name}.date_column: {len(first.unread_dates)} of the first {first.dates} dates in {column} are "
-            f"not read, such as {first.unread_dates[0][:40]!r}: their documents count as documents without a date"
-        )
-    elif not first.dates:
-        yield f"sources.{name}.date_column: the first records have no date in {column}"
 
 
 def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""`selection`: the records that a source selects by Common Crawl's columnar index, in shards. Separate: its own stage."""
+"""`selection`: the records that a source selects by Common Crawl's index, in shards. Separate: its own stage."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -24,7 +24,6 @@ import pyarrow as pa
 import wrapt
 
 from gristmill.storage import files, leftovers
-from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import clusters, log_fields, shared
 from gristmill.tasks.engine.shared import NotBegun, SharedWork, cannot_import, check_workers
 
@@ -136,18 +135,6 @@ class _Waiting:
         return some
 
 
-def _not_begun(path: str, trouble: NotBegun) -> str:
-    return (
-        f"workers cannot read what their jobs need, {redact_url(path)} ({trouble.reason}): give GRISTMILL_HOME a "
-        "folder or a store that all workers reach under the same name"
-    )
-
-
-def _killed(jobs: list[Any]) -> str:
-    others = f", or one of the {len(jobs) - 1} behind it" if len(jobs) > 1 else ""
-    return f"workers died again and again, most likely out of memory, at {jobs[0]}{others}"
-
-
 class Dask:
     """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run, and so does one
     that cannot begin them.
@@ -187,7 +174,7 @@ class Dask:
                 try:
                     results = self._gather(batch)
                 except distributed.KilledWorker as error:
-                    raise RuntimeError(_killed([job for _, job in begun[error.task]])) from error
+                    raise RuntimeError(shared.killed([job for _, job in begun[error.task]])) from error
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 lasting = [(len(each), took) for each, took in results if not isinstance(each, NotBegun)]
@@ -199,7 +186,7 @@ class Dask:
                     if isinstance(each, NotBegun):
                         attempts.update(index for index, _ in batch_jobs)
                         if max(attempts[index] for index, _ in batch_jobs) == shared.ATTEMPTS:
-                            raise OSError(_not_begun(shared_work.path, each))
+                            raise OSError(shared.not_begun(shared_work.path, each))
                         log.warning("a worker could not begin its jobs, which are sent again: %s", each.reason)
                         waiting.again(batch_jobs)
                         continue

@@ -127,3 +127,17 @@ def _read(work: SharedWork) -> Callable[[Any], Any]:
     if hashlib.sha256(data).hexdigest() != work.digest:  # what is unpickled runs: only what the flow has written
         raise OSError(f"{redact_url(work.path)} is not what the run has written")
     return pickle.loads(data)
+
+
+def not_begun(path: str, trouble: NotBegun) -> str:
+    """Why a run ends whose jobs no worker could begin."""
+    return (
+        f"workers cannot read what their jobs need, {redact_url(path)} ({trouble.reason}): give GRISTMILL_HOME a "
+        "folder or a store that all workers reach under the same name"
+    )
+
+
+def killed(jobs: list[Any]) -> str:
+    """Why a run ends whose workers died at these jobs."""
+    others = f", or one of the {len(jobs) - 1} behind it" if len(jobs) > 1 else ""
+    return f"workers died again and again, most likely out of memory, at {jobs[0]}{others}"

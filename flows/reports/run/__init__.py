@@ -123,21 +123,18 @@ class Report:
 
     @cached_property
     def engines(self) -> dict[str, int]:
-        """How many documents have the text of each engine, the most frequent first, where several were asked or some
-        texts are from the data of their pages."""
+        """Documents by the engine of their text, most frequent first, if several were asked, or data were read."""
         counts = self._counted("engines")
         return counts if self.recipe.choosing or DATA in counts else {}
 
     @cached_property
     def relabeled(self) -> dict[str, int]:
-        """How many documents were read in another encoding than they declare, `cp1252 as utf-8`, the most frequent
-        first."""
+        """Documents that were read in another encoding than they declare, `cp1252 as utf-8`, most frequent first."""
         return self._counted("relabeled")
 
     @cached_property
     def date_lines(self) -> list[str]:
-        """A sentence for each source whose documents have dates that cannot be read, and for each step that keeps the
-        newest or the oldest of duplicates by its recipe's word, and has documents without a date."""
+        """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
         sources = {name: counts["dates"] for name, counts in self.corpus.extracted.result["sources"].items()}
         lines = [
             f"{dates['unread']:,} documents of {name} have a date that cannot be read, such as "
