@@ -62,11 +62,20 @@ SHAPES = {
     "twelve files": Shape(((2400, 12),)),
     "eight workers": Shape(((3000, 24),), workers=8),
     "one worker": Shape(((2000, 1), (600, 1), (40, 1)), workers=1),
-    "one large, 60 small": Shape(((1500, 1), (600, 40))),
+    "one large beside small": Shape(((1500, 1), (600, 40))),
     "sizes in powers of two": Shape(tuple((50 << step, 1) for step in range(7))),
     "other scripts": Shape(((2400, 12),), languages=(("zh", 0.4), ("ko", 0.3), ("ar", 0.3))),
     "texts in Parquet": Shape(((6000, 8), (300, 4)), kind="parquet"),
 }
+
+
+def steps_of(shape: Shape) -> list[dict]:
+    """Texts have been extracted, and rules for English drop all texts of other scripts."""
+    steps = [{"step": step} for step in STEPS if shape.kind == "warc" or step != "extract"]
+    if not shape.languages:
+        return steps
+    others = [step for step in steps if step["step"] not in ("language", "gopher_quality", "c4")]
+    return [others[0], {"step": "language", "keep": [name for name, _ in shape.languages]}, *others[1:]]
 
 
 def plant(folder: Path, name: str, shape: Shape, times: int) -> tuple[Path, int, int]:
@@ -86,7 +95,7 @@ def plant(folder: Path, name: str, shape: Shape, times: int) -> tuple[Path, int,
     recipe = {
         "name": f"{name}_{times}",
         "sources": [source | {"shard_bytes": 1}],
-        "steps": [{"step": step} for step in STEPS if shape.kind == "warc" or step != "extract"],
+        "steps": steps_of(shape),
         "tokenizer": {"vocab_size": 2000},
         "mixture": {"weights": {"web": 1}, "heldout_fraction": 0.02},
     }
