@@ -25,6 +25,11 @@ def this_process() -> str:
     return f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
 
 
+def is_of_this_host(owner: str) -> bool:
+    """Whether a process, as `this_process` names it, is or was on this host."""
+    return owner.split("-")[0] == _host()
+
+
 def has_ended(owner: str) -> bool:
     """Whether a process, as `this_process` names it, has surely ended: it was on this host, and is there no more."""
     host, process, started = owner.split("-")

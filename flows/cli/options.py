@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gristmill.flows.recipe.options import Option, spread
+from gristmill.flows.recipe.options import Option, with_parameters
 
 
 def _reader(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
@@ -33,4 +33,4 @@ def _typer_option(name: str, kind: Any, option: Option, default: Any) -> Any:
 
 
 # Decorator: a command with an option of Typer for each field of the dataclasses of options among its parameters.
-with_options = partial(spread, annotate=_typer_option)
+with_options = partial(with_parameters, annotate=_typer_option)

@@ -60,15 +60,26 @@ def _typed(name: str, kind: Any, option: Option, default: Any) -> Any:
     return Annotated[kind, Field(description=option.description, ge=option.min)]
 
 
-def spread(function: Callable[..., R], annotate: Callable[[str, Any, Option, Any], Any] = _typed) -> Callable[..., R]:
+def spread(function: Callable[..., R]) -> Callable[..., R]:
     """The function with the fields of its dataclasses of options as parameters in place of these.
 
-    `annotate` gives the annotation of a parameter for a field's name, type, option and default; by default these are
-    the type, description and bound. The docstring gets a line for each field below `Args:`, which Prefect shows.
+    The docstring gets a line for each field below `Args:`, which Prefect shows.
     """
+    call = with_parameters(function, _typed)
+    text, lines = inspect.getdoc(function) or "", []
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if _is_options(parameter.annotation):
+            lines += [f"    {each.name}: {each.metadata[_KEY].description}" for each in fields(parameter.annotation)]
+    call.__doc__ = "\n".join([text, *([] if "\nArgs:\n" in text else ["", "Args:"]), *lines])
+    return call
+
+
+def with_parameters(function: Callable[..., R], annotate: Callable[[str, Any, Option, Any], Any]) -> Callable[..., R]:
+    """The function with the fields of its dataclasses of options as parameters in place of these; `annotate` gives the
+    annotation of each for the field's name, type, option and default."""
     signature = inspect.signature(function, eval_str=True)
     groups = {name: one.annotation for name, one in signature.parameters.items() if _is_options(one.annotation)}
-    parameters, lines = [], []
+    parameters = []
     for name, parameter in signature.parameters.items():
         if name not in groups:
             parameters.append(parameter)
@@ -79,7 +90,6 @@ def spread(function: Callable[..., R], annotate: Callable[[str, Any, Option, Any
             default = _default(each)
             kind = annotate(each.name, kinds[each.name], shown, default)
             parameters.append(inspect.Parameter(each.name, parameter.kind, default=default, annotation=kind))
-            lines.append(f"    {each.name}: {shown.description}")
     outer = signature.replace(parameters=parameters)
 
     @functools.wraps(function)
@@ -93,9 +103,6 @@ def spread(function: Callable[..., R], annotate: Callable[[str, Any, Option, Any
 
     vars(call)["__signature__"] = outer
     call.__annotations__ = {name: one.annotation for name, one in outer.parameters.items()}
-    if annotate is _typed:
-        text = inspect.getdoc(function) or ""
-        call.__doc__ = "\n".join([text, *([] if "\nArgs:\n" in text else ["", "Args:"]), *lines])
     return call
 
 

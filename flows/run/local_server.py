@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +36,19 @@ _ERROR = "error: "  # how the line begins in which a child says why it cannot an
 class LocalServer:
     """The child that runs `module`, whose main program calls `serve`; started at once. `name`: of it, in sentences.
 
-    `log`: the file of its messages, which only its user may read; a folder that is made for it, too. `environment`:
-    more variables for the child. `login`: user and password as Basic authentication has them, `gristmill:TOKEN`; the
-    child reads it from its standard input, since other accounts may read arguments. `process`: the child, so that its
-    end can be watched.
+    `log`: the file of its messages, which only its user may read; a folder that is made for it, too. `environment`: all
+    variables of the child, to which PYTHONPATH is added. `login`: user and password as Basic authentication has them,
+    `gristmill:TOKEN`; the child reads it from its standard input, since other accounts may read arguments. `process`:
+    the child, so that its end can be watched.
     """
 
-    def __init__(self, name: str, module: str, log: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, name: str, module: str, log: Path, *arguments: str, environment: Mapping[str, str]) -> None:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.name, self.log = name, log
         self.login = f"gristmill:{secrets.token_urlsafe(32)}"
         self._line: str | None = None
         root = str(Path(gristmill.__file__).resolve().parents[1])
-        path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        path = [root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
         with open(log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as output:
             os.fchmod(output.fileno(), 0o600)  # one that was there before
             self.process = subprocess.Popen(
@@ -58,7 +58,7 @@ class LocalServer:
                 stderr=output,
                 start_new_session=True,
                 text=True,
-                env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
+                env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
             )
         assert self.process.stdin is not None, "it is a pipe"
         with contextlib.suppress(BrokenPipeError):  # it has ended: `wait` says so

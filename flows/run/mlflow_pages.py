@@ -71,7 +71,9 @@ def start(settings: MachineSettings, port: int = 0) -> local_server.LocalServer:
         "GRISTMILL_LOCAL": settings.local_folder,
         "GRISTMILL_MLFLOW_URI": settings.mlflow_uri,
     }
-    return local_server.LocalServer("MLflow", "gristmill.flows.run.mlflow_pages", log, str(port), **places)
+    return local_server.LocalServer(
+        "MLflow", "gristmill.flows.run.mlflow_pages", log, str(port), environment=os.environ | places
+    )
 
 
 class _Closed:

@@ -25,7 +25,7 @@ from gristmill.flows.machine.databases import check_own, ensure_database, privat
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run.local_server import LocalServer, serve
 from gristmill.storage import files
-from gristmill.storage.leftovers import has_ended, this_process
+from gristmill.storage.leftovers import has_ended, is_of_this_host, this_process
 
 if TYPE_CHECKING:
     from prefect import settings as prefect_settings
@@ -49,9 +49,12 @@ _SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
-    "PREFECT_SERVER_UI_API_URL": "/api",  # of the port on which the page is
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
+# What a user may have set for a server of another login or address: the gate has ours, and the page is on its own port.
+_OF_OTHER_SERVERS = (
+    "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_UI_API_URL", "PREFECT_SERVER_UI_SERVE_BASE", "PREFECT_UI_SERVE_BASE"
+)  # fmt: skip
 _NAMING = frozenset({"PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH", "PREFECT_HOME"})
 # Files in which Prefect looks for its settings, and how one that names a server is known.
 _SETTINGS_FILES = {
@@ -62,7 +65,7 @@ _SETTINGS_FILES = {
 }
 _MODULE, _PAGES = "gristmill.flows.run.server", "--pages"
 
-_child: LocalServer | None = None
+_children: dict[Path, LocalServer] = {}  # of this process, by the folder of their database
 
 
 class Pages(NamedTuple):
@@ -104,22 +107,22 @@ def home_folder(settings: MachineSettings) -> Path:
 
 
 def start(settings: MachineSettings) -> None:
-    """Start the child, if no other server is there and it does not run; it ends with this process."""
-    global _child
-    if shown(settings) is not None or (_child is not None and _child.process.poll() is None):
+    """Start the child of this home, if no other server is there and it does not run; it ends with this process."""
+    own = _children.get(home_folder(settings))
+    if shown(settings) is not None or (own is not None and own.process.poll() is None):
         return
-    _child = child(settings)
-    atexit.register(_child.stop)
+    _children[home_folder(settings)] = own = child(settings)
+    atexit.register(own.stop)
 
 
 def child(settings: MachineSettings, port: int = 0, with_pages: bool = False) -> LocalServer:
     """A server of the home as a child process, on any free port by default; with pages, schedules and automations."""
     folder = home_folder(settings)
-    environment = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
     private_folder(folder)
-    environment["PREFECT_HOME"] = str(folder)
-    arguments = [str(port), *[_PAGES][: int(with_pages)]]
-    return LocalServer("Prefect's server", _MODULE, folder / "server.log", *arguments, **environment)
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_OTHER_SERVERS}
+    environment = _SETTINGS | environment | {"PREFECT_HOME": str(folder), "PREFECT_SERVER_UI_API_URL": "/api"}
+    arguments = [str(port), _PAGES] if with_pages else [str(port)]
+    return LocalServer("Prefect's server", _MODULE, folder / "server.log", *arguments, environment=environment)
 
 
 def endpoint(settings: MachineSettings) -> tuple[str, str]:
@@ -127,25 +130,26 @@ def endpoint(settings: MachineSettings) -> tuple[str, str]:
     if (pages := shown(settings)) is not None:
         return f"{pages.address}/api", pages.login
     start(settings)
-    assert _child is not None, "it is started"
-    return f"{_child.wait()}/api", _child.login
+    own = _children[home_folder(settings)]
+    return f"{own.wait()}/api", own.login
 
 
 def has_pages(settings: MachineSettings) -> bool:
-    """Whether a person may look at what is recorded while it is: at a server of the user's, or `gristmill ui`."""
-    return named() is not None or shown(settings) is not None
+    """Whether a person may look at what a flow records while it does: at a server of the user's, or `gristmill ui`."""
+    return home_folder(settings) not in _children
 
 
 def why_none(settings: MachineSettings) -> str:
     """Why the server does not do what it is asked, in one sentence with the remedy; empty if nothing is found."""
     if why := trouble(home_folder(settings) / "prefect.db", HOLDS):
         return why
-    if _child is None:
+    own = _children.get(home_folder(settings))
+    if own is None:
         ended = "`gristmill ui`, whose server recorded this run, has ended: run the same command again"
         return "" if shown(settings) else ended
-    if _child.process.poll() is None:
+    if own.process.poll() is None:
         return ""
-    return f"the Prefect server of this run has ended ({_child.how_ended()}): run the same command again"
+    return f"the Prefect server of this run has ended ({own.how_ended()}): run the same command again"
 
 
 def _note(settings: MachineSettings) -> Path:
@@ -170,16 +174,12 @@ def shown(settings: MachineSettings) -> Pages | None:
         pages = Pages(**json.loads(_note(settings).read_text()))
     except FileNotFoundError:
         return None
-    is_here = pages.process.split("-")[0] == this_process().split("-")[0]
-    return pages if is_here and not has_ended(pages.process) else None
+    except TypeError:  # of a release that notes other things: its server may record otherwise, too
+        return None
+    return pages if is_of_this_host(pages.process) and not has_ended(pages.process) else None
 
 
-def _forget() -> None:
-    global _child
-    _child = None
-
-
-os.register_at_fork(after_in_child=_forget)  # a fork has no child of its own
+os.register_at_fork(after_in_child=_children.clear)  # a fork has no child of its own
 
 
 def _app() -> "ASGIApp":

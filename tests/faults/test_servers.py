@@ -84,37 +84,42 @@ def warned(log: str) -> list[str]:
     return [line for line in log.splitlines() if "| WARNING |" in line or "| ERROR" in line or "Traceback" in line]
 
 
+def begun(runs, name: str, recipe: dict, moment: str) -> tuple[subprocess.Popen, psutil.Process]:
+    """A run at a moment, and its Prefect server."""
+    run = start(runs, name, recipe)
+    until(run, runs.home(name), moment)
+    return run, prefect_server(run)
+
+
+def goes_on(runs, name: str, recipe: dict, whole: dict[str, str]) -> None:
+    """The same command gives the same bytes, and no record stays open."""
+    assert start(runs, name, recipe).wait() == 0, runs.log(name)
+    assert contents(runs.home(name)) == whole
+    assert states(runs.home(name)) == {"CRASHED", "COMPLETED"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_prefect_server_of_a_run_dies_and_the_same_command_goes_on(runs, short, whole, moment):
     name = f"killed_{MOMENTS.index(moment)}"
-    home = runs.home(name)
-    run = start(runs, name, short)
-    until(run, home, moment)
-    prefect_server(run).kill()
+    run, server = begun(runs, name, short, moment)
+    server.kill()
     assert run.wait() == 1, runs.log(name)
     *_, last = runs.log(name).splitlines()
     said = "the Prefect server of this run has ended (signal 9): run the same command again"
     assert last == f"gristmill: {said}; the stages that are made are kept"
     assert not warned(runs.log(name)), runs.log(name)
-    assert start(runs, name, short).wait() == 0, runs.log(name)
-    assert contents(home) == whole
-    assert states(home) == {"CRASHED", "COMPLETED"}
+    goes_on(runs, name, short, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_run_leaves_no_server_and_its_record_ends(runs, short, whole, moment):
     name = f"run_killed_{MOMENTS.index(moment)}"
-    home = runs.home(name)
-    run = start(runs, name, short)
-    until(run, home, moment)
-    server = prefect_server(run)
+    run, server = begun(runs, name, short, moment)
     run.kill()
     server.wait(60)
-    assert start(runs, name, short).wait() == 0, runs.log(name)
-    assert contents(home) == whole
-    assert states(home) == {"CRASHED", "COMPLETED"}
+    goes_on(runs, name, short, whole)
 
 
 @pytest.mark.slow

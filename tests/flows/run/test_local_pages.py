@@ -1,6 +1,5 @@
 """Local servers as child processes, and MLflow's pages behind a gate: who may read and change what."""
 
-import base64
 import json
 import os
 import socket
@@ -25,6 +24,7 @@ from gristmill.flows.run.local_server import LocalServer
 from gristmill.flows.run.tracking import TrackedExperiment
 from tests.flows.browse.chromium import PROGRAM, chromium, elsewhere
 from tests.foreign_account import attacked, listening
+from tests.local_pages import ask, basic
 
 ROOT = Path(__file__).resolve().parents[3]
 EXPERIMENTS = "/ajax-api/2.0/mlflow/experiments"
@@ -39,17 +39,7 @@ class Pages:
 
     def ask(self, path: str, body: dict | None = None, login: bool = True, **headers: str) -> tuple[int, bytes]:
         """Status and content; a body is posted."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
-        if login:
-            request.add_header("Authorization", "Basic " + base64.b64encode(self.server.login.encode()).decode())
-        for name, value in headers.items():
-            request.add_header(name, value)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
+        return ask(self.address + path, body, **(basic(self.server.login) if login else {}), **headers)
 
     def names(self) -> set[str]:
         """The experiments of the database."""
@@ -171,7 +161,7 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
 
 
 def test_a_module_that_fails_names_the_log(tmp_path):
-    server = LocalServer("the server", "no_such_module", tmp_path / "new" / "server.log")
+    server = LocalServer("the server", "no_such_module", tmp_path / "new" / "server.log", environment=os.environ)
     with pytest.raises(RuntimeError, match=r"^the server cannot start \(exit code 1\): see .*server.log"):
         server.wait()
     assert "No module named" in server.log.read_text()
@@ -183,7 +173,7 @@ def test_a_log_that_was_there_is_closed_to_others_and_its_folder_is_left(tmp_pat
     tmp_path.chmod(0o755)
     (tmp_path / "server.log").write_text("earlier\n")
     (tmp_path / "server.log").chmod(0o644)
-    LocalServer("the server", "no_such_module", tmp_path / "server.log").stop()
+    LocalServer("the server", "no_such_module", tmp_path / "server.log", environment=os.environ).stop()
     assert stat.S_IMODE((tmp_path / "server.log").stat().st_mode) == 0o600
     assert (tmp_path / "server.log").read_text().startswith("earlier\n")
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755

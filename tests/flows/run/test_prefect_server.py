@@ -60,7 +60,8 @@ for path in ("version", "flow_runs/filter", "admin/settings", "admin/version"):
         print(path, error.code)
 with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: login}):
     print(get_client(sync_client=True).read_flow_runs())
-process = Path(f"/proc/{server._child.process.pid}")
+(own,) = server._children.values()
+process = Path(f"/proc/{own.process.pid}")
 print(*(login.partition(":")[2] in (process / name).read_text() for name in ("cmdline", "environ")))
 """
 
@@ -82,10 +83,10 @@ from gristmill.flows.run import server
 settings = MachineSettings()
 pages = server.child(settings, with_pages=True)
 ASK = "from gristmill.flows.machine.settings import MachineSettings; from gristmill.flows.run import server; "
-ASK += "print(*server.endpoint(MachineSettings()), server._child)"
+ASK += "print(*server.endpoint(MachineSettings()), server._children)"
 with server.show(settings, pages, {}):
     other = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True, check=True)
-    print(other.stdout == f"{pages.wait()}/api {pages.login} None\\n", flush=True)
+    print(other.stdout == f"{pages.wait()}/api {pages.login} {{}}\\n", flush=True)
     pages.stop()
     os._exit(0)  # as one that is killed: the note stays
 """
@@ -101,6 +102,31 @@ def test_a_run_beside_the_pages_uses_their_server_and_none_that_has_ended(tmp_pa
     assert "[]" in done.stdout, done.stderr
 
 
+TWO = """
+import os
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run import server
+
+homes = [MachineSettings(home=f"{os.getcwd()}/{name}") for name in "ab"]
+first, second = (server.endpoint(home)[0] for home in homes)
+print(first != second, server.endpoint(homes[0])[0] == first, *(server.has_pages(home) for home in homes))
+print(*(os.path.exists(f"{name}/prefect/prefect.db") for name in "ab"))
+"""
+
+
+@pytest.mark.slow
+def test_flows_of_two_homes_are_recorded_each_in_its_own(tmp_path):
+    assert script(tmp_path, TWO).stdout == "True True False False\nTrue True\n"
+
+
+def test_a_note_of_another_release_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path))
+    (tmp_path / "prefect").mkdir()
+    (tmp_path / "prefect" / "pages.json").write_text('{"process": "a-1-b", "address": "http://127.0.0.1:1", "port": 1}')
+    assert server.shown(MachineSettings()) is None
+
+
 KILLED = """
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import server
@@ -108,8 +134,9 @@ from gristmill.flows.run import server
 settings = MachineSettings()
 first, _ = server.endpoint(settings)
 print(repr(server.why_none(settings)))
-server._child.process.kill()
-server._child.process.wait()
+(own,) = server._children.values()
+own.process.kill()
+own.process.wait()
 print(server.why_none(settings))
 second, _ = server.endpoint(settings)
 print(first != second, repr(server.why_none(settings)))

@@ -1,6 +1,5 @@
 """`gristmill ui` as a process: who reads and changes what on its two pages, runs beside it, and how it ends."""
 
-import base64
 import contextlib
 import json
 import os
@@ -8,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +20,7 @@ from websockets.sync.client import connect
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import server
 from tests.foreign_account import attacked, listening
+from tests.local_pages import ask, basic
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', *sys.argv[1:]]; main()"
@@ -32,6 +31,15 @@ def environment(home: Path) -> dict[str, str]:
     return kept | {"GRISTMILL_HOME": str(home), "PYTHONPATH": str(ROOT)}
 
 
+# What somebody has in the environment who runs a server of Prefect's elsewhere, too.
+OF_OTHER_SERVERS = {
+    "PREFECT_SERVER_API_AUTH_STRING": "admin:secret",
+    "PREFECT_UI_API_URL": "https://prefect.example/api",
+    "PREFECT_SERVER_UI_SERVE_BASE": "/prefect",
+    "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": "*",
+}
+
+
 class Shown:
     """The command, on a home; `links`: what it printed, by name."""
 
@@ -40,7 +48,7 @@ class Shown:
         self.home = home
         self.process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, "ui", "--home", str(home), *options],
-            env=environment(home),
+            env=environment(home) | OF_OTHER_SERVERS,
             cwd=home,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -62,18 +70,11 @@ class Shown:
         return "gristmill:" + self.links[name].partition("token=")[2].partition("#")[0]
 
     def headers(self, name: str) -> dict[str, str]:
-        return {"Authorization": "Basic " + base64.b64encode(self.login(name).encode()).decode()}
+        return basic(self.login(name))
 
     def ask(self, name: str, path: str, body: dict | None = None, **headers: str) -> tuple[int, bytes]:
         """Status and content of a page; a body is posted."""
-        data = None if body is None else json.dumps(body).encode()
-        given = {"Content-Type": "application/json"} | headers
-        request = urllib.request.Request(self.address(name) + path, data, given)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
+        return ask(self.address(name) + path, body, **headers)
 
     def flows(self) -> list[str]:
         with closing(sqlite3.connect(self.home / "prefect" / "prefect.db")) as database:
