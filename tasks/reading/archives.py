@@ -323,24 +323,29 @@ def _warc_head(buffer: RecordBuffer) -> tuple[dict[str, Any], _Fields, int, int]
         end = head_end(buffer.data, start, start + HEAD)
     if end is None:
         other = WARC_FOUND.search(buffer.data, start + 5, start + HEAD)
-        columns = _warc_columns(fields(buffer.data[start : other.start() if other else start + HEAD]))
+        columns = _columns_of_damaged(buffer.data[start : other.start() if other else start + HEAD])
         raise _Damaged(buffer.broken or "its headers do not end", min(5, have), columns)
     head = buffer.data[start : end[0]]
     headers, size = fields(head), end[1] - start
     if buffer.data.find(b"WARC/", start + 5, end[0]) > 0:
         if other := WARC_FOUND.search(buffer.data, start + 5, end[1]):
-            columns = _warc_columns(fields(buffer.data[start : other.start()]))
+            columns = _columns_of_damaged(buffer.data[start : other.start()])
             raise _Damaged("another record begins in its headers", other.start() - start, columns)
-    columns = _warc_columns(headers)
     if not head.isascii() and CONTROLS.search(head):
-        raise _Damaged("its headers hold control characters", size, columns)
+        raise _Damaged("its headers hold control characters", size, _columns_of_damaged(head))
     length = headers.get(b"content-length", b"").strip()
     if b"," in length and len(set(length.replace(b" ", b"").split(b","))) == 1:
         length = length.partition(b",")[0]
     if not length.isdigit() or len(length) > 15:
         wrong = f"a Content-Length of {text_of(length)!r}" if length else "no Content-Length"
-        raise _Damaged(f"the record has {wrong}", size, columns)
-    return columns, headers, size, int(length)
+        raise _Damaged(f"the record has {wrong}", size, _columns_of_damaged(head))
+    return _warc_columns(headers), headers, size, int(length)
+
+
+def _columns_of_damaged(head: bytes) -> dict[str, Any]:
+    """Of fields that repeat, the first: a decoder that runs into damage copies earlier lines until it notices."""
+    lines = [line.partition(b":") for line in head.split(b"\n")[1:]]
+    return _warc_columns({name.rstrip().lower(): value for name, _, value in reversed(lines)})
 
 
 def _warc_columns(headers: _Fields) -> dict[str, Any]:

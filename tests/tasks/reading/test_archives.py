@@ -375,6 +375,17 @@ def test_the_record_after_a_damaged_one_is_found_again(tmp_path, write_warc, pag
             assert (found[i].kind, found[i].record_id) == ("response", f"<urn:uuid:{i:032x}>")
 
 
+def test_what_a_decoder_copies_after_damage_changes_no_header_before_it(tmp_path, write_warc, page):
+    whole = cut(tmp_path / "plain", write_warc, [page(BODY), page(BODY)])
+    # what follows the cut is read as deflate: 40 such continuations, several of which copy header lines
+    for time in range(0x3C_F0_00_BC, 0x3C_F0_00_BC + (40 << 16), 1 << 16):
+        members = [gzip.compress(record, mtime=time) for record in whole]
+        join(tmp_path / "a", [members[0][: len(members[0]) // 2], members[1]])
+        first, second = read(tmp_path / "a")
+        assert (first.kind, first.url, first.payload) == ("response", second.url, b"")
+        assert first.record_id == "<urn:uuid:00000000000000000000000000000000>"
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
