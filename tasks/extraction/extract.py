@@ -43,11 +43,9 @@ UNION = "union"
 _OF_USERS = re.compile(r"(\w+(?:\.\w+)*):\w+")
 
 
-def _option(description: str, example: Any, engine: str = "trafilatura") -> Any:
+def _option(description: str, engine: str = "trafilatura") -> Any:
     """A setting of one engine. It is in no record where it is not set: the stages of other engines stay as they are."""
-    return Field(
-        None, description=f"{engine}: {description}", exclude_if=lambda value: value is None, examples=[example]
-    )
+    return Field(None, description=f"{engine}: {description}", exclude_if=lambda value: value is None)
 
 
 class Extract(Step):
@@ -82,12 +80,12 @@ class Extract(Step):
         "plain",
         description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone, and of PDF",
     )
-    fast: bool | None = _option("without its two fallbacks; default: true", False)
-    favor_precision: bool | None = _option("less text, of which more is main text; default: false", True)
-    favor_recall: bool | None = _option("more text, of which less is main text; default: false", True)
-    include_comments: bool | None = _option("comments of readers, too; default: false", True)
-    include_tables: bool | None = _option("the text of tables; default: true", False)
-    stop_list: str | None = _option("language of its list of stop words; default: English", "German", "justext")
+    fast: bool | None = _option("without its two fallbacks; default: true")
+    favor_precision: bool | None = _option("less text, of which more is main text; default: false")
+    favor_recall: bool | None = _option("more text, of which less is main text; default: false")
+    include_comments: bool | None = _option("comments of readers, too; default: false")
+    include_tables: bool | None = _option("the text of tables; default: true")
+    stop_list: str | None = _option("language of its list of stop words; default: English", "justext")
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")
     limits: Limits = Field(Limits(), description="time and memory that one page may take")

@@ -95,6 +95,8 @@ def _decoded(payload: bytes, name: bytes, size: int) -> bytes:
     if actual is None and name in _ZLIB and _is_zlib(payload):
         actual = b"deflate"
     if actual is None and name in _MAGIC:
+        if payload.startswith(_MAGIC[b"gzip"][:2]):
+            raise OSError("a gzip member of an unknown method")
         return payload
     try:
         return _DECODERS[actual or name](payload, size)

@@ -135,7 +135,7 @@ class Report:
     @cached_property
     def date_lines(self) -> list[str]:
         """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
-        sources = {name: counts["dates"] for name, counts in self.corpus.extracted.result["sources"].items()}
+        sources = self._by_source("dates")
         lines = [
             f"{dates['unread']:,} documents of {name} have a date that cannot be read, such as "
             f"{', '.join(map(repr, dates['examples']))}: they count as documents without a date"
@@ -155,13 +155,18 @@ class Report:
     @cached_property
     def empty_files(self) -> list[str]:
         """The names of files that held no record, the first three of each source."""
-        return [name for counts in self.corpus.extracted.result["sources"].values() for name in counts["empty_files"]]
+        return [name for names in self._by_source("empty_files").values() for name in names]
 
     def _counted(self, what: str) -> dict[str, int]:
         counts = Counter[str]()
-        for source in self.corpus.extracted.result["sources"].values():
-            counts.update(source[what])
+        for of_source in self._by_source(what).values():
+            counts.update(of_source)
         return ranked(counts)
+
+    def _by_source(self, what: str) -> dict[str, Any]:
+        """What extraction counted of each source; nothing where an earlier release did not count it."""
+        sources = self.corpus.extracted.result["sources"].items()
+        return {name: counts[what] for name, counts in sources if what in counts}
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:
