@@ -307,8 +307,9 @@ def test_a_finished_run_is_verified_and_a_ledger_row_that_is_gone_is_found(undis
     shutil.copytree(undisturbed.home("undisturbed") / "stages", runs.home("tampered") / "stages")
     settings = MachineSettings(home=str(runs.home("tampered")))
     sound = list(verify_stages(recipe, settings))
-    assert names(Path(one.folder).name for one in sound) == sorted(ALL)
-    assert all(one.files and not one.damages for one in sound)
+    is_checkpoint = [Path(one.folder).parent.name == "checkpoints" for one in sound]
+    assert names(Path(one.folder).name for one, of in zip(sound, is_checkpoint, strict=True) if not of) == sorted(ALL)
+    assert any(is_checkpoint) and all(one.files and not one.damages for one in sound)
     folders = [folder for name, folder in runs.stages("tampered").items() if name.startswith("rules")]
     path = next(p for folder in folders for p in sorted(folder.glob("ledger/*.parquet")) if parquet.rows(str(p)))
     parquet.write_table(str(path), parquet.read_table(str(path)).slice(1))
