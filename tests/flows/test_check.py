@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run, check, largest_job
@@ -244,3 +245,33 @@ def test_the_largest_job_of_a_small_recipe_is_that_of_its_shards(folder, machine
     found = check(written(folder, BASE), machine).estimate
     assert found is not None and found.largest_job is not None
     assert "documents of a shard" in found.sentence and found.largest_job.bytes < 1e9
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "changed", "kept"),
+    [
+        (normalizers.NFKC(), ("forms of one letter ('ﬁ ① Ａ x²' is 'fi 1 A x2')", "letters in two parts"), "quotes"),
+        (normalizers.NFC(), ("letters in two parts ('e\u0301' is 'é')",), "forms of one letter"),
+        (normalizers.Lowercase(), ("case ('Ab' is 'ab')",), "accents"),
+        (normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), ("accents ('é' is 'e')",), "case"),
+        (normalizers.Replace("nothing like this", ""), (), ""),
+        (None, (), ""),
+    ],
+)
+def test_a_check_says_what_a_tokenizer_of_ones_own_changes_in_texts(folder, machine, normalizer, changed, kept):
+    """The truth is what the library's normalizers are documented to do."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=False))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        ["a text"], trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    )
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.save(str(folder / "tokenizer.json"))
+    text = BASE[: BASE.index("tokenizer:")] + "tokenizer: {path: tokenizer.json}\n" + BASE[BASE.index("mixture:") :]
+    remarks = " ".join(check(written(folder, text), machine).remarks)
+    assert ("tokenizer.json has a normalizer" in remarks) == bool(changed), remarks
+    for part in changed:
+        assert part in remarks, remarks
+    assert not kept or kept not in remarks
