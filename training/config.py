@@ -7,13 +7,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.address import Address
+from gristmill.storage.settings import CheckedSettings
 
 
-class Parallel(BaseModel, extra="forbid", frozen=True):
+class Parallel(CheckedSettings):
     """How the processes of a run divide a model and its batches: their number is the product of all five."""
 
     replicas: int = Field(
@@ -63,11 +64,7 @@ OWN_EMBEDDING_RATES = {"adamw": 1.0, "muon": 3.0}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
 
-class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-
-class ModelConfig(Settings):
+class ModelConfig(CheckedSettings):
     """Shape of the Llama-like decoder. The vocabulary size comes from the data, not from here."""
 
     dim: int = Field(default=128, gt=0, description="width of the residual stream")
@@ -119,7 +116,7 @@ class ModelConfig(Settings):
         )
 
 
-class GuardConfig(Settings):
+class GuardConfig(CheckedSettings):
     """What is done when a step or a stretch of training goes wrong."""
 
     enabled: bool = Field(default=True, description="false: the run ends at the first loss that is not finite")
@@ -139,7 +136,7 @@ class GuardConfig(Settings):
     )
 
 
-class Parametrization(Settings):
+class Parametrization(CheckedSettings):
     """The learning rate of a small model for a large one. The small model, the base, is trained as without this."""
 
     rule: Literal["mup", "completep"] = Field(
@@ -167,14 +164,14 @@ class Parametrization(Settings):
         return self.base_layers
 
 
-class BatchStage(Settings):
+class BatchStage(CheckedSettings):
     """A part of the run with larger batches, to the next stage or the end."""
 
     tokens: int = Field(gt=0, description="target tokens that were read when it begins")
     times: int = Field(gt=1, description="its batches have so many times the sequences of `batch`")
 
 
-class TrainingConfig(Settings):
+class TrainingConfig(CheckedSettings):
     """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
 
     seed: int = Field(default=0, ge=0, description="keys the initial weights, the data order and the sample")
@@ -390,7 +387,7 @@ NEUTRAL = frozenset(
 )  # fmt: skip
 
 
-class TrackingConfig(Settings):
+class TrackingConfig(CheckedSettings):
     """An MLflow run that exists already: the launcher made it, logs its params and sets its end status.
 
     The address of the server, which may hold a password, is in MLFLOW_TRACKING_URI and nowhere else.
@@ -399,7 +396,7 @@ class TrackingConfig(Settings):
     run_id: str
 
 
-class RunConfig(Settings):
+class RunConfig(CheckedSettings):
     """One run, as RUN.json holds it. Machine matters (paths, tracking, time limits) join the recipe's here."""
 
     model: ModelConfig

@@ -33,9 +33,10 @@ from pydantic import Field, model_validator
 
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files, parquet
+from gristmill.storage.settings import CheckedSettings
 from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.batches import batches, check_digests
-from gristmill.training.config import ModelConfig, Settings, TrainingConfig
+from gristmill.training.config import ModelConfig, TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hub.weights import load_model
 from gristmill.training.loss import IGNORE
@@ -56,7 +57,7 @@ SCHEMA = pa.schema(
 )
 
 
-class DoReMiRun(Settings):
+class DoReMiRun(CheckedSettings):
     """One run, as RUN.json holds it. `reference`: the folder with a model's config.json and model.safetensors."""
 
     model: ModelConfig

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from gristmill.training.config import ModelConfig, Settings, TrainingConfig
+from gristmill.storage.settings import CheckedSettings
+from gristmill.training.config import ModelConfig, TrainingConfig
 
 # Hours of one device between failures. Grattafiori et al. 2024 (Llama 3, arXiv 2407.21783), section 3.3.4: 419
 # interruptions that nobody had planned in 54 days of 16,384 H100.
 DEVICE_HOURS = 54 * 24 * 16_384 / 419
 
 
-class RateRequest(Settings):
+class RateRequest(CheckedSettings):
     """What `gristmill.training.run.rate` trains a few steps of."""
 
     model: ModelConfig
@@ -22,7 +23,7 @@ class RateRequest(Settings):
     most_seconds: float = Field(default=30, gt=0, description="that measuring may take")
 
 
-class MeasuredRate(Settings):
+class MeasuredRate(CheckedSettings):
     """What it answers: floating-point operations a second of training in one process on `device`; `bound`: at most."""
 
     flops: float = Field(gt=0)

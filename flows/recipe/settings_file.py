@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ MAX_BYTES = 1 << 20
 # An alias stands for a whole tree: a few lines of aliases of aliases are billions of values.
 MAX_ALIASES = 16
 MAX_DEPTH = 32
+# Numbers in base 8 and 60 ("Integer Language-Independent Type for YAML Version 1.1"), which hardly anybody means.
+_ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
 def parse_yaml(data: bytes, name: str) -> tuple[Any, Origin]:
@@ -87,7 +90,8 @@ def _check_aliases(text: str, name: str) -> None:
 def _lines(
     node: yaml.Node, path: KeyPath, name: str, above: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[KeyPath, int]]:
-    """Every path with its line, from 1."""
+    """Every path with its line, from 1. Raises RecipeError for a key that is there twice, and for a number that YAML
+    1.1 reads as another one."""
     if any(node is one for one in above):
         raise _yaml_error(name, node.start_mark, "holds itself through an alias (*name); write the values out")
     yield path, node.start_mark.line + 1
@@ -105,6 +109,11 @@ def _lines(
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             yield from _lines(value, (*path, index), name, (*above, node))
+    elif isinstance(node, yaml.ScalarNode) and node.style is None and _ODD_NUMBER.fullmatch(node.value):
+        meaning = yaml.safe_load(node.value)
+        if not isinstance(meaning, str):
+            message = f"has {node.value}, which YAML reads as {meaning}; write {meaning}, or {node.value} in quotes"
+            raise _yaml_error(name, node.start_mark, message)
 
 
 Value = str | int | float | bool | None | Mapping[str, int]

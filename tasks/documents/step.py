@@ -11,7 +11,9 @@ from math import isfinite
 from types import ModuleType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
+
+from gristmill.storage.settings import CheckedSettings
 
 S = TypeVar("S", bound="Settings")
 # The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
@@ -42,14 +44,10 @@ Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 Problem = tuple[tuple[str | int, ...], str]
 
 
-class Settings(BaseModel):
-    """Settings that a recipe holds: unknown keys are an error, values cannot be changed afterwards.
+class Settings(CheckedSettings):
+    """Settings that a recipe holds. `renamed`: keys of older recipes, and what to write instead; such a key is an
+    error."""
 
-    Defaults are validated too, so that 0 and 0.0 for a float do not make two keys of one setting. `renamed`: keys of
-    older recipes, and what to write instead; such a key is an error.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
     renamed: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")

@@ -61,6 +61,7 @@ def lettered_tokens(data, documents, words, start, bits, size, apostrophes):
 
     - The core of a field, from its first word with a letter, mark or number to its last, is one token. A hyphen between
       two such words is a token and cuts it in three, an apostrophe within a word cuts it in two; other symbols do not.
+    - Where a script has no spaces, words that touch are tokens of their own, and so are East Asian signs between words.
     - A symbol before or behind the core is a token, but for one of `-./@~|\\^` before it, as in `--option`, `/usr/bin`
       and `@handle`, and the full stop of an initial behind it, as in `J.` and `U.S.`.
     - In a field without a core each symbol is a token.
@@ -71,21 +72,21 @@ def lettered_tokens(data, documents, words, start, bits, size, apostrophes):
         begin = documents[d]
         n, m = 0, 0
         core, letter, hyphen = False, False, False
-        before, free, behind, pending = 0, 0, 0, 0
+        before, free, behind, pending, wide = 0, 0, 0, 0, 0
         for w in range(words[d], words[d + 1]):
             i = start[w]
             if bits[w] & FIELD:
                 n += behind if core else before
                 core = False
-                before, free, behind, pending = 0, 0, 0, 0
+                before, free, behind, pending, wide = 0, 0, 0, 0, 0
             if bits[w] & REAL:
                 if not core:
                     n += 1 + before - free
                     core, letter = True, False
-                elif hyphen and pending == 1:
-                    n += 2
+                elif (hyphen and pending == 1) or pending == 0 or wide:
+                    n += 1 + (hyphen and pending == 1) + wide
                     letter = False
-                behind, pending = 0, 0
+                behind, pending, wide = 0, 0, 0
                 if bits[w] & LETTER:
                     m += not letter
                     letter = True
@@ -100,6 +101,7 @@ def lettered_tokens(data, documents, words, start, bits, size, apostrophes):
                 free += _LEADING[byte(data, i)]
             else:
                 pending += 1
+                wide += byte(data, i) == 0xE3 or byte(data, i) == 0xEF
                 hyphen = size[w] == 1 and byte(data, i) == 0x2D
                 behind += 1
                 if size[w] == 1 and byte(data, i) == 0x2E:

@@ -156,6 +156,8 @@ def _parquet(
             has = ", ".join(file.schema_arrow.names)
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
         read = [*names, *(theirs for _, theirs in own)]
+        if twice := sorted(name for name in {*read} if file.schema_arrow.names.count(name) > 1):
+            raise ValueError(f"{path} has several columns of the name {', '.join(twice)}; rename all but one of each")
         if trouble := parquet_rows.check_schema(file.schema_arrow, read):
             if begin == 0:
                 yield lost(0, "too_large", f"{trouble}: name the columns that you want")
@@ -201,6 +203,7 @@ def _of_batch(
     texts = _values(batch, columns.text)
     others = [_values(batch, name) if name else [None] * len(batch) for name in (columns.url, columns.id, columns.date)]
     broken = _not_utf8(batch, [*columns.named, *(theirs for _, theirs in own)])
+    broken |= _no_times(batch, [theirs for _, theirs in own])
     carried = {ours: _python_values(batch, theirs) for ours, theirs in own}
     for place, (row, text, *other) in enumerate(zip(numbers, texts, *others, strict=True)):
         if reason := broken.get(place):
@@ -242,17 +245,31 @@ def _where(batch: pa.RecordBatch, name: str, row: int) -> str:
     return ""
 
 
+def _no_times(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
+    """By its place in the batch each row with a time outside of the years 1 to 9999, which Python cannot hold."""
+    reasons: dict[int, str] = {}
+    for name in names:
+        column = _column(batch, name)
+        if pa.types.is_temporal(column.type):
+            for row, value in enumerate(column):
+                try:
+                    value.as_py()
+                except (OverflowError, ValueError):
+                    reasons.setdefault(row, f"{name} is the time {value.value}, outside of the years 1 to 9999")
+    return reasons
+
+
 def _python_values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """The values of a column; null where one is not UTF-8, whose row is lost anyway."""
+    """The values of a column; null where one is not UTF-8 or no time of Python's, whose row is lost anyway."""
     column = _column(batch, name)
     try:
         return column.to_pylist()
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, OverflowError, ValueError):
         values: list[Any] = []
         for value in column:
             try:
                 values.append(value.as_py())
-            except UnicodeDecodeError:
+            except (UnicodeDecodeError, OverflowError, ValueError):
                 values.append(None)
         return values
 
@@ -265,7 +282,19 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     column = _column(batch, name)
     # as bytes: what claims to be text need not be UTF-8
-    return (column.cast(pa.large_binary()) if _is_string(column.type) else column).to_pylist()
+    values = column.cast(pa.large_binary()) if _is_string(column.type) else column
+    try:
+        return values.to_pylist()
+    except (OverflowError, ValueError):
+        # a time outside of the years 1 to 9999 stays a number, which is no date
+        return [_time_or_number(value) for value in values]
+
+
+def _time_or_number(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return value.value
 
 
 def _is_string(kind: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ from gristmill.tasks import kernels
 from gristmill.tasks.documents.measure import Batch, schema
 from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.rules.rule import Parts, RuleStep, counted, rule, rule_set
-from gristmill.tasks.url.lists import ListError, list_files, list_problems, read_entries
+from gristmill.tasks.url.lists import ListError, entry_of, list_files, list_problems, read_entries
 from gristmill.tasks.url.matching import alternations, matches
 
 ANY = "any"
@@ -161,9 +161,9 @@ def _lower(text: str) -> str:
 
 @lru_cache(64)
 def entries_of(address: str, checksum: str | None, allowed: tuple[str, ...], unspaced: bool) -> _Entries:
-    """A list, read once per process. Raises ListError for one that is empty or has changed."""
+    """A list, read once per process. Raises ListError for one that is empty, has changed or is not in UTF-8."""
     entries = {
-        line.decode("utf-8", "replace").strip()
+        entry_of(line, path)
         for path in list_files(address)
         for part in read_entries(path, checksum=checksum)
         for lines in part.lines

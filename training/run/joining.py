@@ -21,8 +21,9 @@ from pydantic import Field
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.printable import redact_url
+from gristmill.storage.settings import CheckedSettings
 from gristmill.training.checkpoint.keeping import fetch
-from gristmill.training.config import CHECKPOINTS, RunConfig, Settings
+from gristmill.training.config import CHECKPOINTS, RunConfig
 from gristmill.training.hub.weight_files import CONFIG, INDEX, tokenizer_file, weight_files
 
 JOIN, GIVEN = "join.json", "given"
@@ -32,7 +33,7 @@ GivenFile = Annotated[str, Field(pattern=rf"^({INIT_FROM}|{EVAL_TASKS})/[^/]*[^/
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class Offer(Settings):
+class Offer(CheckedSettings):
     """`run`: that of node 0, whose paths are those of node 0; `mixture`: the folder beside the model's; `given`: the
     xxh3-128 of each file that was given, by setting and name."""
 

@@ -211,6 +211,9 @@ def _snippets() -> Iterator[Text]:
 
 def _mixtures() -> Iterator[Text]:
     """Documents that are well but for one thing, as most of a crawl are."""
+    khmer = ["នេះជាប្រយោគទីមួយ។", "នេះជាប្រយោគទីពីរ។", "នេះជាប្រយោគទីបី៕", "នេះជាប្រយោគទីបួន។"]
+    yield "Khmer", " ".join(khmer[:3])
+    yield "Khmer again", " ".join([*khmer[:2], khmer[3]])
     for at in range(30):
         yield f"good {at}", prose(f"good {at}", 3, 4)
     for at, name in enumerate(NOUNS[:20]):

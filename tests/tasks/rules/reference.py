@@ -94,8 +94,9 @@ def tokens(field: str) -> list[str]:
     """The tokens of a run without white space.
 
     From its first word with a letter, mark or number to its last it is cut at hyphens between two such words, and at
-    apostrophes of words with a letter. Each hyphen cut at is a token, and each word of symbols at either end; but
-    not, in front, the symbols that commands and names begin with, and, behind, the full stop of an initial.
+    apostrophes of words with a letter, and where two words touch, as they do in scripts without spaces. Each hyphen cut
+    at is a token, each East Asian sign, which cuts as well, and each word of symbols at either end; but not, in front,
+    the symbols that commands and names begin with, and, behind, the full stop of an initial.
     """
     words = segmentation.words(field)
     real = [any(map(plain, word)) for word in words]
@@ -108,12 +109,18 @@ def tokens(field: str) -> list[str]:
         if words[i] == "-" and real[i - 1] and real[i + 1]:
             found += [token, "-"]
             token = ""
-        else:
+        elif token and real[i] and real[i - 1]:
+            found.append(token)
+            token = words[i]
+        elif "\u3000" <= words[i][0] <= "\u3fff" and not real[i] or "\uf000" <= words[i][0] <= "\uffff" and not real[i]:
+            found += [token, words[i]] if token else [words[i]]
+            token = ""
+        elif real[i] or token:
             token += words[i]
         if any(map(str.isalpha, words[i])):
             # each counts as one more token with a letter
             found += ["n't" for c in words[i] if c in "'’"]
-    found.append(token)
+    found += [token] if token else []
     behind = words[last + 1 :]
     if behind and behind[0] == "." and re.search("(^|[^A-Z])[A-Z]$", words[last]):
         behind = behind[1:]

@@ -112,6 +112,9 @@ def test_ellipsis_lines():
         ("--option /usr/bin @me ~x $5", "--option /usr/bin @me ~x $ 5"),
         ("J. U.S. USA. Mr. 1. (A.)", "J. U.S. USA . Mr . 1 . ( A. )"),
         ("- ... ?!", "- ... ? !"),
+        ("村民们把谷物。运到，「这里」！", "村 民 们 把 谷 物 。 运 到 ， 「 这 里 」 ！"),
+        ("GPU显卡3块", "GPU 显 卡 3 块"),
+        ("この村の水車は、", "こ の 村 の 水 車 は 、"),
     ],
 )
 def test_alpha_words(text, tokens):
