@@ -7,7 +7,7 @@ in `gristmill.storage.layout` and by the engine, and nowhere else.
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any
@@ -290,12 +290,26 @@ class Verified:
 
 
 def verify(folder: str) -> Verified:
-    """Read a finished stage whole: manifest, list of parts, the marks of its jobs, every file, and the balance of
-    documents.
+    """Read a finished stage of a home whole: what `verify_files` reads, and the marks of its jobs.
+
+    Raises as `verify_files`.
+    """
+    verified = verify_files(folder)
+    every = iter(layout.parts(folder, layout.manifest(folder) or {}))
+    damages = list(verified.damages)
+    with ThreadPoolExecutor(16) as pool:
+        while some := list(islice(every, _FILES_AT_ONCE)):
+            damages += filter(None, pool.map(partial(_mark_damage, folder), some))
+    return replace(verified, damages=tuple(damages))
+
+
+def verify_files(folder: str) -> Verified:
+    """Read a finished stage without the marks of its jobs, which an export has not: manifest, list of parts, every
+    file, and the balance of documents.
 
     The content of every file is compared with its digest, sixteen files at a time. Holds a line of the list for each
-    job, and the ledgers of sixteen shards. Raises LookupError for a
-    stage that is not finished, ManifestError for a manifest or a list of parts that cannot be used.
+    job, and the ledgers of sixteen shards. Raises LookupError for a stage that is not finished, ManifestError for a
+    manifest or a list of parts that cannot be used.
     """
     manifest = layout.manifest(folder)
     if manifest is None:
@@ -306,9 +320,6 @@ def verify(folder: str) -> Verified:
     with ThreadPoolExecutor(16) as pool:
         while some := list(islice(paths, _FILES_AT_ONCE)):
             damages += (damage for _, damage in pool.map(lambda item: verify_file(*item), some) if damage)
-        every = iter(parts)
-        while several := list(islice(every, _FILES_AT_ONCE)):
-            damages += filter(None, pool.map(partial(_mark_damage, folder), several))
     if not damages:
         try:
             ledger.check_balance(folder, parts)

@@ -18,7 +18,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.home import verify
+from gristmill.storage.home import verify_files
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents import export as exporting
 from gristmill.tasks.documents.export import Card, Column, Export, FunnelStep, OwnColumn, own_columns, write_card
@@ -183,7 +183,7 @@ def _forget_damaged(target: str, key: str) -> None:
     if manifest is None:
         return
     try:
-        wrong = {damage.path for damage in verify(target).damages}
+        wrong = {damage.path for damage in verify_files(target).damages}
         parts = layout.parts(target, manifest)
     except layout.ManifestError:
         wrong, parts = {files.join(target, "parts.json")}, layout.Parts()
