@@ -1,6 +1,5 @@
 """What was made of a recipe: the funnel, documents kept and dropped, the training, and where things are."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,8 +13,8 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.dropped import dropped_by
-from gristmill.flows.reports.funnel import FunnelRow, frame, funnel, ranked
-from gristmill.flows.reports.run import rows
+from gristmill.flows.reports.funnel import FunnelRow, frame, funnel
+from gristmill.flows.reports.run import extraction, rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.corpus import Corpus
@@ -119,54 +118,28 @@ class Report:
     @cached_property
     def types(self) -> dict[str, int]:
         """How many records are of a type of which no text is read, `application/pdf`, the most frequent first."""
-        return self._counted("types")
+        return extraction.total(self.corpus, "types")
 
     @cached_property
     def engines(self) -> dict[str, int]:
         """Documents by the engine of their text, most frequent first, if several were asked, or data were read."""
-        counts = self._counted("engines")
+        counts = extraction.total(self.corpus, "engines")
         return counts if self.recipe.choosing or DATA in counts else {}
 
     @cached_property
     def relabeled(self) -> dict[str, int]:
         """Documents that were read in another encoding than they declare, `cp1252 as utf-8`, most frequent first."""
-        return self._counted("relabeled")
+        return extraction.total(self.corpus, "relabeled")
 
     @cached_property
     def date_lines(self) -> list[str]:
         """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
-        sources = self._by_source("dates")
-        lines = [
-            f"{dates['unread']:,} documents of {name} have a date that cannot be read, such as "
-            f"{', '.join(map(repr, dates['examples']))}: they count as documents without a date"
-            for name, dates in sources.items()
-            if dates["unread"]
-        ]
-        undated = sum(dates["none"] + dates["unread"] for dates in sources.values())
-        for step in self.recipe.steps:
-            by_date = {"newest", "oldest"}.intersection(getattr(step, "keep", ()))
-            if undated and by_date and "keep" in step.model_fields_set:
-                lines.append(
-                    f"{step.step} keeps the {by_date.pop()} of duplicates, and {undated:,} documents have no date: "
-                    "they come after all that have one"
-                )
-        return lines
+        return [*extraction.date_lines(self.recipe, self.corpus)]
 
     @cached_property
     def empty_files(self) -> list[str]:
         """The names of files that held no record, the first three of each source."""
-        return [name for names in self._by_source("empty_files").values() for name in names]
-
-    def _counted(self, what: str) -> dict[str, int]:
-        counts = Counter[str]()
-        for of_source in self._by_source(what).values():
-            counts.update(of_source)
-        return ranked(counts)
-
-    def _by_source(self, what: str) -> dict[str, Any]:
-        """What extraction counted of each source; nothing where an earlier release did not count it."""
-        sources = self.corpus.extracted.result["sources"].items()
-        return {name: counts[what] for name, counts in sources if what in counts}
+        return [name for names in extraction.by_source(self.corpus, "empty_files").values() for name in names]
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:
