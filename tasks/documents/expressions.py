@@ -1,8 +1,8 @@
 """Expressions over the columns of documents, in the SQL of DuckDB: `topic = 'science' and characters < 100000`.
 
-DuckDB parses an expression, and evaluates it on tables that it is handed (`gristmill.storage.isolated_duckdb`); it has
-no access to anything else. Of its syntax, expressions have columns, constants, operators, `case`, casts, and functions
-whose result depends only on their arguments. So the same documents always give the same result.
+DuckDB parses an expression, and evaluates it on tables that it is handed (`isolated_duckdb`); it has no access to
+anything else. Of its syntax, expressions have columns, constants, operators, `case`, casts, and functions whose result
+depends only on their arguments. So the same documents always give the same result.
 
 A value that cannot be computed is null, so one document never ends a run: NaN, a division by zero, a text that is cast
 to a number and is not one. As in SQL, a comparison with null is null, `null and false` is false, `null or true` is
@@ -27,10 +27,10 @@ from gristmill.tasks.documents.sql_tree import Node
 if TYPE_CHECKING:
     import duckdb
 
-    from gristmill.storage import isolated_duckdb
+    from gristmill.tasks.documents import isolated_duckdb
 else:
     duckdb = wrapt.lazy_import("duckdb")
-    isolated_duckdb = wrapt.lazy_import("gristmill.storage.isolated_duckdb")
+    isolated_duckdb = wrapt.lazy_import("gristmill.tasks.documents.isolated_duckdb")
 
 # A recipe may come from anywhere: a longer expression is refused before it is parsed.
 MAX_CHARACTERS = 4000

@@ -14,10 +14,10 @@ import wrapt
 if TYPE_CHECKING:
     import duckdb
 
-    from gristmill.storage import isolated_duckdb
+    from gristmill.tasks.documents import isolated_duckdb
 else:
     duckdb = wrapt.lazy_import("duckdb")
-    isolated_duckdb = wrapt.lazy_import("gristmill.storage.isolated_duckdb")
+    isolated_duckdb = wrapt.lazy_import("gristmill.tasks.documents.isolated_duckdb")
 
 Node = dict[str, Any]
 # What is raised for a tree that is too deep, by Python or for its JSON.

@@ -10,8 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from gristmill.flows.reports.diff.sides import Side
-from gristmill.storage import isolated_duckdb, parquet
+from gristmill.storage import parquet
 from gristmill.storage.schema import LEDGER
+from gristmill.tasks.documents import isolated_duckdb
 from gristmill.tasks.documents.selection import select_groups
 
 NOT_READ = "not read"

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import duckdb
 
 from gristmill.flows.reports.diff.sides import Side
-from gristmill.storage import files, isolated_duckdb
+from gristmill.storage import files
 from gristmill.storage.token_shards import index_path
+from gristmill.tasks.documents import isolated_duckdb
 from gristmill.tasks.documents.expressions import DERIVED_SQL
 from gristmill.tasks.documents.selection import gather
 

@@ -1,7 +1,7 @@
 """SQL over a finished run, with DuckDB: `documents`, `extracted`, `ledger` and others are tables.
 
 A query reads the home through `Rows`, by the columns that it needs, and can read nothing else
-(`gristmill.storage.isolated_duckdb`). It cannot write.
+(`gristmill.tasks.documents.isolated_duckdb`). It cannot write.
 """
 
 from collections import Counter
@@ -27,10 +27,10 @@ from gristmill.tasks.engine.make import StageResult
 if TYPE_CHECKING:
     import duckdb
 
-    from gristmill.storage import isolated_duckdb
+    from gristmill.tasks.documents import isolated_duckdb
 else:
     duckdb = wrapt.lazy_import("duckdb")
-    isolated_duckdb = wrapt.lazy_import("gristmill.storage.isolated_duckdb")
+    isolated_duckdb = wrapt.lazy_import("gristmill.tasks.documents.isolated_duckdb")
 
 
 class QueryError(ValueError):
