@@ -141,7 +141,7 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
     padded. Ids stay as they are. `end`: the end-of-text token, None where it is one of ENDS.
 
     Raises ValueError, which names the path, for a file that is no tokenizer.json, for one that does not know all bytes
-    and for one without the end-of-text token.
+    or loses the blanks between words, and for one without the end-of-text token.
     """
     config = _read(data, path)
     names = _names(config)
@@ -150,6 +150,7 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
             f"{path} does not know all bytes, so it would lose characters; give a byte-level BPE, or a model with byte "
             "fallback"
         )
+    _check_blanks(data, path)
     special = [token["content"] for token in config.get("added_tokens") or [] if token["special"]]
     end_tokens = [name for name in ENDS if name in special]
     if end is None and len(end_tokens) != 1:
@@ -189,6 +190,17 @@ def _read(data: bytes, path: str) -> dict[str, Any]:
     if config["model"].get("dropout"):
         raise ValueError(f"{path} drops merges at random; set dropout in its model to null")
     return config
+
+
+def _check_blanks(data: bytes, path: str) -> None:
+    """Raise ValueError where words come back without the blank between them: a pre-tokenizer may remove it."""
+    tokenizer = tokenizers.Tokenizer.from_buffer(data)
+    words = tokenizer.decode(tokenizer.encode("one two", add_special_tokens=False).ids, skip_special_tokens=False)
+    if words.strip() == "onetwo":
+        raise ValueError(
+            f"{path} removes the blanks between words ('one two' comes back as {words!r}); give a pre-tokenizer that "
+            "keeps them, as ByteLevel and Metaspace do"
+        )
 
 
 def _vocabulary(config: dict[str, Any]) -> dict[str, int]:

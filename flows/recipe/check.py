@@ -23,8 +23,9 @@ from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.columns import expressions, of_export, of_groups
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
 from gristmill.flows.recipe.first_look import of_first_records
-from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder, tokenizer_remarks
+from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe, read, validated
+from gristmill.flows.recipe.remarks import remarks_of
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
@@ -356,10 +357,7 @@ def _checked(
     needed = estimate(recipe, inspections, settings)
     findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
-    remarks = tuple(remark for step in recipe.steps for remark in settings.placed(step).remarks())
-    with suppress(OSError, ValueError):  # what is wrong with the file is a finding
-        remarks += tokenizer_remarks(settings, recipe)
-    return Checked(tuple(findings), needed, tuple(unseen), remarks)
+    return Checked(tuple(findings), needed, tuple(unseen), tuple(remarks_of(recipe, settings)))
 
 
 def _own_steps(data: Any) -> dict[int, str]:

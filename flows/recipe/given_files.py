@@ -11,15 +11,12 @@ from gristmill.training.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
 if TYPE_CHECKING:
-    import tokenizers as libraries
-
     from gristmill.storage import fingerprint as fingerprints
     from gristmill.storage import tokenizer_files as token_names
     from gristmill.tasks.tokens import tokenizer as tokenizers
 else:
     fingerprints = wrapt.lazy_import("gristmill.storage.fingerprint")
     token_names = wrapt.lazy_import("gristmill.storage.tokenizer_files")
-    libraries = wrapt.lazy_import("tokenizers")
     tokenizers = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
@@ -98,39 +95,6 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
     if wrong := missing_tokens(recipe.training, recipe.model.seq_len, names):
         raise ValueError(wrong)
     return len(names)
-
-
-# Texts that normalizers change, by what they are.
-_PROBES = {
-    "forms of one letter": "ﬁ ① Ａ x²",
-    "case": "Ab",
-    "accents": "é",
-    "letters in two parts": "e\u0301",
-    "white space": " a  b\tc\n\nd ",
-    "quotes": "“a” ‘b’",
-}
-
-
-def tokenizer_remarks(settings: MachineSettings, recipe: Recipe) -> tuple[str, ...]:
-    """What the normalizer of the tokenizer.json that `tokenizer.path` names changes in texts. Raises as
-    `check_tokenizer_file`."""
-    path = tokenizer_path(settings, recipe)
-    if path is None or path.read_bytes().lstrip()[:1] != b"{":
-        return ()
-    normalizer = libraries.Tokenizer.from_file(str(path)).normalizer
-    if normalizer is None:
-        return ()
-    changes = [
-        f"{what} ({probe!r} is {normalized!r})"
-        for what, probe in _PROBES.items()
-        if (normalized := normalizer.normalize_str(probe)) != probe
-    ]
-    if not changes:
-        return ()
-    return (
-        f"tokenizer.path: {path.name} has a normalizer, which changes texts before they become tokens: "
-        f"{', '.join(changes)}; the model never sees what it takes out",
-    )
 
 
 def vocabulary(path: Path, end_of_text: str | None = None) -> int:

@@ -1,5 +1,6 @@
 """Weights of the groups by a mixture's strategy, and the shares of each stretch of training."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -57,6 +58,9 @@ TOLERANCE = 1e-3  # of shares that are to be met
 _REPEATED = re.compile(r"x(\d+)")
 
 
+_MAX_LOG = 600.0  # of about 709, so that sums of many groups are floats
+
+
 def total(values: Iterable[float]) -> float:
     """The sum from left to right, as `sum` gives it up to Python 3.11: later ones compensate rounding, and shares would
     differ in their last digit."""
@@ -103,7 +107,10 @@ def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | N
     for name in unit:
         sums[unit[name]] = sums.get(unit[name], 0) + counts[name]
     power = {"proportional": 1.0, "temperature": 1 / settings.temperature, "unimax": 0.0}[settings.strategy]
-    return {name: sums[unit[name]] ** power * (counts[name] / sums[unit[name]]) for name in unit}
+    largest = max(sums.values(), default=1.0)
+    # a power of a number of tokens may be larger than any float: then of its share in the largest
+    scale = largest if power * math.log(largest) > _MAX_LOG else 1.0
+    return {name: (sums[unit[name]] / scale) ** power * (counts[name] / sums[unit[name]]) for name in unit}
 
 
 def sample_mixture(settings: Mixture) -> Mixture:

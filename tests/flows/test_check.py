@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run, check, largest_job
@@ -266,12 +266,33 @@ def test_a_check_says_what_a_tokenizer_of_ones_own_changes_in_texts(folder, mach
         ["a text"], trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     )
     tokenizer.add_special_tokens(["<|endoftext|>"])
+    tokenizer.add_tokens([AddedToken("mill", lstrip=True), AddedToken("stone")])
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.save(str(folder / "tokenizer.json"))
     text = BASE[: BASE.index("tokenizer:")] + "tokenizer: {path: tokenizer.json}\n" + BASE[BASE.index("mixture:") :]
     remarks = " ".join(check(written(folder, text), machine).remarks)
-    assert ("tokenizer.json has a normalizer" in remarks) == bool(changed), remarks
+    assert ("tokenizer.json changes texts" in remarks) == bool(changed), remarks
+    assert "in tokenizer.json, 'mill' take the white space beside them (lstrip, rstrip)" in remarks
     for part in changed:
         assert part in remarks, remarks
     assert not kept or kept not in remarks
+
+
+def test_a_check_says_what_the_recipe_as_a_whole_shows(folder, machine):
+    one = (
+        "name: r\nsources:\n- {name: web, jsonl: [web.jsonl]}\n- {name: books, jsonl: [books.jsonl]}\n"
+        "steps:\n- {step: language, keep: [en, zh, th]}\n- {step: gopher_quality}\nmixture: {weights: {web: 1}}\n"
+    )
+
+    def remarks(text: str) -> list[str]:
+        return [each for each in check(written(folder, text), machine).remarks if "weight" in each or "stop w" in each]
+
+    words, weights = remarks(one)
+    assert words.startswith("steps.gopher_quality: texts in zh, th are kept by `language` and dropped here")
+    assert weights == "mixture.weights: books has no weight, so nothing is trained on it"
+    assert remarks(one.replace("{web: 1}", "{web: 1, books: 2}").replace("[en, zh, th]", "[en]")) == []
+    assert remarks(one.replace("gopher_quality}", "gopher_quality, min_stop_words: null}")) == [weights]
+    own = "gopher_quality, stop_words_by_language: {zh: [的], th: [ที่]}}"
+    assert remarks(one.replace("gopher_quality}", own)) == [weights]
+    assert remarks(one.replace("{weights: {web: 1}}", "{strategy: proportional}")) == [words]

@@ -278,3 +278,24 @@ def test_a_line_that_unfolds_without_end_takes_a_bounded_memory(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert record.problem[0] == "too_large" and peak < MAX_HELD_BYTES + (64 << 20)
+
+
+def test_times_outside_of_pythons_years_cost_no_run(tmp_path):
+    times = pa.array([-(2**62), 1_704_164_645_000_000, 253_402_300_800_000_000], pa.timestamp("us"))
+    pq.write_table(pa.table({"text": ["a", "b", "c"], "posted": times}), tmp_path / "a.parquet")
+    path = str(tmp_path / "a.parquet")
+    # as a date, what is no time of Python's stays a number, which is no date
+    dated = [*records(path, "parquet", Columns(date="posted"), 100)]
+    assert [record.problem for record in dated] == [None] * 3
+    assert [record.date for record in dated] == [f"{-(2**62)}", "2024-01-02T03:04:05", "253402300800000000"]
+    # as a column that documents carry, it has no value: the row is lost, and says why
+    first, second, third = records(path, "parquet", Columns(own=(("ours", "posted"),)), 100)
+    assert second.problem is None and first.problem[0] == third.problem[0] == "damaged_record"
+    assert third.problem[1] == "row 2: posted is the time 253402300800000000, outside of the years 1 to 9999"
+
+
+def test_a_column_that_is_there_twice_is_named(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="a.parquet has several columns of the name text; rename all but one of each"):
+        list(records(str(tmp_path / "a.parquet"), "parquet", Columns(), 100))

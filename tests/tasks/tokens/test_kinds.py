@@ -168,12 +168,20 @@ def test_a_tokenizer_json_of_another_is_taken_with_its_ids(tmp_path):
     assert again == record and (tmp_path / "again" / "tokenizer.json").read_bytes() == file.read()
 
 
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+NO_BLANKS = {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, BYTES]}
+SPLIT = {"type": "Split", "pattern": {"Regex": r"\s+"}, "behavior": "Removed", "invert": False}
+REMOVED = {"type": "Sequence", "pretokenizers": [SPLIT, BYTES]}
+
+
 @pytest.mark.parametrize(
     ("data", "end", "words"),
     [
         (b"{}", None, "given.json is no tokenizer.json of Hugging Face"),
         (b'{"model": 1', None, "given.json is no tokenizer.json of Hugging Face"),
         (of_another(pre_tokenizer={"type": "Whitespace"}, decoder=None), None, "given.json does not know all bytes"),
+        (of_another(pre_tokenizer=NO_BLANKS), None, "given.json removes the blanks between words .*'onetwo'"),
+        (of_another(pre_tokenizer=REMOVED), None, "given.json removes the blanks between words"),
         (of_another(added_tokens=[]), None, "given.json has the special tokens none; set tokenizer.end_of_text"),
         (of_another(), "<|end|>", "tokenizer.end_of_text is <|end|>, which is no special token of .*given.json"),
     ],

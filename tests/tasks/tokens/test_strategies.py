@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import mean_shares
-from gristmill.tasks.tokens.strategies import group_weights, stretches
+from gristmill.tasks.tokens.strategies import capped, group_weights, stretches
 
 LANGUAGES = st.lists(st.integers(1, 10**7), min_size=1, max_size=8).map(
     lambda counts: {f"l{n}": count for n, count in enumerate(counts)}
@@ -128,3 +128,10 @@ def test_an_ordered_phase_reads_its_ranges_one_after_the_other():
 def test_settings_that_contradict_each_other_are_refused(wrong, message):
     with pytest.raises(ValidationError, match=message):
         Mixture(**wrong)
+
+
+def test_a_temperature_near_zero_takes_the_largest_group():
+    settings = Mixture(strategy="temperature", temperature=0.001)
+    weights = group_weights(settings, {"large": 10**12, "small": 10**11, "tiny": 5})
+    assert weights == {"large": 1.0, "small": 0.0, "tiny": 0.0}
+    assert capped(weights, {"large": 4e12, "small": 4e11, "tiny": 20}, 1e9) == {"large": 1e9, "small": 0, "tiny": 0}

@@ -1,0 +1,98 @@
+"""What is not wrong in a recipe, but may not be meant: sentences of `gristmill check`."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import wrapt
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.given_files import tokenizer_path
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.models.language import Language
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.tokens.mixture import SOURCE
+
+if TYPE_CHECKING:
+    import tokenizers as libraries
+else:
+    libraries = wrapt.lazy_import("tokenizers")
+
+_ENGLISH = ("en", "eng", "eng_Latn")
+# Texts that normalizers and pre-tokenizers change, by what they are.
+_PROBES = {
+    "forms of one letter": "ﬁ ① Ａ x²",
+    "case": "Ab",
+    "accents": "é",
+    "letters in two parts": "e\u0301",
+    "white space": " a  b\tc\n\nd ",
+    "quotes": "“a” ‘b’",
+}
+_SHOWN_TOKENS = 5
+
+
+def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
+    """Remarks of the steps themselves, and on what only the recipe as a whole shows."""
+    for step in recipe.steps:
+        yield from settings.placed(step).remarks()
+    yield from _other_languages(recipe)
+    yield from _untrained(recipe)
+    with suppress(OSError, ValueError):  # what is wrong with the file is a finding
+        yield from _of_tokenizer(recipe, settings)
+
+
+def _other_languages(recipe: Recipe) -> Iterator[str]:
+    """Languages that are kept, and whose texts have none of the stop words that a later step asks for."""
+    kept: list[str] = []
+    for step in recipe.steps:
+        if isinstance(step, Language):
+            kept = [code for code in step.keep if code not in _ENGLISH]
+        elif isinstance(step, GopherQuality) and step.min_stop_words and "stop_words" not in step.model_fields_set:
+            if others := [code for code in kept if code not in step.stop_words_by_language]:
+                yield (
+                    f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` and dropped here, "
+                    "since stop words are English; give `stop_words_by_language`, or `min_stop_words: null`"
+                )
+
+
+def _untrained(recipe: Recipe) -> Iterator[str]:
+    """Sources that no weight, budget or reference names."""
+    mixture = recipe.mixture
+    if mixture is None or mixture.strategy != "weights" or [column.column for column in mixture.by] != [SOURCE]:
+        return
+    named = {*mixture.weights, *mixture.tokens, *(name for phase in mixture.phases for name in phase.weights)}
+    named |= {name for step in recipe.steps for name in getattr(step, "reference", None) or ()}
+    if others := [source.name for source in recipe.sources if source.name not in named]:
+        yield f"mixture.weights: {', '.join(others)} has no weight, so nothing is trained on it"
+
+
+def _of_tokenizer(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
+    """What of texts does not come back from the tokens of the tokenizer.json that `tokenizer.path` names. Raises
+    OSError and ValueError for a file that is none."""
+    path = tokenizer_path(settings, recipe)
+    if path is None or path.read_bytes().lstrip()[:1] != b"{":
+        return
+    tokenizer = libraries.Tokenizer.from_file(str(path))
+    if changes := list(_changes(tokenizer)):
+        yield (
+            f"tokenizer.path: {path.name} changes texts before they become tokens: {', '.join(changes)}; the model "
+            "never sees what it takes out"
+        )
+    added = tokenizer.get_added_tokens_decoder().values()
+    if stripping := [token.content for token in added if token.lstrip or token.rstrip]:
+        names = ", ".join(map(repr, stripping[:_SHOWN_TOKENS])) + (", ..." if len(stripping) > _SHOWN_TOKENS else "")
+        yield (
+            f"tokenizer.path: in {path.name}, {names} take the white space beside them (lstrip, rstrip); the model "
+            "never sees it where a text has these words"
+        )
+
+
+def _changes(tokenizer: "libraries.Tokenizer") -> Iterator[str]:
+    """Each probe that does not come back, and as what. A blank ahead of the first word is no change."""
+    for what, probe in _PROBES.items():
+        ids = tokenizer.encode(probe, add_special_tokens=False).ids
+        back = tokenizer.decode(ids, skip_special_tokens=False)
+        if tokenizer.decoder is None:  # which would put blanks between all tokens
+            back = probe if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(probe)
+        if back not in (probe, f" {probe}", probe.removeprefix(" ")):
+            yield f"{what} ({probe!r} is {back!r})"
