@@ -15,8 +15,10 @@ from gristmill.storage.printable import redact_urls
 
 if TYPE_CHECKING:
     from gristmill.flows.cli import terminal
+    from gristmill.flows.machine import failures
     from gristmill.flows.recipe import errors
 else:
+    failures = wrapt.lazy_import("gristmill.flows.machine.failures")
     errors = wrapt.lazy_import("gristmill.flows.recipe.errors")
     terminal = wrapt.lazy_import("gristmill.flows.cli.terminal")
 
@@ -24,14 +26,13 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """The entry point: an error is one line, and the log above has the rest."""
+    """The entry point: an error is one line, and the log above or a file has the rest."""
     try:
         app()
-    except (OSError, ValueError, LookupError, RuntimeError) as error:
+    except Exception as error:
         if isinstance(error, errors.RecipeError):  # whose lines are whole sentences
             sys.exit(f"{error}")
-        notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
-        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(f"{error}{notes}"))
+        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(failures.sentence(error)))
         terminal.console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)
     finally:

@@ -32,6 +32,8 @@ from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import CorpusStep, Problem, Step
 from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.engine import own_code
+from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.url.lists import list_problems
@@ -55,7 +57,11 @@ def source_problems(
 def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
     """Problems with the files that steps name, given by their places in the recipe."""
     for index, step in steps.items():
-        for key, what in settings.placed(step).problems(deep):
+        try:
+            problems = own_code.call(f"step {step.step}", settings.placed(step).problems, deep, accept=list)
+        except own_code.OwnCodeError as error:
+            problems = [((), str(error))]
+        for key, what in problems:
             yield ("steps", index, *key), what
 
 
@@ -145,7 +151,8 @@ def largest_job(recipe: Recipe, documents: int, text_bytes: int) -> LargestJob:
     """
     held = [(SHARD, "documents of a shard")]
     for step in recipe.steps:
-        held += [(size, f"{step.step}, {what}") for size, what in step.job_memory(documents, text_bytes)]
+        of_step = own_code.call(f"step {step.step}", step.job_memory, documents, text_bytes, accept=list)
+        held += [(size, f"{step.step}, {what}") for size, what in of_step]
     if recipe.mixture is not None and recipe.tokenizer.path is None:
         held.append((SAMPLE * min(recipe.tokenizer.sample_bytes, text_bytes), "the tokenizer's sample"))
     size, work = max(held)
@@ -319,8 +326,7 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
     try:
         recipe = data if isinstance(data, Recipe) else validated(data, origin)
     except RecipeError as error:
-        # without the steps of users there may be none
-        findings = [f for f in error.findings if not (own and (f.key.endswith(".best") or f.key == "steps"))]
+        findings = [f for f in error.findings if not (own and f.key.endswith(".best"))]
         findings += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
         return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
     result = _checked(recipe, data, origin, settings, deep, unseen)
@@ -356,7 +362,13 @@ def _checked(
     needed = estimate(recipe, inspections, settings)
     findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
-    remarks = tuple(remark for step in recipe.steps for remark in settings.placed(step).remarks())
+    if not deep:
+        unseen += [f"the engine {engine} of your own" for engine in recipe.extract.asked if ":" in engine]
+        unseen += [f"the reader {source.reader} of your own" for source in recipe.sources if isinstance(source, Own)]
+    placed = [settings.placed(step) for step in recipe.steps]
+    remarks = tuple(
+        remark for step in placed for remark in own_code.call(f"step {step.step}", step.remarks, accept=list)
+    )
     with suppress(OSError, ValueError):  # what is wrong with the file is a finding
         remarks += tokenizer_remarks(settings, recipe)
     return Checked(tuple(findings), needed, tuple(unseen), remarks)

@@ -7,6 +7,7 @@ import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.storage.damage import opening
 from gristmill.training.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
@@ -117,7 +118,8 @@ def tokenizer_remarks(settings: MachineSettings, recipe: Recipe) -> tuple[str, .
     path = tokenizer_path(settings, recipe)
     if path is None or path.read_bytes().lstrip()[:1] != b"{":
         return ()
-    normalizer = libraries.Tokenizer.from_file(str(path)).normalizer
+    with opening(str(path), "tokenizer.json of Hugging Face", "give another one"):
+        normalizer = libraries.Tokenizer.from_file(str(path)).normalizer
     if normalizer is None:
         return ()
     changes = [

@@ -84,9 +84,8 @@ class Recipe(Settings):
         min_length=1, description="where the documents come from"
     )
     steps: tuple[AnyStep, ...] = Field(
-        min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it; "
-        "sources that are all jsonl, parquet, text or code need no `extract`",
+        "sources that are all jsonl, parquet, text or code need no `extract`, and `[]` keeps their texts as they are",
     )
     takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
@@ -161,8 +160,8 @@ class Recipe(Settings):
             if pages := [source.name for source in self.sources if source.needs_extraction]:
                 yield (
                     ("steps",),
-                    f"there is no step `extract`, which the pages of {', '.join(pages)} need, but {', '.join(steps)}; "
-                    "begin with `- step: extract`",
+                    f"there is no step `extract`, which the pages of {', '.join(pages)} need, but "
+                    f"{', '.join(steps) or 'none'}; begin with `- step: extract`",
                 )
                 return
         else:
@@ -356,7 +355,7 @@ class Recipe(Settings):
         for index, step in enumerate(self.steps):
             if isinstance(step, Extract):
                 return index + 1
-        return int(isinstance(self.steps[0], Url))
+        return int(bool(self.steps) and isinstance(self.steps[0], Url))
 
     @property
     def normalize(self) -> Normalize | None:

@@ -257,7 +257,7 @@ def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[by
             raise ValueError(
                 f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
             )
-        size, name = tokenizer_files.read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
+        size, name = tokenizer_files.SentencePieceTokenizer(data, path).vocab_size, MODEL
     if size > MAX_VOCABULARY:
         raise ValueError(f"{path} has {size:,} tokens; give one of at most {MAX_VOCABULARY:,}")
     return data, name
