@@ -7,9 +7,11 @@ The estimate gives ranges, from the sizes of the files and from measured rates. 
 (docs/benchmarks.md) where that is noted. Another crawl or another machine may differ by a factor of two.
 """
 
+import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,9 +21,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.columns import expressions, of_export, of_groups
-from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
+from gristmill.flows.recipe.errors import MAX_FINDINGS, Finding, Origin, RecipeError, limited
 from gristmill.flows.recipe.first_look import of_first_records
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder, tokenizer_remarks
 from gristmill.flows.recipe.recipe import Recipe, read, validated
@@ -40,18 +43,28 @@ from gristmill.tasks.url.lists import list_problems
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 
+log = logging.getLogger(__name__)
+
+LINE_SECONDS = 10.0  # between two lines while sources are looked at
+
 
 def source_problems(
     sources: Mapping[int, Source], settings: MachineSettings, deep: bool
 ) -> tuple[list[Inspection], list[Problem]]:
-    """What is known of sources, given by their places in the recipe, and the problems with their files."""
-    inspections = {index: settings.placed(source).inspect(deep) for index, source in sources.items()}
-    problems = [
-        (("sources", index, *key), what)
-        for index, inspection in inspections.items()
-        for key, what in inspection.problems
-    ]
-    return [*inspections.values()], problems
+    """What is known of sources, given by their places in the recipe, and the problems with their files. Sources behind
+    the first MAX_FINDINGS problems are not looked at."""
+    inspections: list[Inspection] = []
+    problems: list[Problem] = []
+    until = time.monotonic() + LINE_SECONDS
+    for index, source in sources.items():
+        if len(problems) >= MAX_FINDINGS - 1:  # and one says that there are more
+            break
+        inspections.append(settings.placed(source).inspect(deep))
+        problems += [(("sources", index, *key), what) for key, what in inspections[-1].problems]
+        if time.monotonic() > until:
+            log.warning("%s of %s sources looked at", f"{len(inspections):,}", f"{len(sources):,}")
+            until += LINE_SECONDS
+    return inspections, problems
 
 
 def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
@@ -200,7 +213,7 @@ class Estimate:
     def sentence(self) -> str:
         if self.bytes is None:
             return (
-                f"estimate: none, since the size of {', '.join(self.unsized)} is not known; to measure it, run the "
+                f"estimate: none, since the size of {listed(self.unsized)} is not known; to measure it, run the "
                 "recipe with `limit: 20000`, then `gristmill decide capacity` says what all of it takes"
             )
         time = f"no time, since the speed of {', '.join(self.unrated)} is not known"
@@ -371,7 +384,7 @@ def _checked(
     )
     with suppress(OSError, ValueError):  # what is wrong with the file is a finding
         remarks += tokenizer_remarks(settings, recipe)
-    return Checked(tuple(findings), needed, tuple(unseen), remarks)
+    return Checked(limited(findings), needed, tuple(unseen), remarks)
 
 
 def _own_steps(data: Any) -> dict[int, str]:
@@ -408,6 +421,8 @@ def _of_files(
     deep: bool,
 ) -> tuple[list[Inspection], list[Finding]]:
     inspections, problems = source_problems(sources, settings, deep)
+    if (left := len(sources) - len(inspections)) > 0:
+        problems.append((("sources",), f"has {left:,} more that were not looked at; correct these first"))
     problems += step_problems(steps, settings, deep)
     return inspections, [origin.finding(data, path, what) for path, what in problems]
 

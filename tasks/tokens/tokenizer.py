@@ -138,7 +138,7 @@ class Tokenizer(Settings):
         description="256 are bytes, a few special tokens, the others learned; up to 65,536 a token is stored in two "
         "bytes, else in four",
     )
-    sample_bytes: int = Field(100_000_000, gt=0, description="of text to train on, over all sources")
+    sample_bytes: int = Field(100_000_000, gt=0, le=1 << 40, description="of text to train on, over all sources")
     character_coverage: float = Field(
         0.9995, gt=0, le=1, description="of characters; the rest fall back to bytes; `byte_bpe` knows bytes alone"
     )
