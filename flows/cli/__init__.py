@@ -11,6 +11,7 @@ import wrapt
 from rich.text import Text
 
 from gristmill.flows.cli.app import app
+from gristmill.flows.machine import limits
 from gristmill.storage.printable import redact_urls
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """The entry point: an error is one line, and the log above or a file has the rest."""
+    if trouble := limits.few_addresses(limits.MIN_START):
+        sys.exit(f"gristmill: {trouble}")
     try:
         app()
     except Exception as error:

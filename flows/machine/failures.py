@@ -8,15 +8,20 @@ import time
 import traceback
 from pathlib import Path
 
+from gristmill.flows.machine import limits
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.engine.own_code import OwnCodeError
 
 _EXPECTED = (OSError, ValueError, LookupError, RuntimeError)
+# Errors that memory has no part in.
+_OF_VALUES = (FileNotFoundError, FileExistsError, PermissionError, ValueError, LookupError, OwnCodeError)
 
 
 def sentence(error: Exception) -> str:
     """What a command says of an error. The traceback of an error in a user's code, or of one that Gristmill does not
     expect, is appended to `errors.log` in the local folder, or to a new file where that cannot be written."""
+    if not isinstance(error, _OF_VALUES) and (trouble := limits.few_addresses()):
+        return trouble
     if isinstance(error, MemoryError):
         return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
     if isinstance(error, OSError) and error.errno in _REMEDIES:
@@ -32,9 +37,9 @@ def sentence(error: Exception) -> str:
 
 
 _REMEDIES = {
-    errno.EMFILE: "allow this process more open files (ulimit -n 1024), or set GRISTMILL_WORKERS lower",
+    errno.EMFILE: "allow more open files in the shell that starts it, ulimit -n 4096, or set GRISTMILL_WORKERS lower",
     errno.ENFILE: "this machine has too many open files: end other programs",
-    errno.EROFS: "set GRISTMILL_HOME to a folder that can be written",
+    errno.EROFS: "make it writable, or set GRISTMILL_HOME to a folder that is, such as a copy of this home",
     errno.ENOMEM: "close other programs, or give this process more memory (ulimit -v unlimited)",
     errno.EAGAIN: "this account has too many processes: end some, or raise the limit (ulimit -u)",
 }
