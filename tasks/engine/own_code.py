@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 FIRST_LINE_SECONDS = 60.0  # until a line says which call takes so long; the next one after twice as long
-ROWS_TOGETHER, TOGETHER_SECONDS = 64, 0.05  # of a reader: a switch of threads for each document would cost more
+# Of a reader, taken together: a switch of threads for each document would cost more than most readers.
+ROWS_TOGETHER, TOGETHER_SECONDS, TOGETHER_BYTES = 64, 0.05, 1 << 20
 _MAX_MESSAGE, _MAX_PRINTED = 300, 2000  # characters
 
 
@@ -81,8 +82,8 @@ def call_guarded(label: str, function: Callable[..., Any], *arguments: Any, acce
 
 
 def rows_of(label: str, function: Callable[..., Iterable[Any]], *arguments: Any) -> Iterator[Any]:
-    """The items of a user's generator. Up to 64 of them are taken at a time, as many as come in 50 ms. The clock runs
-    until the next ones. Raises OwnCodeError as `call` does, behind the items that came before."""
+    """The items of a user's generator. Up to 64 of them are taken at a time, as many as come in 50 ms and have a
+    megabyte. The clock runs until the next ones. Raises OwnCodeError as `call` does, after the items before it."""
     if not is_own(function):
         yield from function(*arguments)
         return
@@ -113,18 +114,20 @@ class _Batch:
         self.ended = False
 
     def fill(self, items: Iterator[Any]) -> None:
-        until = time.monotonic() + TOGETHER_SECONDS
+        until, size = time.monotonic() + TOGETHER_SECONDS, 0
         for item in islice(items, ROWS_TOGETHER):
             self.items.append(item)
-            if time.monotonic() > until:
+            if isinstance(item, Mapping):
+                size += sum(len(value) for value in item.values() if isinstance(value, str | bytes))
+            if size > TOGETHER_BYTES or time.monotonic() > until:
                 return
         self.ended = len(self.items) < ROWS_TOGETHER
 
 
 @dataclass(frozen=True)
 class OwnWork:
-    """The work of a phase that is a user's: `module`, `function` and what `accept(result, folder, number, **named)`
-    returns. It is sent to workers, so `accept` is a function of a module, or a `partial` of one."""
+    """The work of a phase that is a user's. `accept(result, folder, number, **named)` gives what the phase records. It
+    is sent to workers, so `accept` is a function of a module, or a `partial` of one."""
 
     label: str
     function: Callable[..., Any]
