@@ -20,9 +20,9 @@ class CheckedSettings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        if _has_truth(value) and info.field_name and not _takes_truth(cls, info.field_name):
+        if _has_truth(value) and info.field_name and _is_of_numbers(cls, info.field_name):
             raise ValueError(
-                "is true or false, as which YAML reads on, off, yes and no; give a number or text, or null for none"
+                "is true or false, as which YAML reads on, off, yes and no; give a number, or null for none"
             )
         return value
 
@@ -40,8 +40,9 @@ _PLAIN = frozenset({int, float, str, bytes, type(None), tuple, list, dict, froze
 
 
 @cache
-def _takes_truth(settings: type[BaseModel], name: str) -> bool:
-    kinds, seen = [settings.model_fields[name].annotation], set()
+def _is_of_numbers(settings: type[BaseModel], name: str) -> bool:
+    """Whether a field holds numbers, alone or beside text: pydantic itself refuses true and false for text."""
+    kinds, seen, numbers = [settings.model_fields[name].annotation], set(), False
     while kinds:
         kind = kinds.pop()
         if (
@@ -49,8 +50,9 @@ def _takes_truth(settings: type[BaseModel], name: str) -> bool:
             or kind is Any
             or (isinstance(kind, type) and not get_args(kind) and kind not in _PLAIN)
         ):
-            return True
+            return False
+        numbers |= kind in (int, float)
         if id(kind) not in seen:
             seen.add(id(kind))
             kinds += get_args(kind)
-    return False
+    return numbers

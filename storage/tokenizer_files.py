@@ -26,12 +26,11 @@ class SentencePieceTokenizer:
 
     def __init__(self, data: bytes, path: str) -> None:
         """Raises ValueError, which names the path, for what is no such model, ends no text, or has no bytes."""
-        try:
+        with opening(path, "SentencePiece model", "give another one"):
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=data)
-        except RuntimeError as error:
-            raise ValueError(f"{path} is no SentencePiece model: {' '.join(str(error).split())}") from error
+            knows_bytes = self.processor.is_byte(self.processor.piece_to_id("<0x00>"))
         processor = self.processor
-        if not processor.is_byte(processor.piece_to_id("<0x00>")):
+        if not knows_bytes:
             raise ValueError(f"{path} has no bytes for what it does not know; give a model with byte fallback")
         if processor.eos_id() < 0:
             raise ValueError(f"{path} has no token that ends a text; give a model with an end of sentence")

@@ -67,12 +67,12 @@ FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 class ModelConfig(CheckedSettings):
     """Shape of the Llama-like decoder. The vocabulary size comes from the data, not from here."""
 
-    dim: int = Field(default=128, gt=0, description="width of the residual stream")
-    layers: int = Field(default=4, gt=0, description="blocks of attention and feed-forward network")
+    dim: int = Field(default=128, gt=0, le=10**8, description="width of the residual stream")
+    layers: int = Field(default=4, gt=0, le=10**5, description="blocks of attention and feed-forward network")
     heads: int = Field(default=4, gt=0, description="of attention, in each layer")
     kv_heads: int | None = Field(default=None, gt=0, description="grouped-query attention; None: one per head")
     ffn: int | None = Field(default=None, gt=0, description="SwiGLU width; None: 8/3 dim, rounded up to 32s")
-    seq_len: int = Field(default=256, gt=0, description="tokens of context that training sees")
+    seq_len: int = Field(default=256, gt=0, le=10**8, description="tokens of context that training sees")
     rope_theta: float = Field(default=10_000.0, gt=0, description="base of the rotary position embedding")
     norm_eps: float = Field(default=1e-5, gt=0, description="added to the mean square in RMSNorm")
     tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
@@ -181,7 +181,7 @@ class TrainingConfig(CheckedSettings):
         description="local folder of the first weights, with their tokenizer, as `gristmill export model` writes it; "
         "None: drawn by the seed",
     )
-    steps: int = Field(default=240, gt=0, description="updates of the weights")
+    steps: int = Field(default=240, gt=0, le=10**9, description="updates of the weights")
     batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
     batch_ramp: tuple[BatchStage, ...] = Field(
         default=(), description="stages in which the batch is larger, as [{tokens: 200000, times: 2}]; none: it stays"

@@ -11,12 +11,15 @@ import wrapt
 from rich.text import Text
 
 from gristmill.flows.cli.app import app
+from gristmill.flows.machine import limits
 from gristmill.storage.printable import redact_urls
 
 if TYPE_CHECKING:
     from gristmill.flows.cli import terminal
+    from gristmill.flows.machine import failures
     from gristmill.flows.recipe import errors
 else:
+    failures = wrapt.lazy_import("gristmill.flows.machine.failures")
     errors = wrapt.lazy_import("gristmill.flows.recipe.errors")
     terminal = wrapt.lazy_import("gristmill.flows.cli.terminal")
 
@@ -24,14 +27,15 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """The entry point: an error is one line, and the log above has the rest."""
+    """The entry point: an error is one line, and the log above or a file has the rest."""
+    if trouble := limits.few_addresses(limits.MIN_START):
+        sys.exit(f"gristmill: {trouble}")
     try:
         app()
-    except (OSError, ValueError, LookupError, RuntimeError) as error:
+    except Exception as error:
         if isinstance(error, errors.RecipeError):  # whose lines are whole sentences
             sys.exit(f"{error}")
-        notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
-        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(f"{error}{notes}"))
+        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(failures.sentence(error)))
         terminal.console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)
     finally:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 import wrapt
 
+from gristmill.flows.machine import limits
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
@@ -64,6 +65,7 @@ def in_flow(
     try:
         if (finished := find()) is not None:
             return finished
+        limits.check_run()
         _start_server()  # while Prefect is imported here
         return run()
     except (KeyboardInterrupt, SystemExit):

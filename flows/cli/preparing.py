@@ -13,8 +13,10 @@ from gristmill.flows.cli.terminal import json_text, print_result, print_texts
 from gristmill.flows.experiments.planning.options import CrawlOptions, PlanOptions
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import check as checking
 from gristmill.flows.recipe import reference
+from gristmill.flows.recipe.errors import MAX_FINDINGS
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
@@ -121,9 +123,11 @@ def check(
 
 def _check_lines(name: str, result: checking.Checked) -> "Iterator[str]":
     yield from map(str, result.findings)
-    yield from (f"{name}: {remark}" for remark in result.remarks)
+    yield from (f"{name}: {remark}" for remark in result.remarks[:MAX_FINDINGS])
+    if (more := len(result.remarks) - MAX_FINDINGS) > 0:
+        yield f"{name}: {more:,} more remarks"
     if result.unseen:
-        yield f"not looked at without --deep: {', '.join(result.unseen)}"
+        yield f"not looked at without --deep: {listed(result.unseen)}"
     if result.estimate is not None:
         yield result.estimate.sentence
     if not result.findings:

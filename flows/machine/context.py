@@ -59,7 +59,7 @@ class RunContext:
 
 def job_options(settings: MachineSettings) -> JobOptions:
     """How jobs run on this machine."""
-    return JobOptions(settings.remote_io, settings.memory, int(settings.umask, 8))
+    return JobOptions(settings.remote_io, settings.memory, int(settings.umask, 8), settings.own_seconds)
 
 
 def workers(settings: MachineSettings) -> AbstractContextManager[Deferred]:

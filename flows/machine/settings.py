@@ -95,6 +95,11 @@ class MachineSettings(BaseSettings):
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="modules and packages, separated by commas, whose steps, engines and readers a recipe may name"
     )
+    own_seconds: float = Field(
+        3600.0,
+        gt=0,
+        description="seconds that one call of a step, reader or filter of your own may take before it ends the run",
+    )
     remote_io: RemoteIOConfig = Field(
         RemoteIOConfig(), description="how remote files are fetched: retries, connections a host, ..."
     )

@@ -3,15 +3,25 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 _SHOWN = 60  # characters of a value
+_LISTED = 20  # names
+_COMPARED, _OPTIONS = 200, 2000  # characters of a value, and options that it is compared with
 
 
 def did_you_mean(value: Any, options: Iterable[str]) -> str:
     """`did you mean x?` for the option that is most like what was given, or ""."""
-    close = difflib.get_close_matches(str(value), list(options), 1, 0.6)
+    close = difflib.get_close_matches(str(value)[:_COMPARED], list(islice(options, _OPTIONS)), 1, 0.6)
     return f"did you mean `{close[0]}`?" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence: the first twenty, and how many more there are; `none` without any."""
+    every = [*names]
+    more = len(every) - _LISTED
+    return ", ".join([*every[:_LISTED], *([f"and {more:,} more"] if more > 0 else [])]) or "none"
 
 
 def shown(value: Any) -> str:

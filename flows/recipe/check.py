@@ -7,9 +7,11 @@ The estimate gives ranges, from the sizes of the files and from measured rates. 
 (docs/benchmarks.md) where that is noted. Another crawl or another machine may differ by a factor of two.
 """
 
+import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,9 +21,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.columns import expressions, of_export, of_groups
-from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
+from gristmill.flows.recipe.errors import MAX_FINDINGS, Finding, Origin, RecipeError, limited
 from gristmill.flows.recipe.first_look import of_first_records
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe, read, validated
@@ -33,30 +36,46 @@ from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import CorpusStep, Problem, Step
 from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.engine import own_code
+from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.url.lists import list_problems
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 
+log = logging.getLogger(__name__)
+
+LINE_SECONDS = 10.0  # between two lines while sources are looked at
+
 
 def source_problems(
     sources: Mapping[int, Source], settings: MachineSettings, deep: bool
 ) -> tuple[list[Inspection], list[Problem]]:
-    """What is known of sources, given by their places in the recipe, and the problems with their files."""
-    inspections = {index: settings.placed(source).inspect(deep) for index, source in sources.items()}
-    problems = [
-        (("sources", index, *key), what)
-        for index, inspection in inspections.items()
-        for key, what in inspection.problems
-    ]
-    return [*inspections.values()], problems
+    """What is known of sources, given by their places in the recipe, and the problems with their files. Sources behind
+    the first MAX_FINDINGS problems are not looked at."""
+    inspections: list[Inspection] = []
+    problems: list[Problem] = []
+    until = time.monotonic() + LINE_SECONDS
+    for index, source in sources.items():
+        if len(problems) >= MAX_FINDINGS - 1:  # and one says that there are more
+            break
+        inspections.append(settings.placed(source).inspect(deep))
+        problems += [(("sources", index, *key), what) for key, what in inspections[-1].problems]
+        if time.monotonic() > until:
+            log.warning("%s of %s sources looked at", f"{len(inspections):,}", f"{len(sources):,}")
+            until += LINE_SECONDS
+    return inspections, problems
 
 
 def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
     """Problems with the files that steps name, given by their places in the recipe."""
     for index, step in steps.items():
-        for key, what in settings.placed(step).problems(deep):
+        try:
+            problems = own_code.call(f"step {step.step}", settings.placed(step).problems, deep, accept=list)
+        except own_code.OwnCodeError as error:
+            problems = [((), str(error))]
+        for key, what in problems:
             yield ("steps", index, *key), what
 
 
@@ -146,7 +165,8 @@ def largest_job(recipe: Recipe, documents: int, text_bytes: int) -> LargestJob:
     """
     held = [(SHARD, "documents of a shard")]
     for step in recipe.steps:
-        held += [(size, f"{step.step}, {what}") for size, what in step.job_memory(documents, text_bytes)]
+        of_step = own_code.call(f"step {step.step}", step.job_memory, documents, text_bytes, accept=list)
+        held += [(size, f"{step.step}, {what}") for size, what in of_step]
     if recipe.mixture is not None and recipe.tokenizer.path is None:
         held.append((SAMPLE * min(recipe.tokenizer.sample_bytes, text_bytes), "the tokenizer's sample"))
     size, work = max(held)
@@ -194,7 +214,7 @@ class Estimate:
     def sentence(self) -> str:
         if self.bytes is None:
             return (
-                f"estimate: none, since the size of {', '.join(self.unsized)} is not known; to measure it, run the "
+                f"estimate: none, since the size of {listed(self.unsized)} is not known; to measure it, run the "
                 "recipe with `limit: 20000`, then `gristmill decide capacity` says what all of it takes"
             )
         time = f"no time, since the speed of {', '.join(self.unrated)} is not known"
@@ -320,8 +340,7 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
     try:
         recipe = data if isinstance(data, Recipe) else validated(data, origin)
     except RecipeError as error:
-        # without the steps of users there may be none
-        findings = [f for f in error.findings if not (own and (f.key.endswith(".best") or f.key == "steps"))]
+        findings = [f for f in error.findings if not (own and f.key.endswith(".best"))]
         findings += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
         return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
     result = _checked(recipe, data, origin, settings, deep, unseen)
@@ -357,7 +376,10 @@ def _checked(
     needed = estimate(recipe, inspections, settings)
     findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
-    return Checked(tuple(findings), needed, tuple(unseen), tuple(remarks_of(recipe, settings)))
+    if not deep:
+        unseen += [f"the engine {engine} of your own" for engine in recipe.extract.asked if ":" in engine]
+        unseen += [f"the reader {source.reader} of your own" for source in recipe.sources if isinstance(source, Own)]
+    return Checked(limited(findings), needed, tuple(unseen), tuple(remarks_of(recipe, settings)))
 
 
 def _own_steps(data: Any) -> dict[int, str]:
@@ -394,6 +416,8 @@ def _of_files(
     deep: bool,
 ) -> tuple[list[Inspection], list[Finding]]:
     inspections, problems = source_problems(sources, settings, deep)
+    if (left := len(sources) - len(inspections)) > 0:
+        problems.append((("sources",), f"has {left:,} more that were not looked at; correct these first"))
     problems += step_problems(steps, settings, deep)
     return inspections, [origin.finding(data, path, what) for path, what in problems]
 

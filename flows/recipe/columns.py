@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import wrapt
 
-from gristmill.flows.machine.wrong_values import did_you_mean
+from gristmill.flows.machine.wrong_values import did_you_mean, listed
 from gristmill.flows.recipe.errors import Finding, RecipeError
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.documents.expressions import DERIVED, evaluate, kind_of, parsed, truth
@@ -77,7 +77,7 @@ def steps_before(recipe: Recipe, step_name: str) -> tuple[Step, ...]:
     later = [step.step for step in recipe.after]
     if step_name not in later:
         what = "makes the documents, ahead of which they have no columns" if step_name in names else "is no step of it"
-        hint = did_you_mean(step_name, later) or f"there are {', '.join(later) or 'none'} behind the extraction"
+        hint = did_you_mean(step_name, later) or f"there are {listed(later)} behind the extraction"
         raise LookupError(f"--at {step_name}: in the recipe {recipe.name} that {what}; {hint}")
     return recipe.steps[: names.index(step_name)]
 
@@ -123,7 +123,7 @@ def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
     there = [*dict.fromkeys([*signals, *theirs, *DOCUMENT_COLUMNS, *DERIVED])]
     for name in parsed(expression).columns:
         if name not in there and EVERY not in theirs:
-            hint = did_you_mean(name, there) or f"there are {', '.join(there)}"
+            hint = did_you_mean(name, there) or f"there are {listed(there)}"
             return f"there is no column {name}; {hint}"
     return ""
 

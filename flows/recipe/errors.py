@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from gristmill.flows.machine.wrong_values import choices, did_you_mean, shown, wanted
+from gristmill.flows.machine.wrong_values import choices, did_you_mean, listed, shown, wanted
 from gristmill.tasks.documents.where import is_where
 
 KeyPath = tuple[int | str, ...]
@@ -24,6 +24,18 @@ class Finding:
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, self.key, self.message) if part)
+
+
+MAX_FINDINGS = 50  # that are looked for and listed: a wrong recipe of a program may have one for each of its lines
+
+
+def limited(findings: Sequence[Finding], more: int = 0) -> tuple[Finding, ...]:
+    """The first MAX_FINDINGS, and a finding that says how many more there are: the others, and `more`."""
+    more += max(0, len(findings) - MAX_FINDINGS)
+    if not more:
+        return tuple(findings)
+    name = re.sub(r":\d+$", "", findings[0].where)
+    return (*findings[:MAX_FINDINGS], Finding(name, "", f"{more:,} more problems; correct these first"))
 
 
 class RecipeError(ValueError):
@@ -82,9 +94,10 @@ def _below(data: Any, part: int | str) -> Any:
 
 
 def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origin: Origin) -> list[Finding]:
-    """The findings of a failed validation of `data`, in the order of the model's fields."""
+    """The findings of a failed validation of `data`, in the order of the model's fields, limited."""
     findings: list[Finding] = []
-    errors = error.errors(include_url=False)
+    every = error.errors(include_url=False)
+    errors, more = every[:MAX_FINDINGS], len(every) - MAX_FINDINGS
     for each in errors:
         depth = len(each["loc"])
         if each["type"] == "too_short" and any(
@@ -97,7 +110,7 @@ def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origi
             findings += [origin.finding(data, path + below, sentence) for below, sentence in cause.found]
         else:
             findings.append(origin.finding(data, path, _sentence(each, model, data, path)))
-    return findings
+    return [*limited(findings, max(0, more))]
 
 
 def _path(loc: KeyPath, data: Any) -> KeyPath:
@@ -154,7 +167,7 @@ def _no_source(value: Any, message: str) -> str:
     for key in value:
         if hint := did_you_mean(key, kinds):
             return f"has the unknown key `{key}`; {hint}"
-    return f"has the keys {', '.join(map(str, value)) or 'none'}; give exactly one of {', '.join(kinds)} with its files"
+    return f"has the keys {listed(map(str, value))}; give exactly one of {', '.join(kinds)} with its files"
 
 
 def _models(model: type[BaseModel], data: Any, path: KeyPath) -> list[type[BaseModel]]:

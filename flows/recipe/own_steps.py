@@ -10,14 +10,18 @@ groups are `gristmill.engines` and `gristmill.readers`, and a recipe names `modu
 import inspect
 import re
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import wrapt
+from pydantic import ValidationError
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, StepError, imported, work_of
+from gristmill.tasks.documents.accepted import accepted_decisions
+from gristmill.tasks.documents.step import DocumentStep, EditStep, Settings, Step, StepError, imported, work_of
 from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.engine import own_code
 from gristmill.tasks.models.filter import LearnedFilter
 
 if TYPE_CHECKING:
@@ -112,6 +116,35 @@ def known(built_in: Steps) -> dict[str, type[Step]]:
         if other is not kind:
             raise StepError(f"two steps are called {_name(kind)}: {address(other)} and {address(kind)}; rename one")
     return by_name
+
+
+def made(kind: type[Step], values: Mapping[str, Any]) -> Step:
+    """A step of a user's with these settings, whose methods have been called once: its decisions, or the slices of a
+    filter's settings. Raises StepError for what they do wrong, and ValidationError for wrong settings."""
+    label = f"step {_name(kind)}"
+    try:
+        step = kind.model_validate(dict(values))
+    except ValidationError:
+        raise
+    except Exception as error:
+        raise StepError(str(own_code.raised(label, kind.__module__, error))) from error
+    try:
+        if isinstance(step, DocumentStep):
+            columns = [signal.name for signal in step.signals]
+            accept = partial(accepted_decisions, [*columns, *step.reads, *step.considers] if columns else [])
+            own_code.call(label, step.decisions, accept=accept)
+        elif isinstance(step, LearnedFilter):
+            for slice_of in (step.training_settings, step.scoring_settings, step.decision_settings):
+                own_code.call(label, slice_of, accept=_accepted_settings)
+    except own_code.OwnCodeError as error:
+        raise StepError(str(error)) from error
+    return step
+
+
+def _accepted_settings(result: Any) -> Settings:
+    if not isinstance(result, Settings):
+        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return Settings")
+    return result
 
 
 def address(kind: type[Step]) -> str:

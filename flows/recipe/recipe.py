@@ -1,16 +1,16 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from gristmill.flows.machine.wrong_values import did_you_mean
+from gristmill.flows.machine.wrong_values import did_you_mean, listed, shown
 from gristmill.flows.recipe import settings_file
-from gristmill.flows.recipe.errors import ContradictionError, KeyPath, Origin
+from gristmill.flows.recipe.errors import MAX_FINDINGS, ContradictionError, KeyPath, Origin
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
@@ -84,9 +84,8 @@ class Recipe(Settings):
         min_length=1, description="where the documents come from"
     )
     steps: tuple[AnyStep, ...] = Field(
-        min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it; "
-        "sources that are all jsonl, parquet, text or code need no `extract`",
+        "sources that are all jsonl, parquet, text or code need no `extract`, and `[]` keeps their texts as they are",
     )
     takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
@@ -122,15 +121,21 @@ class Recipe(Settings):
         check_no_secrets(values)
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_huge_numbers(cls, values: Any) -> Any:
+        if problems := list(islice(_huge_numbers(values, ()), MAX_FINDINGS)):
+            raise ContradictionError(problems)
+        return values
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = [
-            *self._of_order(),
-            *self._of_signals(),
-            *self._of_sources(),
-            *self._of_training(),
-            *self._of_objective(),
-        ]
+        every = chain(
+            self._of_order(), self._of_signals(), self._of_sources(), self._of_training(), self._of_objective()
+        )
+        problems = list(islice(every, MAX_FINDINGS + 1))
+        if len(problems) > MAX_FINDINGS:
+            problems[-1] = ((), "has more problems; correct these first")
         if problems:
             raise ContradictionError(problems)
         return self
@@ -161,8 +166,8 @@ class Recipe(Settings):
             if pages := [source.name for source in self.sources if source.needs_extraction]:
                 yield (
                     ("steps",),
-                    f"there is no step `extract`, which the pages of {', '.join(pages)} need, but {', '.join(steps)}; "
-                    "begin with `- step: extract`",
+                    f"there is no step `extract`, which the pages of {listed(pages)} need, but "
+                    f"{listed(steps)}; begin with `- step: extract`",
                 )
                 return
         else:
@@ -185,7 +190,7 @@ class Recipe(Settings):
             if isinstance(step, CorpusStep):
                 for name in step.reads:
                     if name not in (*names, "language"):  # which has its own sentence
-                        there = did_you_mean(name, names) or f"give one of {', '.join(names) or 'none'}"
+                        there = did_you_mean(name, names) or f"give one of {listed(names)}"
                         yield ("steps", index), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             if isinstance(step, DocumentStep):
                 yield from self._of_reads(index, step, names)
@@ -198,7 +203,7 @@ class Recipe(Settings):
                 yield from self._of_expression(index, step, names)
             best = getattr(step, "best", None)
             if best is not None and best not in names:
-                there = did_you_mean(best, names) or f"give one of {', '.join(names) or 'none'}"
+                there = did_you_mean(best, names) or f"give one of {listed(names)}"
                 yield (
                     ("steps", index, "best"),
                     f"is `best: {best}`, but the signals before it have no such name; {there}",
@@ -257,7 +262,7 @@ class Recipe(Settings):
                 later = next(
                     (s.step for s in self.steps[index:] if name in [signal.name for signal in s.signals]), None
                 )
-                hint = did_you_mean(name, there) or f"there are {', '.join(dict.fromkeys(there))}"
+                hint = did_you_mean(name, there) or f"there are {listed(dict.fromkeys(there))}"
                 hint = f"the step `{later}` behind it measures that; put it before" if later else hint
                 yield (
                     ("steps", index, "drop" if step.keep is None else "keep"),
@@ -288,11 +293,11 @@ class Recipe(Settings):
             if reference and set(names) <= set(reference):
                 yield (
                     ("steps", index, "reference"),
-                    f"is {', '.join(reference)}, which are all sources, so there is nothing to score: add a source",
+                    f"is {listed(reference)}, which are all sources, so there is nothing to score: add a source",
                 )
         for path, name in wanted:
             if name not in names:
-                hint = did_you_mean(name, names) or f"the sources are {', '.join(names)}"
+                hint = did_you_mean(name, names) or f"the sources are {listed(names)}"
                 yield path, f"no source is called {name}; {hint}"
 
     def _of_objective(self) -> Iterator[tuple[KeyPath, str]]:
@@ -356,7 +361,7 @@ class Recipe(Settings):
         for index, step in enumerate(self.steps):
             if isinstance(step, Extract):
                 return index + 1
-        return int(isinstance(self.steps[0], Url))
+        return int(bool(self.steps) and isinstance(self.steps[0], Url))
 
     @property
     def normalize(self) -> Normalize | None:
@@ -372,6 +377,21 @@ class Recipe(Settings):
         """The document steps right behind the extraction, where the engine `union` chooses texts by them."""
         behind = takewhile(lambda step: isinstance(step, DocumentStep), self.after)
         return tuple(behind) if self.extract.engine == UNION else ()
+
+
+_LARGEST = 2**63 - 1
+
+
+def _huge_numbers(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Whole numbers that no table and no library takes."""
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        yield path, f"is {shown(value)}; give a number of at most {_LARGEST:,}"
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _huge_numbers(each, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from _huge_numbers(each, (*path, index))
 
 
 def _measured_by(signal: str) -> str:

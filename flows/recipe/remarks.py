@@ -9,6 +9,8 @@ import wrapt
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import tokenizer_path
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.storage.damage import opening
+from gristmill.tasks.engine import own_code
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.mixture import SOURCE
@@ -33,8 +35,8 @@ _SHOWN_TOKENS = 5
 
 def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Remarks of the steps themselves, and on what only the recipe as a whole shows."""
-    for step in recipe.steps:
-        yield from settings.placed(step).remarks()
+    for step in map(settings.placed, recipe.steps):
+        yield from own_code.call(f"step {step.step}", step.remarks, accept=list)
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
     with suppress(OSError, ValueError):  # what is wrong with the file is a finding
@@ -72,7 +74,8 @@ def _of_tokenizer(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     path = tokenizer_path(settings, recipe)
     if path is None or path.read_bytes().lstrip()[:1] != b"{":
         return
-    tokenizer = libraries.Tokenizer.from_file(str(path))
+    with opening(str(path), "tokenizer.json of Hugging Face", "give another one"):
+        tokenizer = libraries.Tokenizer.from_file(str(path))
     if changes := list(_changes(tokenizer)):
         yield (
             f"tokenizer.path: {path.name} changes texts before they become tokens: {', '.join(changes)}; the model "

@@ -21,6 +21,11 @@ MAX_BYTES = 1 << 20
 # An alias stands for a whole tree: a few lines of aliases of aliases are billions of values.
 MAX_ALIASES = 16
 MAX_DEPTH = 32
+MAX_VALUES = 50_000  # keys, values and brackets: a recipe with 5,000 sources has 40,000
+# Tags of values that a recipe may have; others are bytes, sets, or pairs.
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "timestamp", "map", "seq", "merge")
+)
 # Numbers in base 8 and 60 ("Integer Language-Independent Type for YAML Version 1.1"), which hardly anybody means.
 _ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
@@ -36,7 +41,7 @@ def parse_yaml(data: bytes, name: str) -> tuple[Any, Origin]:
     except UnicodeDecodeError as error:
         raise _yaml_error(name, None, f"is no text in UTF-8 (byte {error.start}); name a recipe in YAML") from error
     try:
-        _check_aliases(text, name)
+        _check_size(text, name)
         loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()
@@ -74,9 +79,14 @@ def _yaml_error(name: str, mark: Any, message: str) -> RecipeError:
     return RecipeError([Finding(where, "", message)])
 
 
-def _check_aliases(text: str, name: str) -> None:
-    aliases = depth = 0
+def _check_size(text: str, name: str) -> None:
+    aliases = depth = values = 0
     for event in yaml.parse(text, yaml.SafeLoader):
+        values += isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent)
+        if values > MAX_VALUES:
+            raise _yaml_error(
+                name, event.start_mark, f"has more than {MAX_VALUES:,} keys and values; divide it into several recipes"
+            )
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise _yaml_error(name, event.start_mark, f"is nested more than {MAX_DEPTH} deep; write it flatter")
@@ -94,6 +104,11 @@ def _lines(
     1.1 reads as another one."""
     if any(node is one for one in above):
         raise _yaml_error(name, node.start_mark, "holds itself through an alias (*name); write the values out")
+    if node.tag not in _TAGS:
+        shown = node.tag.replace("tag:yaml.org,2002:", "!!")
+        raise _yaml_error(
+            name, node.start_mark, f"has a value of the type {shown}; write text, a number, a list or a mapping"
+        )
     yield path, node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()

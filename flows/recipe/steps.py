@@ -123,7 +123,7 @@ def _read(entry: Any, built_in: Callable[[Any], Step]) -> Step:
     kind = own_steps.find(name, BUILT_IN)
     if kind is None:
         return built_in(entry)  # whose error names all steps that there are
-    return kind.model_validate({key: value for key, value in entry.items() if key != "step"})
+    return own_steps.made(kind, {key: value for key, value in entry.items() if key != "step"})
 
 
 def _built_in_name(value: Any) -> Any:

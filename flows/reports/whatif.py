@@ -35,6 +35,7 @@ from gristmill.tasks.documents.decisions import Decisions, decide, gathered
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.tasks.models.filter import bounds_by
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
@@ -265,7 +266,7 @@ def decided_by(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]]
     [step] = steps
     scores = passed.left.measured[-1]
     parts = {i: scores.part(i) for i in places.shards(without=step.reference)}
-    bounds = work_of(step).bounds(step.decision_settings(), list(parts.values()))
+    bounds = bounds_by(work_of(step), step.decision_settings(), list(parts.values()))
     return {i: (part,) for i, part in parts.items()}, [(step.step, bounds)]
 
 

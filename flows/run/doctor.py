@@ -135,7 +135,8 @@ def _home(settings: MachineSettings) -> Iterator[Line]:
         read, names = exclusive.read(path), exclusive.names(folder)
     except Exception as error:
         remedy = "let this user write there" if files.is_local(settings.home) else bucket
-        yield Line("error", "home", redact_urls(f"{shown}: {error}".splitlines()[0])[:300], remedy)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        yield Line("error", "home", redact_urls(f"{shown}: {reason}".splitlines()[0])[:300], remedy)
         return
     finally:
         with contextlib.suppress(Exception):

@@ -12,7 +12,6 @@ depend on heads, so a change of heads does not embed the documents again.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from pydantic import SerializeAsAny
@@ -33,7 +32,14 @@ from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.models import heads as head_files
 from gristmill.tasks.models.embedders import Embedder, EmbedderFiles, embed_shard, embedder_files
 from gristmill.tasks.models.embedding import Embedding, HeadScoring, column_of, score_shard
-from gristmill.tasks.models.filter import LearnedFilter, bounds_of, find_bounds, null_scores_shard
+from gristmill.tasks.models.filter import (
+    LearnedFilter,
+    bounds_of,
+    find_bounds,
+    null_scores_shard,
+    scoring_work,
+    training_work,
+)
 from gristmill.tasks.models.perplexity import Cuts, Perplexity, bucket_shard, find_ends
 
 
@@ -111,7 +117,7 @@ def _train(phases: PhaseRunner, record: FilterTraining, places: FilterPlaces) ->
         "settings": record.settings,
         "heldout": record.heldout,
     }
-    return {"model": phases.once("train", import_module(places.work).train_model, arguments)}
+    return {"model": phases.once("train", training_work(places.work), arguments)}
 
 
 def filter_scores(
@@ -159,7 +165,7 @@ def _score(phases: PhaseRunner, record: FilterScoring, places: FilterPlaces) -> 
 
     scored = Each(corpus.shards(without=record.reference), arguments)
     unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
-    phases.map("score", import_module(places.work).score_shard, scored, common=common)
+    phases.map("score", scoring_work(places.work, record.scores, record.groups), scored, common=common)
     columns = {"signals": record.scores, "groups": record.groups}
     phases.map("null-scores", null_scores_shard, unscored, common=columns)
     return {}

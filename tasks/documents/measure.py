@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 from gristmill.storage import ledger
 from gristmill.storage.schema import EDITS, LEDGER
 from gristmill.tasks import kernels
+from gristmill.tasks.documents.accepted import accepted_columns, accepted_edits
 from gristmill.tasks.documents.edits import Edits, applied, merged, rows, scanned
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Signal, Step, work_of
+from gristmill.tasks.engine import own_code
 
 _TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -114,7 +116,8 @@ def _run_steps(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.T
     cut = [EDITS.empty_table()]
     for index, step in enumerate(steps):
         if isinstance(step, EditStep):
-            edits, columns = work_of(step).edit(step, batch)
+            accept = partial(accepted_edits, step, schema(step), batch["text"])
+            edits, columns = own_code.call(f"step {step.step}", work_of(step).edit, step, batch, accept=accept)
             if len(edits):
                 # what a later step masks may stand in what this one removes
                 keeps = all(later.keeps_removed for later in steps[index:] if isinstance(later, EditStep))
@@ -124,7 +127,8 @@ def _run_steps(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.T
             batch.replace({name: columns[name] for name in step.rewrites})
             columns = columns | {step.left: pc.utf8_length(batch["text"]).cast(pa.int64())}
         else:
-            columns = work_of(step).measure(step, batch)
+            accept_columns = partial(accepted_columns, schema(step), len(batch))
+            columns = own_code.call(f"step {step.step}", work_of(step).measure, step, batch, accept=accept_columns)
         batch.add(schema(step), columns)
     return batch.table, pa.concat_tables(cut)
 

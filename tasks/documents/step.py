@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 from pydantic import ConfigDict, model_validator
 
 from gristmill.storage.settings import CheckedSettings
+from gristmill.tasks.engine import own_code
 
 S = TypeVar("S", bound="Settings")
 # The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
@@ -205,7 +206,14 @@ class Step(Settings):
 
     def pinned(self) -> Self:
         """The step tied to the content that the files it names have now, so that its key changes with them."""
-        return work_of(self).pinned(self) if self.pins_files else self
+        if not self.pins_files:
+            return self
+        return own_code.call(f"step {self.step}", work_of(self).pinned, self, accept=self._checked_pin)
+
+    def _checked_pin(self, step: Any) -> Self:
+        if type(step) is not type(self):
+            raise own_code.Unacceptable(f"returned {own_code.shown(step)}; return the step, a {type(self).__name__}")
+        return step
 
 
 class DocumentStep(Step):
@@ -328,10 +336,13 @@ def function_at(address: str) -> Callable[..., Any]:
 
 
 def imported(module: str) -> ModuleType:
-    """A user's module. Raises StepError if it is not installed."""
+    """A user's module. Raises StepError if it is not installed, or cannot be imported."""
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise StepError(f"there is no module {module}: install its package, or set PYTHONPATH to its folder") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+            remedy = "install its package, or set PYTHONPATH to its folder"
+            raise StepError(f"there is no module {module}: {remedy}") from error
+        raise StepError(f"{own_code.raised(f'the module {module} cannot be imported', module, error)}") from error

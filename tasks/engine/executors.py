@@ -174,7 +174,7 @@ class Dask:
                 try:
                     results = self._gather(batch)
                 except distributed.KilledWorker as error:
-                    raise RuntimeError(shared.killed([job for _, job in begun[error.task]])) from error
+                    raise RuntimeError(shared.killed([job for _, job in begun[error.task]], work)) from error
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 lasting = [(len(each), took) for each, took in results if not isinstance(each, NotBegun)]

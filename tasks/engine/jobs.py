@@ -11,6 +11,7 @@ from gristmill.tasks.engine import log_fields, options
 from gristmill.tasks.engine.code_version import code_version, releases
 from gristmill.tasks.engine.job_costs import JobCost, measured
 from gristmill.tasks.engine.options import JobOptions
+from gristmill.tasks.engine.own_code import OwnCodeError
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def _run(phase: Phase, job: Job) -> JobResult:
             record = phase.work(phase.folder, job.number, **phase.common, **job.arguments)
         if layout.counts_documents(record) and not phase.temporary:
             ledger.check_shard(phase.folder, job.number, record)
+    except OwnCodeError:  # which names what its reader can change
+        raise
     except Exception as error:
         error.add_note(f"job {job.number} of phase {phase.name} of {phase.folder}")
         raise

@@ -15,11 +15,13 @@ PRIVATE = 0o077  # only the account itself
 @dataclass(frozen=True)
 class JobOptions:
     """`remote_io`: how remote files are fetched; `memory`: bytes that one job may hold where it can choose; `umask`:
-    the rights that files and folders which a job makes do not have."""
+    the rights that files and folders which a job makes do not have; `own_seconds`: that one call of a user's function
+    may take, by the clock."""
 
     remote_io: RemoteIOConfig = RemoteIOConfig()
     memory: int = 1 << 30
     umask: int = PRIVATE
+    own_seconds: float = 3600.0
 
 
 _current = JobOptions()

@@ -7,6 +7,7 @@ hundreds of workers would ask the scheduler at the same moment.
 """
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import wrapt
 from gristmill.storage import files, leftovers
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.retry import RemoteIOError
+from gristmill.tasks.engine.code_version import is_ours
 
 if TYPE_CHECKING:
     from distributed.protocol import pickle
@@ -137,7 +139,15 @@ def not_begun(path: str, trouble: NotBegun) -> str:
     )
 
 
-def killed(jobs: list[Any]) -> str:
-    """Why a run ends whose workers died at these jobs."""
+def killed(jobs: list[Any], work: Callable[[Any], Any]) -> str:
+    """Why a run ends whose workers died at these jobs of a phase."""
     others = f", or one of the {len(jobs) - 1} behind it" if len(jobs) > 1 else ""
-    return f"workers died again and again, most likely out of memory, at {jobs[0]}{others}"
+    phase = next(iter(getattr(work, "args", ())), None)
+    own = [name for name in getattr(getattr(phase, "code", None), "modules", ()) if not is_ours(name)]
+    if not own:
+        return f"workers died again and again, most likely out of memory, at {jobs[0]}{others}"
+    paths = ", ".join(getattr(sys.modules.get(name), "__file__", None) or name for name in own)
+    return (
+        f"workers died again and again at {jobs[0]}{others}, where they run your own code ({paths}): they are out of "
+        "memory, or that code ends its process, as os._exit and a crash in a library of C do"
+    )

@@ -7,11 +7,13 @@ the step `extract`. Recipes are read with this module, so libraries of engines a
 import logging
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import wrapt
+
+from gristmill.tasks.documents.step import function_at
+from gristmill.tasks.engine import own_code
 
 if TYPE_CHECKING:
     import justext
@@ -110,8 +112,14 @@ ENGINES = {
 @cache
 def engine(name: str) -> Callable[..., str]:
     """The engine of a name, or a user's own at `module:function`, which takes and returns the same and has no options.
-    Raises what its import raises."""
+    Raises StepError where it cannot be imported, and when it is called OwnCodeError for all that it does wrong."""
     if known_engine := ENGINES.get(name):
         return known_engine.read
-    module, _, function = name.partition(":")
-    return getattr(import_module(module), function)
+    function = function_at(name)
+    return lambda page: own_code.call_guarded(f"engine {name}", function, page, accept=_accepted_text)
+
+
+def _accepted_text(result: Any) -> str:
+    if not isinstance(result, str):
+        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return the text of the page, a str")
+    return result

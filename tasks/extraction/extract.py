@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
-from gristmill.tasks.documents.step import DocumentStep, Problem, Signal, Step, StepError, function_at
+from gristmill.tasks.documents.step import DocumentStep, Problem, Signal, Step, StepError, function_at, imported
 from gristmill.tasks.extraction.engines import ENGINES
 from gristmill.tasks.guard.parent import Limits
 
@@ -146,7 +145,7 @@ class Extract(Step):
 
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
-        own = [getattr(import_module(module), "LIBRARIES", ()) for module in self.modules]
+        own = [getattr(imported(module), "LIBRARIES", ()) for module in self.modules]
         engine_libraries: list[tuple[str, ...]] = [ENGINES[name].libraries for name in self.asked if name in ENGINES]
         if "pdf" in self.types:
             engine_libraries.append(("pypdfium2",))
@@ -157,11 +156,12 @@ class Extract(Step):
         return tuple(match[1] for engine in self.asked if (match := _OF_USERS.fullmatch(engine)))
 
     def problems(self, deep: bool) -> Iterator[Problem]:
-        if deep and ":" in self.engine:
-            try:
-                function_at(self.engine)
-            except StepError as error:
-                yield ("engine",), str(error)
+        for engine in self.asked if deep else ():
+            if ":" in engine:
+                try:
+                    function_at(engine)
+                except StepError as error:
+                    yield ("engines" if self.engine == UNION else "engine",), str(error)
 
 
 def _check_engine(engine: str, choices: tuple[str, ...]) -> None:

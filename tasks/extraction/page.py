@@ -16,6 +16,7 @@ from xml.parsers import expat
 
 from resiliparse.parse.encoding import detect_mime
 
+from gristmill.tasks.engine.own_code import OwnCodeError
 from gristmill.tasks.extraction.classifier import main_text
 from gristmill.tasks.extraction.engines import DATA, Refused
 from gristmill.tasks.extraction.engines import engine as engine_of
@@ -307,8 +308,9 @@ def extract_page(
     types: those that are read. format: "plain" or "markdown", which only the engine blocks has for HTML. Rules:
     `content_type` for what is of none of the types, whatever it is declared as, `too_deep` for a page that the engine's
     parser must not see, `page_shell` for a note that stands in place of a document (`shells`), with its kind and text,
-    `empty_text`, and those of `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is
-    read by the rules of XML, other XHTML as HTML. Holds the page some four times, XHTML six.
+    `empty_text`, `extractor_error` for what a user's engine does wrong, and those of
+    `gristmill.tasks.pdf.document.read`. XHTML that is well-formed is read by the rules of XML, other XHTML as HTML.
+    Holds the page some four times, XHTML six.
     """
     kind = payload_type(payload, content_type, charset, given) or content_type or _sniff(payload)
     if not any(kind in _TYPES[name] for name in types):
@@ -336,6 +338,8 @@ def extract_page(
             )
         except Refused as error:
             return _drop("too_deep", str(error))
+        except OwnCodeError as error:
+            return _drop("extractor_error", str(error))
         page_metadata = metadata(page, url)
         shell_kind = shell(text)
         if text_in_data := text_of_data(page, text, shell_kind is not None):

@@ -244,13 +244,16 @@ def _records(
 def page_guard(extract: Extract) -> Guard:
     """Guarded processes that extract pages.
 
-    The first call of an engine compiles its kernels, which takes longer than any page may."""
+    The first call of an engine compiles its kernels, which takes longer than any page may. An engine of a user's may
+    do anything with that page."""
     work = f"{extract_page.__module__}:{extract_page.__name__}"
     page = (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "")
-    pages: list[tuple] = [(*page, engine, extract.format) for engine in extract.asked]
+    own = [engine for engine in extract.asked if ":" in engine]
+    pages: list[tuple] = [(*page, engine, extract.format) for engine in extract.asked if engine not in own]
     if "pdf" in extract.types:
         pages.append((_BLANK_PDF, "application/pdf", None, "", extract.asked[0], extract.format, extract.types))
-    return Guard(work, extract.limits, *pages)
+    trials = tuple((*page, engine, extract.format) for engine in own)
+    return Guard(work, extract.limits, *pages, trials=trials, name=f"engine {', '.join(own)}" if own else "")
 
 
 def _counts(
@@ -370,11 +373,24 @@ def _documents(
         row, engine_count = waiting.popleft()
         result = united([first, *islice(results, engine_count - 1)]) if engine_count > 1 else first
         if "rule" in result:
+            if result["rule"] == "extractor_error" and any(":" in engine for engine in extract.asked):
+                _tell_once(result["detail"])
             lost.append(_drop(row, result["rule"], detail=result["detail"]))
         else:
             # a text says nothing of itself: its table may
             values = {name: value for name, value in result.items() if value is not None}
             yield dict.fromkeys(result) | row | values | {"characters": len(result["text"])}
+
+
+_told: set[str] = set()
+
+
+def _tell_once(failure: str) -> None:
+    """A line of the log for what an engine of a user's does wrong, once in a process for each place and kind of it."""
+    where = failure.partition(")")[0]
+    if where not in _told:
+        _told.add(where)
+        log.warning("%s; pages on which it fails are dropped as extractor_error", failure)
 
 
 def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:

@@ -14,6 +14,7 @@ workers; a worker is killed by the kernel when the zygote dies, where the kernel
 the limits of its page elsewhere.
 """
 
+import contextlib
 import ctypes
 import faulthandler
 import gc
@@ -89,7 +90,7 @@ def main(target: str) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with control.makefile("rb") as stream:
-        rehearsals = unpack(stream.read(*RESULT.unpack(stream.read(RESULT.size))))
+        rehearsals, trials, limits = unpack(stream.read(*RESULT.unpack(stream.read(RESULT.size))))
     try:
         module, _, name = target.partition(":")
         function = getattr(importlib.import_module(module), name)
@@ -98,10 +99,27 @@ def main(target: str) -> None:
     except Exception as error:
         control.sendall(framed({"error": describe(error)}))
         return
+    for trial in trials:
+        if returns(function, trial, Allowance(*limits)):
+            with contextlib.suppress(BaseException):  # the pages will tell
+                function(*trial)
     control.sendall(framed({"error": None}))
     gc.collect()
     gc.freeze()  # a collection in a worker would copy all memory that it shares with the zygote
     serve(control, function)
+
+
+def returns(function: Function, trial: tuple, allowance: Allowance) -> bool:
+    """Whether a call returns or raises, under the limits of a page, in a process of its own."""
+    process = os.fork()
+    if process == 0:
+        Memory(allowance.page_memory)
+        signal.setitimer(signal.ITIMER_PROF, allowance.page_seconds)
+        signal.setitimer(signal.ITIMER_REAL, allowance.page_wall_seconds)
+        with contextlib.suppress(BaseException):
+            function(*trial)
+        os._exit(0)
+    return os.waitpid(process, 0)[1] == 0
 
 
 def serve(control: socket.socket, function: Function) -> None:
@@ -190,8 +208,9 @@ def _become_worker(
         if os.getppid() == zygote:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             faulthandler.enable(status, all_threads=False)
-            # shows where it looped, and then dies of the signal all the same
-            faulthandler.register(signal.SIGPROF, status, all_threads=False, chain=True)
+            # shows where it looped or waited, and then dies of the signal all the same
+            for number in (signal.SIGPROF, signal.SIGALRM):
+                faulthandler.register(number, status, all_threads=False, chain=True)
             work_off(function, allowance, done, readable(ring), calls, results)
     except (BrokenPipeError, EOFError):
         pass  # nobody is there any more

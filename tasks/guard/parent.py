@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import select
 import signal
 import socket
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field
 
@@ -68,14 +69,24 @@ class Guard:
     returns a dict of plain data. Its process has this one's import path, one thread for numerical libraries, and no
     standard output. Guards of several threads have a worker each; the process that they are forked from is
     started by the first one and kept. There the calls `rehearsals` are made before any worker is forked, without
-    limits: what they load and compile, workers have from their beginning.
-    Raises RuntimeError if the function cannot be imported or no process be started.
+    limits: what they load and compile, workers have from their beginning. So are `trials`, calls of code that nobody
+    vouches for, if they end within the limits in a process of their own; what they raise is not reported.
+    `name`: what does the work, for the log.
+    Raises RuntimeError if the function cannot be imported, a rehearsal raises, or no process can be started.
     """
 
-    def __init__(self, work: str, limits: Limits | None = None, *rehearsals: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        work: str,
+        limits: Limits | None = None,
+        *rehearsals: tuple[Any, ...],
+        trials: tuple[tuple[Any, ...], ...] = (),
+        name: str = "",
+    ) -> None:
         self.work = work
-        self.rehearsals = rehearsals
+        self.name = name or work
         self.limits = limits or Limits()
+        self.first_calls = _FirstCalls(rehearsals, trials)
         self._worker: _Worker | None = None
         self._in_use = False
         self._told: set[str] = set()
@@ -83,7 +94,7 @@ class Guard:
     def __enter__(self) -> Self:
         self._ring = Ring(2 * WINDOW)
         try:
-            self._worker = _worker(self.work, self.rehearsals, self.limits, self._ring)
+            self._worker = _worker(self.work, self.first_calls, self.limits, self._ring)
         except BaseException:
             self._ring.close()
             raise
@@ -127,7 +138,7 @@ class Guard:
                 if not waiting:
                     return
                 if self._worker is None:
-                    self._worker = _worker(self.work, self.rehearsals, self.limits, self._ring)
+                    self._worker = _worker(self.work, self.first_calls, self.limits, self._ring)
                     unanswered = [call for call in waiting if call.result is None]
                     # one that crashed goes first: nothing that others do to a worker must touch it again
                     self._worker.send(sorted(unanswered, key=lambda call: not call.crashed))
@@ -169,7 +180,14 @@ class Guard:
         call.result = lost
         if lost["detail"] not in self._told:
             self._told.add(lost["detail"])
-            log.warning("%s: %s, %s; more of these are not logged\n%s", self.work, *lost.values(), end.trace)
+            where = _innermost(end.trace)
+            log.warning(
+                "%s%s: %s, %s; more of these are not logged\n%s",
+                self.name,
+                f" ({where})" if where else "",
+                *lost.values(),
+                end.trace,
+            )
 
     def _lost(self, end: "_End") -> dict[str, str]:
         if end.status == child.OVER_MEMORY:
@@ -187,6 +205,24 @@ class Guard:
             self._worker.kill()
             self._worker.close()
             self._worker = None
+
+
+_FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
+_INSTALLED = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
+
+
+def _innermost(trace: str) -> str:
+    """`file.py:17, name` of a crash's traceback, the innermost call first: of the first that is not in an installed
+    library; empty without a traceback."""
+    frames = _FRAME.findall(trace)
+    for path, line, function in sorted(frames, key=lambda frame: any(part in frame[0] for part in _INSTALLED)):
+        return f"{os.path.basename(path)}:{line}, {function}"
+    return ""
+
+
+class _FirstCalls(NamedTuple):
+    rehearsals: tuple[tuple[Any, ...], ...]
+    trials: tuple[tuple[Any, ...], ...]
 
 
 def _signal_name(number: int) -> str:
@@ -307,7 +343,7 @@ class _Worker:
 class _Zygote:
     """The process that imports the function of a guard and forks workers."""
 
-    def __init__(self, work: str, rehearsals: tuple[tuple[Any, ...], ...]) -> None:
+    def __init__(self, work: str, first_calls: _FirstCalls, limits: Limits) -> None:
         self.control, theirs = socket.socketpair()
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         # a fixed seed of hashes, so that a message which prints a set is the same in every run
@@ -322,7 +358,7 @@ class _Zygote:
                 start_new_session=True,  # a signal to the terminal's processes is the parent's to handle
             )
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it died of is said below
-            self.control.sendall(framed(rehearsals))
+            self.control.sendall(framed((*first_calls, tuple(_allowance(limits)))))
         with self.control.makefile("rb", buffering=0) as stream:
             head = stream.read(RESULT.size)
             answer = unpack(stream.read(RESULT.unpack(head)[0])) if head else {"error": "it ended while it started"}
@@ -333,7 +369,7 @@ class _Zygote:
 
     def fork(self, limits: Limits, ring: Ring) -> _Worker:
         """A new worker. Raises ConnectionError if the zygote has left or dies over it."""
-        allowance = child.Allowance(**limits.model_dump())
+        allowance = _allowance(limits)
         (calls, ours_calls), (ours_results, results), (ours_status, status) = (os.pipe() for _ in range(3))
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(PermissionError):  # the sum of a user's pipes may be limited
@@ -359,16 +395,20 @@ class _Zygote:
         self.process.wait()
 
 
-_zygotes: dict[tuple[str, tuple[Any, ...]], _Zygote] = {}
+def _allowance(limits: Limits) -> child.Allowance:
+    return child.Allowance(**limits.model_dump())
+
+
+_zygotes: dict[tuple[str, _FirstCalls], _Zygote] = {}
 _lock = threading.Lock()
 
 
-def _worker(work: str, rehearsals: tuple[tuple[Any, ...], ...], limits: Limits, ring: Ring) -> _Worker:
-    key = work, rehearsals
+def _worker(work: str, first_calls: _FirstCalls, limits: Limits, ring: Ring) -> _Worker:
+    key = work, first_calls
     with _lock:
         for _ in range(_STARTS):
             if key not in _zygotes:
-                _zygotes[key] = _Zygote(work, rehearsals)
+                _zygotes[key] = _Zygote(work, first_calls, limits)
             try:
                 return _zygotes[key].fork(limits, ring)
             except ConnectionError:  # idle zygotes leave, and others are killed

@@ -14,16 +14,20 @@ process. A score is a function of a document's id, its text and the models alone
 is trained on, in whatever order and shards they come.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 from pydantic import Field
 
-from gristmill.storage import layout, parquet
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Bound, CorpusStep, Settings
+from gristmill.tasks.engine import own_code
 
 
 def null_scores_shard(
@@ -39,7 +43,74 @@ def null_scores_shard(
 
 def find_bounds(folder: str, number: int, work: str, settings: Settings, scores: Sequence[str]) -> dict:
     """`bounds`: what the module `work` finds by the parts with scores, as mappings."""
-    return {"bounds": [asdict(bound) for bound in import_module(work).bounds(settings, scores)]}
+    return {"bounds": [asdict(bound) for bound in bounds_by(import_module(work), settings, scores)]}
+
+
+def bounds_by(work: ModuleType, settings: Settings, scores: Sequence[str]) -> Sequence[Bound]:
+    """The bounds that the work module of a filter finds. Raises OwnCodeError for what a user's does wrong."""
+    return own_code.call(f"filter {work.__name__}", work.bounds, settings, scores, accept=_accepted_bounds)
+
+
+def _accepted_bounds(result: Any) -> Sequence[Bound]:
+    if not isinstance(result, list | tuple):
+        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return a list of Bound")
+    for each in result:
+        if not isinstance(each, Bound):
+            raise own_code.Unacceptable(f"returned a list with {own_code.shown(each)}; return a list of Bound")
+    return result
+
+
+def training_work(module: str) -> Callable[..., dict[str, Any]]:
+    """`train_model` of a filter's work module. A user's raises OwnCodeError for what it does wrong."""
+    function = import_module(module).train_model
+    if not own_code.is_own(function):
+        return function
+    return own_code.OwnWork(f"filter {module}", function, _accepted_training)
+
+
+def scoring_work(module: str, scores: tuple[str, ...], groups: tuple[str, ...]) -> Callable[..., dict[str, Any]]:
+    """`score_shard` of a filter's work module, which writes the columns `id`, `scores` and `groups`. A user's raises
+    OwnCodeError for what it does wrong."""
+    function = import_module(module).score_shard
+    if not own_code.is_own(function):
+        return function
+    return own_code.OwnWork(f"filter {module}", function, partial(_accepted_scores, scores, groups))
+
+
+def _accepted_training(result: Any, folder: str, number: int, **_: Any) -> dict[str, Any]:
+    names = result.get("files") if isinstance(result, dict) else None
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return a dict with `files`, names of models")
+    for name in names:
+        if not files.exists(files.join(folder, name)):
+            raise own_code.Unacceptable(f"names {name} in `files`, which it has not written to the folder")
+    return result
+
+
+def _accepted_scores(
+    scores: tuple[str, ...], groups: tuple[str, ...], result: Any, folder: str, number: int, documents: str, kept: str,
+    **_: Any,
+) -> dict[str, Any]:  # fmt: skip
+    if not isinstance(result, dict):
+        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return a dict of counts, as `rows`")
+    path = layout.part(folder, number)
+    if not files.exists(path):
+        raise own_code.Unacceptable("has not written layout.part(folder, shard); write `id` and the scores there")
+    columns = parquet.columns(path)
+    if missing := [name for name in ("id", *scores, *groups) if name not in columns]:
+        raise own_code.Unacceptable(f"writes no column {missing[0]}; it writes {', '.join(columns)}")
+    table = parquet.read_table(path, ["id", *scores, *groups])
+    for name in (*scores, *groups):
+        kind = table.schema.field(name).type
+        fits = pa.types.is_floating(kind) or pa.types.is_integer(kind) if name in scores else pa.types.is_string(kind)
+        if not fits:
+            raise own_code.Unacceptable(f"writes {name} as {kind}; write {'numbers' if name in scores else 'strings'}")
+    ids = select(documents, kept, ["id"])["id"]
+    if len(table) != len(ids):
+        raise own_code.Unacceptable(f"writes {len(table):,} rows for {len(ids):,} documents; write one for each")
+    if table["id"].to_pylist() != ids.to_pylist():
+        raise own_code.Unacceptable("writes other ids than the documents have, or in another order; keep theirs")
+    return result
 
 
 def bounds_of(record: Mapping[str, Any]) -> tuple[Bound, ...]:

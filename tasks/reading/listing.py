@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import check_no_name, file_system
+from gristmill.tasks.reading import bounded_glob
 from gristmill.tasks.reading.range_plan import Range
 from gristmill.tasks.reading.record import NO_COLUMNS, Columns, Repositories
 
@@ -159,7 +160,7 @@ def expand(patterns: Sequence[str]) -> list[str]:
 
     A list's line is an address of its own, or begins at the bucket's root as Common Crawl's do (`crawl-data/`,
     `cc-index/`), or is relative to the folder of the list.
-    Raises FileNotFoundError for a pattern that names no file.
+    Raises FileNotFoundError for a pattern that names no file, and ValueError for one that passes over very many.
     """
     return list(files_of(patterns))
 
@@ -178,7 +179,7 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
             pattern_names = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
             literal = _literal_folder(inner) if files.is_local(pattern) else ""
-            matches = files.glob(glob.escape(literal) + inner[len(literal) :] if literal else pattern)
+            matches = bounded_glob.glob(glob.escape(literal) + inner[len(literal) :] if literal else pattern)
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
             if not files.is_local(pattern):

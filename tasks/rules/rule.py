@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from pydantic import Field, create_model, field_validator, model_validator
 from gristmill.tasks import kernels
 from gristmill.tasks.documents.measure import Batch, schema
 from gristmill.tasks.documents.step import Bound, DocumentStep, Signal, work_of
+from gristmill.tasks.engine import own_code
 
 # Whose code decides what a rule counts, where the papers leave it open.
 Definition = Literal["datatrove", "dclm"]
@@ -227,4 +228,16 @@ def counted(step: RuleStep, rule: Rule, documents: Batch) -> np.ndarray | Parts:
         arguments["settings"] = step
     if "language" in parameters:
         arguments["language"] = documents["language"] if "language" in step.reads else None
-    return function(documents.scan, **arguments)
+    accept = partial(_accepted_counts, rule.name, len(documents))
+    return own_code.call(f"step {step.step}", function, documents.scan, accept=accept, **arguments)
+
+
+def _accepted_counts(rule: str, rows: int, result: Any) -> np.ndarray | Parts:
+    """What a user's rule returned: a value for each document, or parts."""
+    if isinstance(result, Parts):
+        return result
+    if not isinstance(result, np.ndarray):
+        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return a NumPy array, or Parts")
+    if result.shape != (rows,):
+        raise own_code.Unacceptable(f"returned an array of shape {result.shape} for {rows:,} documents")
+    return result

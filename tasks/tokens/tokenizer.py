@@ -138,7 +138,7 @@ class Tokenizer(Settings):
         description="256 are bytes, a few special tokens, the others learned; up to 65,536 a token is stored in two "
         "bytes, else in four",
     )
-    sample_bytes: int = Field(100_000_000, gt=0, description="of text to train on, over all sources")
+    sample_bytes: int = Field(100_000_000, gt=0, le=1 << 40, description="of text to train on, over all sources")
     character_coverage: float = Field(
         0.9995, gt=0, le=1, description="of characters; the rest fall back to bytes; `byte_bpe` knows bytes alone"
     )
@@ -257,7 +257,7 @@ def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[by
             raise ValueError(
                 f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
             )
-        size, name = tokenizer_files.read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
+        size, name = tokenizer_files.SentencePieceTokenizer(data, path).vocab_size, MODEL
     if size > MAX_VOCABULARY:
         raise ValueError(f"{path} has {size:,} tokens; give one of at most {MAX_VOCABULARY:,}")
     return data, name

@@ -27,14 +27,21 @@ from safetensors.torch import load_file
 
 from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json, files
-from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.damage import DamagedFileError, opening
 from gristmill.storage.tokenizer_files import SentencePieceTokenizer, TextTokenizer, load_tokenizer
 from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import committed, fetch_checkpoint, stored
 from gristmill.training.config import CHECKPOINTS, ModelConfig, RunConfig
 from gristmill.training.evaluate.heldout import TOKENS, heldout_loss, heldout_windows, write_document_losses
 from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_config, tokenizer_json
-from gristmill.training.hub.weight_files import CONFIG, TOKENIZERS, WEIGHTS, check_fits, weight_files
+from gristmill.training.hub.weight_files import (
+    CONFIG,
+    TOKENIZERS,
+    WEIGHTS,
+    check_fits,
+    read_config,
+    weight_files,
+)
 from gristmill.training.hub.weights import (
     MANIFEST,
     SavedModel,
@@ -310,8 +317,9 @@ def shape_of(source: Path, data: TrainingManifest) -> ModelConfig:
     of other shapes than its config's, and for another tokenizer.
     """
     weight_files(source, KEY)
-    hub_config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
-    config = model_config(hub_config)
+    hub_config = read_config(source)
+    with opening(f"{source / CONFIG}", "config.json of a model that the decoder here computes", "name another model"):
+        config = model_config(hub_config)
     check_fits(source, config, key=KEY)
     if hub_config["vocab_size"] < data.vocab_size:
         raise ValueError(
@@ -331,7 +339,7 @@ def write_imported_folder(source: Path, config: ModelConfig, data: TrainingManif
     temporary = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of an import that was killed
     temporary.mkdir(parents=True)
-    hub_config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+    hub_config = read_config(source)
     sources = weight_files(source)
     export_model(_weights(sources, config), config, hub_config["vocab_size"], temporary)
     write_tokenizer(temporary, Path(data.tokenizer.path), config.seq_len, data)
@@ -376,7 +384,8 @@ def _check_tokenizer(source: Path, data: TrainingManifest) -> None:
     trained = load_tokenizer(ours)
     [path, *_] = sorted(there, key=lambda one: one.suffix != ".json")
     if path.suffix == ".json" and isinstance(trained, SentencePieceTokenizer):
-        check_same_ids(trained, json.loads(path.read_text(encoding="utf-8")), heldout_texts(data, trained))
+        with opening(f"{path}", "tokenizer of the recipe's", "put the recipe's tokenizer there, or take it out"):
+            check_same_ids(trained, json.loads(path.read_bytes()), heldout_texts(data, trained))
         return
     raise ValueError(
         f"{path} is another tokenizer than the recipe's, {ours.name}: bits of its tokens cannot be compared by "

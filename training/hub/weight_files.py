@@ -12,11 +12,18 @@ from typing import Any
 
 from safetensors import safe_open
 
+from gristmill.storage.damage import opening
 from gristmill.training.config import ModelConfig
 
 KEY = "training.init_from"  # what names the folder, in errors
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZERS = ("tokenizer.model", "tokenizer.json")  # of SentencePiece, of Hugging Face; the first is taken
+# of a config.json, without which no model has a shape
+_SIZES = (
+    *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "vocab_size"),
+)
+_FIX = "write the folder again with the converter of its trainer"
 _UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
 
 
@@ -29,7 +36,8 @@ def weight_files(folder: Path, key: str = KEY) -> list[Path]:
     folder = Path(folder)
     names = {WEIGHTS}
     if (folder / INDEX).is_file():
-        names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        with opening(f"{folder / INDEX}", "index of safetensors", _FIX):
+            names = {str(name) for name in json.loads((folder / INDEX).read_bytes())["weight_map"].values()}
         if strange := sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors")):
             raise ValueError(f"{folder / INDEX} names {strange[0]}, which is no *.safetensors file beside it; mend it")
     if missing := sorted(name for name in (*names, CONFIG) if not (folder / name).is_file()):
@@ -38,6 +46,25 @@ def weight_files(folder: Path, key: str = KEY) -> list[Path]:
             f"{TOKENIZERS[0]}, as `gristmill export model` writes it"
         )
     return [folder / name for name in sorted(names)]
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a model's folder. Raises ValueError, which names the file, for what is no object of JSON, or
+    lacks a size of the model."""
+    path = Path(folder) / CONFIG
+    with opening(f"{path}", "config.json of a model", _FIX):
+        hub_config = json.loads(path.read_bytes())
+    if not isinstance(hub_config, dict):
+        raise ValueError(f"{path} is no config.json of a model: it is a {type(hub_config).__name__}; {_FIX}")
+    for name in _SIZES:
+        size = hub_config.get(name)
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            what = f"has {name} {size!r:.60}" if name in hub_config else f"has no {name}"
+            raise ValueError(f"{path} {what}, where a model has a number above 0; {_FIX}")
+    for name in ("rope_parameters", "rope_scaling"):
+        if not isinstance(hub_config.get(name) or {}, dict):
+            raise ValueError(f"{path} has {name} {hub_config[name]!r:.60}, which is no object of JSON; {_FIX}")
+    return hub_config
 
 
 def tokenizer_file(folder: Path) -> Path:
@@ -58,7 +85,7 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     weights were trained on the tokens of the tokenizer beside them.
     """
     files = weight_files(folder, key)
-    hub_config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+    hub_config = read_config(folder)
     for name, ours, theirs in _settings(config, hub_config, key):
         if ours != theirs:
             raise ValueError(
@@ -123,7 +150,7 @@ def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
     """Shapes of all tensors by their public names; reads the files' headers alone."""
     all_shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
-        with safe_open(path, framework="numpy") as tensors:
+        with opening(f"{path}", "file of safetensors", _FIX), safe_open(path, framework="numpy") as tensors:
             all_shapes |= {
                 n: tuple(tensors.get_slice(n).get_shape()) for n in tensors.keys() if not n.endswith(_UNUSED)
             }

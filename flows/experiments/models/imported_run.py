@@ -37,6 +37,7 @@ from gristmill.flows.run.tracking import BATCH, TrackedExperiment, dataset_input
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.model import local_mixture
 from gristmill.storage import files
+from gristmill.storage.damage import opening
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
@@ -62,8 +63,8 @@ def read_points(path: Path, step: str | None = None, loss: str | None = None) ->
     `train/loss`. Every other column of numbers keeps its name. Values that are no finite numbers are left out, as an
     empty cell is: trainers write some columns at some steps.
 
-    Raises FileNotFoundError, and ValueError for a file without lines, for a line that is none or has no step, and where
-    no line has a loss.
+    Raises FileNotFoundError, IsADirectoryError, and ValueError for a file that is no text or has no lines, for a line
+    that is none or has no step, and where no line has a loss.
     """
     count, losses = 0, 0
     for number, line in enumerate(_lines(path), 1):
@@ -76,7 +77,7 @@ def read_points(path: Path, step: str | None = None, loss: str | None = None) ->
             )
         step_number = _number(line[steps[0]])
         assert step_number is not None, "found above"
-        if step_number < 0 or step_number != int(step_number):
+        if step_number < 0 or step_number != int(step_number) or step_number >= 2**63:
             raise ValueError(f"{path}, line {number}: {steps[0]} is {step_number:g}, which is no step; mend the line")
         of_loss = next((name for name in ([loss] if loss else LOSSES) if _number(line.get(name)) is not None), None)
         values = {
@@ -95,11 +96,14 @@ def read_points(path: Path, step: str | None = None, loss: str | None = None) ->
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name the file of the trainer's metrics in it")
     with path.open("rb") as file:
         first = file.read(1)
     if first != b"{":
-        with path.open(encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
+        with opening(f"{path}", "CSV in UTF-8", "give the trainer's metrics as JSON lines, or as CSV with a head"):
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                yield from csv.DictReader(file)
         return
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -120,7 +124,7 @@ def _number(cell: Any) -> float | None:
         return None
     try:
         value = float(cell)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
 

@@ -3,13 +3,13 @@
 import datetime
 import io
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 from wrapt import lazy_import
 
 from gristmill.tasks.documents.step import StepError, function_at
+from gristmill.tasks.engine import own_code
 from gristmill.tasks.reading.formats.source import Carrying, Inspection, Paths, ReadOptions
 from gristmill.tasks.reading.listing import Shard, files_of, shards
 from gristmill.tasks.reading.range_plan import Reading
@@ -67,22 +67,26 @@ class Own(Carrying):
     def records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[Record]:
         """A record for each mapping that a user's reader gives; `offset` is its number from 0.
 
-        What it cannot read is lost, as one `damaged_record`. Raises FileNotFoundError, RemoteIOError, and what the
-        reader's import raises.
+        What it cannot read is lost, as one `damaged_record`. Raises FileNotFoundError, RemoteIOError, StepError for a
+        reader that cannot be imported, and OwnCodeError for one that yields what is no mapping, ends the program, or
+        never yields.
         """
-        module, _, name = shard.format.partition(":")
-        reader = getattr(import_module(module), name)
+        reader = function_at(shard.format)
+        label = f"reader {shard.format}"
         number = -1
         with streams.open_ranges(shard.path, options.remote_io) as raw:
             file = io.BufferedReader(raw, options.remote_io.block_bytes) if isinstance(raw, io.RawIOBase) else raw
             try:
-                for number, row in enumerate(reader(file)):
+                for number, row in enumerate(own_code.rows_of(label, reader, file)):
+                    if not isinstance(row, Mapping):
+                        raise own_code.unacceptable(
+                            label, reader, f"yields {own_code.shown(row)}; yield a mapping with `text` or `html`"
+                        )
                     yield _own_record(number, row, shard.columns, options.max_bytes)
-            except streams.RemoteIOError:
-                raise
-            except Exception as error:
-                what = f"record {number + 2}, and what follows: {type(error).__name__}: {error}"
-                yield tables.lost(number + 1, "damaged_record", what)
+            except own_code.OwnCodeError as error:
+                if not isinstance(error.__cause__, Exception):  # it is no file that is damaged
+                    raise
+                yield tables.lost(number + 1, "damaged_record", f"record {number + 2}, and what follows: {error}")
 
 
 def _own_record(number: int, row: Mapping[str, Any], columns: Columns, max_bytes: int) -> Record:

@@ -34,6 +34,8 @@ def test_a_loss_that_is_no_number_is_left_out(tmp_path):
         ("half.jsonl", '{"step": 1.5, "loss": 2}\n', "line 1: step is 1.5, which is no step"),
         ("broken.jsonl", '{"step": 1, "loss": 2}\n{"step": 2, "lo', "line 2: no JSON"),
         ("other.csv", "step,perplexity\n1,20\n", "no line has one of the columns"),
+        ("huge.jsonl", f'{{"step": {10**19}, "loss": 2}}\n', "which is no step"),
+        ("long.csv", "step,loss\n1," + "9" * 200_000, "is no CSV in UTF-8: field larger"),
     ],
 )
 def test_an_error_names_file_line_and_remedy(tmp_path, name, content, said):

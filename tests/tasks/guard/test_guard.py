@@ -163,7 +163,7 @@ def test_errors_of_the_function_are_told_in_the_same_words_every_time():
     assert details[1:3] == ["Mute: (it has no message)", "SystemExit: 4"]
     assert details[3].startswith("KeyError: {'")
     assert details[4:] == ["TypeError: can not serialize 'set' object", "TypeError: the result is no dict but a list"]
-    parent._zygotes.pop(("faulty_pages:page", ())).close()
+    parent._zygotes.pop(("faulty_pages:page", ((), ()))).close()
     assert results(calls) == found  # another process, another seed of hashes
 
 
@@ -304,7 +304,7 @@ def test_threads_have_a_worker_each_and_share_what_was_imported():
 
 def test_no_process_and_no_pipe_is_left_behind():
     results([("fine", 1)])
-    zygote = parent._zygotes["faulty_pages:page", ()].process.pid
+    zygote = parent._zygotes["faulty_pages:page", ((), ())].process.pid
     before = psutil.Process().num_fds()
     for _ in range(3):
         results([("fine", 1), ("segfault", None), ("fine", 2)])
@@ -328,7 +328,7 @@ def test_a_zygote_without_work_leaves_and_the_next_guard_starts_another(monkeypa
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert results([("fine", 1)], work="idle_pages:page") == [{"text": 1}]
-    parent._zygotes["idle_pages:page", ()].process.wait(20)
+    parent._zygotes["idle_pages:page", ((), ())].process.wait(20)
     assert results([("fine", 2)], work="idle_pages:page") == [{"text": 2}]
 
 

@@ -1,0 +1,60 @@
+"""The one line that a command ends with when it fails, and the file that has the traceback. Separate: it is imported
+by a command that fails."""
+
+import errno
+import os
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from gristmill.flows.machine import limits
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.tasks.engine.own_code import OwnCodeError
+
+_EXPECTED = (OSError, ValueError, LookupError, RuntimeError)
+# Errors that memory has no part in.
+_OF_VALUES = (FileNotFoundError, FileExistsError, PermissionError, ValueError, LookupError, OwnCodeError)
+
+
+def sentence(error: Exception) -> str:
+    """What a command says of an error. The traceback of an error in a user's code, or of one that Gristmill does not
+    expect, is appended to `errors.log` in the local folder, or to a new file where that cannot be written."""
+    if not isinstance(error, _OF_VALUES) and (trouble := limits.few_addresses()):
+        return trouble
+    if isinstance(error, MemoryError):
+        return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
+    if isinstance(error, OSError) and error.errno in _REMEDIES:
+        named = f": {error.filename}" if error.filename else ""
+        return f"{os.strerror(error.errno)}{named}; {_REMEDIES[error.errno]}"
+    if isinstance(error, OwnCodeError):
+        return f"{error}; the traceback is in {_noted(error.trace)}" if error.trace else f"{error}"
+    notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
+    if isinstance(error, _EXPECTED):
+        return f"{error}{notes}"
+    trace = "".join(traceback.format_exception(error))
+    return f"unexpected {type(error).__name__}: {error}{notes}; the traceback, to report it with, is in {_noted(trace)}"
+
+
+_REMEDIES = {
+    errno.EMFILE: "allow more open files in the shell that starts it, ulimit -n 4096, or set GRISTMILL_WORKERS lower",
+    errno.ENFILE: "this machine has too many open files: end other programs",
+    errno.EROFS: "make it writable, or set GRISTMILL_HOME to a folder that is, such as a copy of this home",
+    errno.ENOMEM: "close other programs, or give this process more memory (ulimit -v unlimited)",
+    errno.EAGAIN: "this account has too many processes: end some, or raise the limit (ulimit -u)",
+}
+
+
+def _noted(trace: str) -> str:
+    """The file that a traceback was written to."""
+    text = f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{trace}\n"
+    path = Path(MachineSettings().local_folder, "errors.log")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as log:
+            log.write(text)
+    except OSError:
+        with tempfile.NamedTemporaryFile("w", prefix="gristmill-", suffix=".log", delete=False) as other:
+            other.write(text)
+        return other.name
+    return str(path)

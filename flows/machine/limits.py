@@ -1,0 +1,43 @@
+"""Limits that a shell has set for this process (ulimit). Separate: a run asks first, a command that has failed last.
+
+A run with too few open files or too little address space ends in the middle, in a library, without a reason.
+"""
+
+import resource
+
+MIN_ADDRESSES = 2 * 10**9  # bytes of a run: below 1.5 GB Arrow, numba and Dask end the process where they are
+MIN_START = 500 * 10**6  # bytes of any command: with less, the libraries that report errors cannot be imported
+_MIN_FILES, _WANTED_FILES = 128, 4096  # open at once: a run of two workers has 90
+
+_FIX = "raise the limit in the shell that starts it"
+
+
+def open_more_files() -> None:
+    """Let this process open as many files as it may allow itself, up to 4,096: shells begin with few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def check_run() -> None:
+    """Raise RuntimeError where a run would fail by a limit of this process, with the command that raises it."""
+    open_more_files()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files != resource.RLIM_INFINITY and files < _MIN_FILES:
+        raise RuntimeError(
+            f"this process may have {files} open files, and a run needs at least {_MIN_FILES}: {_FIX}, "
+            f"ulimit -n {_WANTED_FILES}"
+        )
+    if trouble := few_addresses():
+        raise RuntimeError(trouble)
+
+
+def few_addresses(needed: int = MIN_ADDRESSES) -> str:
+    """Why this process has less address space than `needed` bytes, whatever the machine has; empty where it has
+    enough."""
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if addresses == resource.RLIM_INFINITY or addresses >= needed:
+        return ""
+    have = f"this process may use {addresses / 1e9:.1f} GB of addresses"
+    return f"{have}, and its libraries need {needed / 1e9:g} GB: {_FIX}, ulimit -v unlimited"
