@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import wrapt
 
+from gristmill.storage.damage import opening
+
 if TYPE_CHECKING:
     import sentencepiece
 else:
@@ -83,11 +85,8 @@ def check_kenlm(path: str) -> None:
 
 def check_sentencepiece(path: str) -> None:
     """Raise ModelFileError unless a local file is a SentencePiece model."""
-    try:
+    with opening(path, "whole SentencePiece model", "copy or make it again", ModelFileError):
         sentencepiece.SentencePieceProcessor(model_file=path)
-    except (RuntimeError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelFileError(f"{path} is no whole SentencePiece model: {reason}; copy or make it again") from error
 
 
 def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:

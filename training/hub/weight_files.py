@@ -12,11 +12,15 @@ from typing import Any
 
 from safetensors import safe_open
 
+from gristmill.storage.damage import opening
 from gristmill.training.config import ModelConfig
 
 KEY = "training.init_from"  # what names the folder, in errors
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZERS = ("tokenizer.model", "tokenizer.json")  # of SentencePiece, of Hugging Face; the first is taken
+_TYPES = ("llama", "qwen3", "gristmill")  # of models, whose decoder is the one here
+# What config.json of a model must have, beside `model_type`.
+_SIZES = ("num_attention_heads", "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size")
 _UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
 
 
@@ -29,7 +33,8 @@ def weight_files(folder: Path, key: str = KEY) -> list[Path]:
     folder = Path(folder)
     names = {WEIGHTS}
     if (folder / INDEX).is_file():
-        names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        with opening(f"{folder / INDEX}", "index of weights", "copy it again"):
+            names = {f"{name}" for name in _read(folder / INDEX)["weight_map"].values()}
         if strange := sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors")):
             raise ValueError(f"{folder / INDEX} names {strange[0]}, which is no *.safetensors file beside it; mend it")
     if missing := sorted(name for name in (*names, CONFIG) if not (folder / name).is_file()):
@@ -58,7 +63,7 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     weights were trained on the tokens of the tokenizer beside them.
     """
     files = weight_files(folder, key)
-    hub_config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+    hub_config = _model_config(Path(folder) / CONFIG, key)
     for name, ours, theirs in _settings(config, hub_config, key):
         if ours != theirs:
             raise ValueError(
@@ -95,11 +100,31 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
             )
 
 
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises ValueError, which `opening` turns into a sentence."""
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")
+    return value
+
+
+def _model_config(path: Path, key: str) -> dict[str, Any]:
+    """The config.json of a model. Raises ValueError for a file that is none of a type that is known here."""
+    with opening(f"{path}", "config.json of a model", "copy it again"):
+        value = _read(path)
+        kind = value.get("model_type")
+        if kind in _TYPES:
+            if missing := [name for name in _SIZES if name not in value]:
+                raise ValueError(f"it has no {missing[0]}")
+            if not isinstance(value.get("rope_parameters") or {}, dict):
+                raise ValueError("rope_parameters is no JSON object")
+    if kind not in _TYPES:
+        raise ValueError(f"{key} has weights of a model of the type {kind}; give ones of llama or qwen3")
+    return value
+
+
 def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
     """Keys of the recipe with its value and that of config.json, whose defaults are those of LlamaConfig."""
-    kind = hub_config.get("model_type")
-    if kind not in ("llama", "qwen3", "gristmill"):
-        raise ValueError(f"{key} has weights of a model of the type {kind}; give ones of llama or qwen3")
     heads = hub_config["num_attention_heads"]
     rope = hub_config.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default":
@@ -115,7 +140,7 @@ def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iter
     yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0))
     yield "model.norm_eps", config.norm_eps, hub_config.get("rms_norm_eps", 1e-6)
     yield "model.tie_embeddings", config.tie_embeddings, hub_config.get("tie_word_embeddings", False)
-    yield "model.qk_norm", config.qk_norm, hub_config.get("qk_norm", kind == "qwen3")
+    yield "model.qk_norm", config.qk_norm, hub_config.get("qk_norm", hub_config["model_type"] == "qwen3")
     yield "model.logit_softcap", config.logit_softcap, hub_config.get("logit_softcap")
 
 
@@ -123,7 +148,10 @@ def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
     """Shapes of all tensors by their public names; reads the files' headers alone."""
     all_shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
-        with safe_open(path, framework="numpy") as tensors:
+        with (
+            opening(f"{path}", "whole safetensors file", "copy it again"),
+            safe_open(path, framework="numpy") as tensors,
+        ):
             all_shapes |= {
                 n: tuple(tensors.get_slice(n).get_shape()) for n in tensors.keys() if not n.endswith(_UNUSED)
             }
