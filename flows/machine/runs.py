@@ -69,7 +69,7 @@ def _time_after_others(home: str, name: str, now: datetime) -> str:
         return f"{now:{_TIME}}"
     if newest - now > _SKEW:
         log.warning(
-            "the clock of this machine is at %s, before a run of %s at %s: set it; this run is recorded as the newer one",
+            "the clock of this machine is at %s, before a run of %s at %s: set it; this run is recorded as the newer",
             f"{now:%Y-%m-%d %H:%M:%S} UTC",
             name,
             f"{newest:%Y-%m-%d %H:%M:%S} UTC",
@@ -94,7 +94,8 @@ class RunRecorder:
     ) -> None:
         now = datetime.now(UTC)
         self._home, self._name = home, name
-        self._path = files.join(home, "runs", name, f"{_time_after_others(home, name, now)}-{secrets.token_hex(2)}.json")
+        time = _time_after_others(home, name, now)
+        self._path = files.join(home, "runs", name, f"{time}-{secrets.token_hex(2)}.json")
         for folder in ("runs", f"runs/{name}", "fingerprints"):  # no stage's, for which the one who makes it does so
             leftovers.remove_temporary(files.join(home, folder))
         self._instead = seen
