@@ -125,7 +125,7 @@ def first_records(shard: Shard, max_bytes: int, dates: bool = False) -> FirstRec
     if not seen:
         return FirstRecords("is empty")
     [(rule, cause), *others] = troubles.items()
-    rules = ", ".join(sorted(troubles))
+    rules, cause = ", ".join(sorted(troubles)), " ".join(cause.split())  # what libraries say may have lines
     if cause.endswith(ADVICE):
         cause, advice = cause.rsplit(": ", 1)
         return FirstRecords(f"has nothing that can be read: {cause} ({rules})", advice)
