@@ -33,9 +33,9 @@ def _mounts(path: Path) -> list[str]:
         for place, each in zip(places, inner, strict=True):
             place.mkdir(exist_ok=True)
             commands.append(shlex.join(["mount", "--bind", str(each), str(place)]))
-        commands += [shlex.join(["mount", "-t", "tmpfs", "tmpfs", str(folder)]), shlex.join(["chmod", "755", str(folder)])]
+        commands += [f"mount -t tmpfs tmpfs {shlex.quote(str(folder))}", f"chmod 755 {shlex.quote(str(folder))}"]
         for place, each in zip(places, inner, strict=True):
-            commands += [shlex.join(["mkdir", "-p", str(each)]), shlex.join(["mount", "--bind", str(place), str(each)])]
+            commands += [f"mkdir -p {shlex.quote(str(each))}", shlex.join(["mount", "--bind", str(place), str(each)])]
     return commands
 
 

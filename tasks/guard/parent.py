@@ -169,7 +169,9 @@ class Guard:
         call.result = lost
         if lost["detail"] not in self._told:
             self._told.add(lost["detail"])
-            log.warning("%s: %s, %s; more of these are not logged\n%s", self.work, *lost.values(), end.trace)
+            log.warning("%s: %s, %s; more of these are not logged", self.work, *lost.values())
+            # where a library looped or crashed is for who works on it
+            log.debug("%s: %s\n%s", self.work, lost["detail"], end.trace)
 
     def _lost(self, end: "_End") -> dict[str, str]:
         if end.status == child.OVER_MEMORY:

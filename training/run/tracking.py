@@ -130,6 +130,12 @@ def _is_upto(line: str, step: int) -> bool:
     return line.endswith("\n") and json.loads(line)["step"] <= step
 
 
+def quiet_database() -> None:
+    """Let MLflow not log errors of its database: it raises them as well, and the log has pages of traceback for each.
+    To be called after MLflow is imported, which sets up its loggers."""
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+
+
 class MlflowSender:
     """Sends points to an MLflow run from a thread of its own; nothing it meets reaches the training loop.
 
@@ -212,6 +218,7 @@ class MlflowSender:
         if self.client is None:
             from mlflow.tracking import MlflowClient
 
+            quiet_database()
             self.client = MlflowClient()
         from mlflow.entities import Metric
 
