@@ -216,9 +216,7 @@ def _read(path: str) -> Vote | None:
         made = Vote.model_validate_json(data)
     if not path.endswith(f"/{made.stage}/{_file_name(made.id)}"):
         # read as it is, it would be a second vote on its document
-        raise ValueError(
-            f"{path} is in the place of another file: it has a vote on {made.id} ({made.stage}); remove it"
-        )
+        raise ValueError(f"{path} is in the place of another file: it is a vote on {made.id}; remove it")
     return made
 
 
