@@ -70,8 +70,8 @@ def unshared(error: BaseException, home: str) -> str:
     names = [f"{Path(home, name)}" for name in _SHARED if Path(home, name).is_dir()] or [home]
     return (
         f"{path} is private to another account (uid {_owner(owned)}): to share the home with a group that both are in, "
-        f"that account runs `chmod -R g+rwX {shlex.join(names)}`, and both set GRISTMILL_UMASK=007 and a GRISTMILL_LOCAL "
-        "of their own; or set GRISTMILL_HOME to another folder"
+        f"that account runs `chmod -R g+rwX {shlex.join(names)}`, and both set GRISTMILL_UMASK=007 and a "
+        "GRISTMILL_LOCAL of their own; or set GRISTMILL_HOME to another folder"
     )
 
 

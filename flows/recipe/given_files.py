@@ -11,16 +11,11 @@ from gristmill.training.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
 if TYPE_CHECKING:
-    import tokenizers as libraries
-
     from gristmill.storage import fingerprint as fingerprints
-    from gristmill.storage import tokenizer_files as token_names
-    from gristmill.tasks.tokens import tokenizer as tokenizers
+    from gristmill.tasks.tokens import trial as trials
 else:
     fingerprints = wrapt.lazy_import("gristmill.storage.fingerprint")
-    token_names = wrapt.lazy_import("gristmill.storage.tokenizer_files")
-    libraries = wrapt.lazy_import("tokenizers")
-    tokenizers = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
+    trials = wrapt.lazy_import("gristmill.tasks.tokens.trial")
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
 
@@ -94,21 +89,10 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
     path = tokenizer_path(settings, recipe)
     if path is None:
         return None
-    names = _token_names(path, recipe.tokenizer.end_of_text)
+    names = _tried(path, recipe.tokenizer.end_of_text).names
     if wrong := missing_tokens(recipe.training, recipe.model.seq_len, names):
         raise ValueError(wrong)
     return len(names)
-
-
-# Texts that normalizers change, by what they are.
-_PROBES = {
-    "forms of one letter": "ﬁ ① Ａ x²",
-    "case": "Ab",
-    "accents": "é",
-    "letters in two parts": "e\u0301",
-    "white space": " a  b\tc\n\nd ",
-    "quotes": "“a” ‘b’",
-}
 
 
 def tokenizer_remarks(settings: MachineSettings, recipe: Recipe) -> tuple[str, ...]:
@@ -117,14 +101,7 @@ def tokenizer_remarks(settings: MachineSettings, recipe: Recipe) -> tuple[str, .
     path = tokenizer_path(settings, recipe)
     if path is None or path.read_bytes().lstrip()[:1] != b"{":
         return ()
-    normalizer = libraries.Tokenizer.from_file(str(path)).normalizer
-    if normalizer is None:
-        return ()
-    changes = [
-        f"{what} ({probe!r} is {normalized!r})"
-        for what, probe in _PROBES.items()
-        if (normalized := normalizer.normalize_str(probe)) != probe
-    ]
+    changes = _tried(path, recipe.tokenizer.end_of_text).changes
     if not changes:
         return ()
     return (
@@ -136,9 +113,8 @@ def tokenizer_remarks(settings: MachineSettings, recipe: Recipe) -> tuple[str, .
 def vocabulary(path: Path, end_of_text: str | None = None) -> int:
     """The size of the vocabulary of a tokenizer's file. Raises ValueError for a file that is no tokenizer, loses
     characters or ends no text. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
-    return len(_token_names(path, end_of_text))
+    return len(_tried(path, end_of_text).names)
 
 
-def _token_names(path: Path, end_of_text: str | None) -> tuple[str, ...]:
-    data, name = tokenizers.given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
-    return tuple(token_names.read_tokenizer(data, name).names)
+def _tried(path: Path, end_of_text: str | None) -> "trials.Tried":
+    return trials.tried(path.read_bytes(), f"{path}", end_of_text)
