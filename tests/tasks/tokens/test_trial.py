@@ -40,6 +40,10 @@ def test_a_tokenizer_is_tried_with_its_names_and_what_its_normalizer_changes():
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [ASTRAY, BYTES]}},
             "cannot be used on",
         ),
+        (
+            {"model": {"type": "BPE", "vocab": {"a": 2**32 - 1}, "merges": []}},
+            "has a token with the id 4,294,967,295; give",
+        ),
         ({"model": {"type": "BPE", "vocab": {}, "merges": [["x", "y"]]}}, "is no tokenizer.json of Hugging Face: "),
     ],
 )
@@ -47,5 +51,5 @@ def test_a_tokenizer_that_goes_astray_is_one_sentence(monkeypatch, parts, messag
     monkeypatch.setattr(trial, "SECONDS", 3)
     with pytest.raises(ValueError, match=message) as error:
         tried(content(**parts), "given.json", None)
-    assert f"{error.value}".startswith("given.json ") and "; give another" in f"{error.value}"
+    assert f"{error.value}".startswith("given.json ") and "; give " in f"{error.value}"
     assert "\n" not in f"{error.value}"
