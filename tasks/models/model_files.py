@@ -124,7 +124,7 @@ def _walk(data: mmap.mmap, names: list[str]) -> str:
         return f"it begins with {magic[0]} and {magic[1]}, not with {_FASTTEXT[0]} and {_FASTTEXT[1]}"
     width, _, _, _, _, _, _, model, buckets, *_ = struct.unpack_from("<12id", data, 8)
     entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, _DICTIONARY)
-    if min(width, entries, words, labels) < 0 or words + labels != entries or pruned < -1:
+    if width < 1 or min(entries, words, labels) < 0 or words + labels != entries or pruned < -1:
         return f"it says {width} dimensions and {entries} entries, {words} words and {labels} labels"
     offset = _ENTRIES
     for _ in range(entries):

@@ -203,10 +203,13 @@ def body_bomb(path: Path) -> None:
 
 
 def fasttext_model(rows: int, width: int) -> bytes:
-    """A classifier of one word, whose matrix has another shape than its head says."""
-    head = struct.pack("<ii", 793712314, 12) + struct.pack("<12id", 8, 5, 5, 1, 5, 1, 3, 3, 0, 0, 0, 100, 1e-4)
+    """A classifier of one word, whose matrix has another shape than its head says, or no dimension."""
+    head = struct.pack("<ii", 793712314, 12) + struct.pack(
+        "<12id", width and 8, 5, 5, 1, 5, 1, 3, 3, 0, 0, 0, 100, 1e-4
+    )
     words = b"</s>\0" + struct.pack("<qb", 1, 0) + b"__label__good\0" + struct.pack("<qb", 1, 1)
-    matrices = b"\0" + struct.pack("<qq", rows, width) + bytes(32) + b"\0" + struct.pack("<qq", 1, 8) + bytes(32)
+    numbers = bytes(32) if width else b""
+    matrices = b"\0" + struct.pack("<qq", rows, width) + numbers + b"\0" + struct.pack("<qq", 1, width and 8) + numbers
     return head + struct.pack("<iiiqq", 2, 1, 1, 2, -1) + words + matrices
 
 
@@ -252,12 +255,12 @@ UNKNOWN = {"merges": ["x y"]}
 CASES = (
     Hostile("good", "jsonl", ".jsonl", lambda path: path.write_bytes(lines()), GOOD),
     Hostile("parquet-dictionary", "parquet", ".parquet", parquet_dictionary, GOOD, "damaged_record"),
-    Hostile("jsonl-nested", "jsonl", ".jsonl", lambda path: path.write_bytes(lines(nested(900))), GOOD, "too_large"),
+    Hostile("jsonl-nested", "jsonl", ".jsonl", lambda path: path.write_bytes(lines(nested(900))), GOOD),
     Hostile(
         "gzip-bomb", "jsonl", ".jsonl.gz",
         lambda path: path.write_bytes(
             b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + deflated(lines() + b'{"text": "', 4096 * MB) + bytes(8)
-        ), GOOD, "too_large",
+        ), GOOD, "damaged_record",
     ),
     Hostile("tar-names", "code", ".tar", outside_names, GOOD[:1], "unsafe_path"),
     Hostile(
@@ -292,6 +295,10 @@ CASES = (
     ),
     Hostile(
         "fasttext-shape", "fasttext", ".bin", lambda path: path.write_bytes(fasttext_model(1 << 60, 8)),
+        said="is no whole fastText model",
+    ),
+    Hostile(
+        "fasttext-width", "fasttext", ".bin", lambda path: path.write_bytes(fasttext_model(1, 0)),
         said="is no whole fastText model",
     ),
     Hostile(
