@@ -131,9 +131,13 @@ def _is_upto(line: str, step: int) -> bool:
 
 
 def quiet_database() -> None:
-    """Let MLflow not log errors of its database: it raises them as well, and the log has pages of traceback for each.
-    To be called after MLflow is imported, which sets up its loggers."""
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    """Let MLflow not log errors of its database, which it also raises: with each come pages of traceback."""
+    # a filter, since MLflow and Prefect set levels of loggers again
+    logging.getLogger("mlflow.store.db.utils").addFilter(_is_without_trace)
+
+
+def _is_without_trace(record: logging.LogRecord) -> bool:
+    return not record.exc_info
 
 
 class MlflowSender:
