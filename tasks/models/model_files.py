@@ -5,6 +5,8 @@ sizes itself, but not the sentence and the numbers that begin its files.
 """
 
 import mmap
+import os
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, BinaryIO
@@ -34,6 +36,9 @@ _KENLM = b"mmap lm http://kheafield.com/code format version 5\n\0".ljust(56, b"\
 _KENLM_ORDER = range(2, 7)  # KENLM_MAX_ORDER of the package kenlm
 _KENLM_TYPES = range(6)  # model_type.hh
 _ARPA = b"\\data\\"
+_ARPA_HEADER = 1 << 16  # bytes; it has a line for each order
+_COUNT = re.compile(rb"ngram [0-9]+ ?= ?([0-9]{1,20})")
+_MIN_ENTRY = 4  # bytes of a line with an n-gram: a number, a tab, a word and the end
 
 
 class ModelFileError(ValueError):
@@ -104,12 +109,28 @@ def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
 def _read_kenlm_header(f: BinaryIO) -> str:
     begin = f.read(len(_KENLM))
     if begin.lstrip().startswith(_ARPA):
-        return ""
+        f.seek(0)
+        return _read_arpa_counts(f)
     if begin != _KENLM:
         return "it begins otherwise than KenLM's files"
     order, _, model_type, has_words, _ = struct.unpack("<B3xfiB3xI", f.read(20))
     if order not in _KENLM_ORDER or model_type not in _KENLM_TYPES or has_words > 1:
         return f"its header says order {order}, type {model_type}"
+    return ""
+
+
+def _read_arpa_counts(f: BinaryIO) -> str:
+    """What is wrong with the numbers of n-grams that an ARPA file begins with: KenLM allocates as much as they say."""
+    size = f.seek(0, os.SEEK_END)
+    f.seek(0)
+    header = f.read(_ARPA_HEADER).partition(b"\\1-grams:")[0].partition(_ARPA)[2]
+    counts = 0
+    for line in filter(None, map(bytes.strip, header.splitlines())):
+        if (match := _COUNT.fullmatch(line)) is None:
+            return f"its header has the line {line[:40].decode(errors='replace')!r}"
+        counts += int(match[1])
+    if counts * _MIN_ENTRY > size:
+        return f"its header says {counts:,} n-grams, and it has {size:,} bytes"
     return ""
 
 
