@@ -77,6 +77,12 @@ def temporary_name(name: str) -> str:
     return f".{name}.{this_process()}.{uuid.uuid4().hex}.tmp"
 
 
+def owner_of(name: str) -> str:
+    """The process that `temporary_name` names in a file's name, as `this_process` gives it; "" for another name."""
+    match = _TEMPORARY.fullmatch(name)
+    return match["owner"] if match else ""
+
+
 def scratch_prefix() -> str:
     """How the names of this process's files and folders begin in the system's temporary folder."""
     return f"gristmill-{this_process()}-"

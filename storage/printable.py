@@ -31,6 +31,7 @@ def redact_urls(text: str) -> str:
 # C0 but tab and line feed, DEL, C1; surrogates, which no output takes; embeddings, overrides and isolates of
 # directions (UAX #9), by which a line reads otherwise than it is
 _COMMANDS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BREAKS = re.compile("[\t\n\u2028\u2029]")
 
 
@@ -42,6 +43,12 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     r"""The same in one line: line ends and tabs as `\n` and `\t`, too."""
     return _BREAKS.sub(_escape, printable(text))
+
+
+def printable_json(text: str) -> str:
+    r"""The same JSON without control characters in its strings: DEL, C1 and directions as `\u009b`. JSON itself escapes
+    only C0."""
+    return _IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _escape(match: re.Match) -> str:

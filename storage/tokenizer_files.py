@@ -83,6 +83,7 @@ def encode_text(processor: sentencepiece.SentencePieceProcessor, text: str) -> l
 # How the tokenizers of public models name the token that ends a text.
 ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
 BYTES = 256
+MAX_IDS = 1 << 24  # eight times as many as the largest vocabularies of public models
 # The characters that stand for bytes in a byte-level BPE: a byte that Latin-1 prints stands for itself, the others are
 # numbered from 256 on. Of GPT-2 (https://github.com/openai/gpt-2/blob/master/src/encoder.py).
 _PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
@@ -184,6 +185,10 @@ def _read(data: bytes, path: str) -> dict[str, Any]:
         tokenizers.Tokenizer.from_buffer(data)
         config = json.loads(data)
         kind = config["model"]["type"]
+        added = config.get("added_tokens") or []
+        last = max([*_vocabulary(config).values(), *(token["id"] for token in added)], default=0)
+    if last >= MAX_IDS:  # lists of as many would be made
+        raise ValueError(f"{path} has a token with the id {last:,}; give one whose ids are below {MAX_IDS:,}")
     if kind not in ("BPE", "Unigram"):
         raise ValueError(f"{path} is a {kind} tokenizer, which loses characters; give a BPE or a unigram one")
     if config["model"].get("dropout"):

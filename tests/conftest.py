@@ -55,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dclm", metavar="FOLDER", help="a checkout of github.com/mlfoundations/dclm, for its own code")
     parser.addoption("--megatron", metavar="FOLDER", help="a checkout of github.com/NVIDIA/Megatron-LM, for its reader")
     parser.addoption("--decon", metavar="PROGRAM", help="the program of github.com/allenai/decon, to compare")
+    parser.addoption("--hostile", metavar="MODULE", help="builders of hostile files: tests/flows/test_hostile_runs.py")
     parser.addoption("--ntrex", metavar="FOLDER", help="NTREX-128 of github.com/MicrosoftTranslator/NTREX")
     parser.addoption("--documentation", metavar="FOLDER", help="unpacked documentation packages of a distribution")
 

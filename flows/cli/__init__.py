@@ -16,10 +16,13 @@ from gristmill.storage.printable import redact_urls
 
 if TYPE_CHECKING:
     from gristmill.flows.cli import terminal
-    from gristmill.flows.machine import failures
+    from gristmill.flows.machine import databases, failures
+    from gristmill.flows.machine import settings as machine_settings
     from gristmill.flows.recipe import errors
 else:
+    databases = wrapt.lazy_import("gristmill.flows.machine.databases")
     failures = wrapt.lazy_import("gristmill.flows.machine.failures")
+    machine_settings = wrapt.lazy_import("gristmill.flows.machine.settings")
     errors = wrapt.lazy_import("gristmill.flows.recipe.errors")
     terminal = wrapt.lazy_import("gristmill.flows.cli.terminal")
 
@@ -35,8 +38,17 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, errors.RecipeError):  # whose lines are whole sentences
             sys.exit(f"{error}")
-        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(failures.sentence(error)))
+        sentence = _unshared(error) or failures.sentence(error)
+        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(sentence))
         terminal.console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)
     finally:
         gc.freeze()  # or Python looks for cycles in all that was imported before it ends, which takes a second
+
+
+def _unshared(error: BaseException) -> str:
+    """What to do where the error is for a file of the home that is another account's; "" for any other."""
+    try:
+        return databases.unshared(error, machine_settings.MachineSettings().home)
+    except ValueError:  # the settings may be what is wrong
+        return ""

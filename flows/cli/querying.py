@@ -16,7 +16,7 @@ from gristmill.flows.cli.terminal import console, print_cells, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.tables import Column
 from gristmill.storage import files
-from gristmill.storage.printable import one_line
+from gristmill.storage.printable import one_line, printable, printable_json
 
 if TYPE_CHECKING:
     import duckdb
@@ -94,15 +94,17 @@ def _print_json(result: "duckdb.DuckDBPyRelation") -> None:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    return printable_json(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode())
 
 
 def _print_csv(result: "duckdb.DuckDBPyRelation") -> None:
     writer = csv.writer(sys.stdout)  # lines end with \r\n (RFC 4180), so that both are quoted in values
-    writer.writerow(result.columns)
+    # a file has the values as they are; a terminal would do what control characters in them say
+    shown = printable if sys.stdout.isatty() else str
+    writer.writerow([shown(name) for name in result.columns])
     for row in _rows(result):
         nested = (_json(value) if isinstance(value, list | dict) else value for value in row)
-        writer.writerow(list(nested))
+        writer.writerow([shown(value) if isinstance(value, str) else value for value in nested])
 
 
 def _write_parquet(result: "duckdb.DuckDBPyRelation", path: str) -> None:

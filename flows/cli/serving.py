@@ -120,7 +120,7 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="with --delete: do not ask")] = False,
     as_json: Json = False,
 ) -> None:
-    """Caches of kernels of older versions are listed, too.
+    """Caches of kernels of older versions are listed, and what killed runs left for workers.
 
     Every run holds its stages, and what these were made from, until you forget it (`gristmill home forget`). Models
     stay until then, too. Of a finished stage the manifest stays, so that later stages are still found.
@@ -131,7 +131,7 @@ def gc(
     if not as_json:
         print_texts(_line(one) for one in result.garbage)
     needs_confirmation = delete and bool(result.garbage) and not yes
-    if needs_confirmation and not typer.confirm(f"remove {count} folders, {size / 1e6:,.1f} MB?", err=True):
+    if needs_confirmation and not typer.confirm(f"remove {count} of them, {size / 1e6:,.1f} MB?", err=True):
         raise typer.Exit(1)
     removed = [one for one in result.garbage if garbage.remove(home, one)] if delete else []
     value = {"garbage": result.garbage, "young": result.young, "held": result.held, "removed": removed}
@@ -162,7 +162,7 @@ def forget(
 
 
 def _sums(home: str, result: garbage.Found, concerned: Sequence["Garbage"], what: str, days: float) -> Iterator[str]:
-    yield f"{len(concerned)} folders, {sum(one.bytes for one in concerned) / 1e6:,.1f} MB, {what}"
+    yield f"{len(concerned)} folders or files, {sum(one.bytes for one in concerned) / 1e6:,.1f} MB, {what}"
     if result.young:
         size = sum(one.bytes for one in result.young)
         yield f"{len(result.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"

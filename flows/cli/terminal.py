@@ -15,7 +15,7 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from gristmill.flows.reports.tables import Column, Table
-from gristmill.storage.printable import one_line, printable
+from gristmill.storage.printable import one_line, printable, printable_json
 
 T = TypeVar("T")
 
@@ -102,4 +102,4 @@ def print_cells(columns: Sequence[Column], texts: Sequence[Sequence[str]], headi
 
 def json_text(value: Any) -> str:
     """A value that reports return, as JSON. It has no infinite numbers: they are null."""
-    return to_json(value, indent=2, inf_nan_mode="null").decode()
+    return printable_json(to_json(value, indent=2, inf_nan_mode="null").decode())

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -49,6 +50,36 @@ def _foreign(folder: Path) -> RuntimeError:
         f"{folder} cannot be used: it, or the folder that it is in, belongs to another account, and records of runs "
         "are private; set GRISTMILL_LOCAL to a folder of your own"
     )
+
+
+# What accounts that share a home have in it together: all but the local folder, which is private.
+_SHARED = ("stages", "runs", "remade", "work", "decisions", "scaling", "votes", "reports", "fingerprints")
+
+
+def unshared(error: BaseException, home: str) -> str:
+    """What to do about an error for a file of a local home that another account does not share, in a sentence; "" for
+    any other error."""
+    path = getattr(error, "filename", None)
+    if not isinstance(error, PermissionError) or not isinstance(path, str) or "://" in home:
+        return ""
+    if not Path(path).is_relative_to(home):
+        return ""
+    owned = next((each for each in (Path(path), *Path(path).parents) if _owner(each) is not None), None)
+    if owned is None or _owner(owned) in (None, os.getuid()):
+        return ""
+    names = [f"{Path(home, name)}" for name in _SHARED if Path(home, name).is_dir()] or [home]
+    return (
+        f"{path} is private to another account (uid {_owner(owned)}): to share the home with a group that both are in, "
+        f"that account runs `chmod -R g+rwX {shlex.join(names)}`, and both set GRISTMILL_UMASK=007 and a "
+        "GRISTMILL_LOCAL of their own; or set GRISTMILL_HOME to another folder"
+    )
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.stat().st_uid
+    except OSError:  # the folder that it is in cannot be entered
+        return None
 
 
 class DamagedDatabaseError(RuntimeError):

@@ -12,8 +12,9 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -52,6 +53,30 @@ class RecordedRun:
         return f"{self.name}/{self.id}"
 
 
+_TIME = "%Y%m%d-%H%M%S-%f"  # as ids of runs begin with it
+_SKEW = timedelta(minutes=1)  # between the clocks of two machines, of which nothing is said
+
+
+def _time_after_others(home: str, name: str, now: datetime) -> str:
+    """The time by which a run that begins now is named: after that of every other run of the recipe, since readers
+    open the newest, and the clock of this machine may have been set back, or be behind another's."""
+    times = []
+    for other in files.names(files.join(home, "runs", name)):
+        with suppress(ValueError):  # a temporary file
+            times.append(datetime.strptime(other.rpartition("-")[0], _TIME).replace(tzinfo=UTC))
+    newest = max(times, default=now)
+    if newest < now or not times:
+        return f"{now:{_TIME}}"
+    if newest - now > _SKEW:
+        log.warning(
+            "the clock of this machine is at %s, before a run of %s at %s: set it; this run is recorded as the newer",
+            f"{now:%Y-%m-%d %H:%M:%S} UTC",
+            name,
+            f"{newest:%Y-%m-%d %H:%M:%S} UTC",
+        )
+    return f"{newest + timedelta(microseconds=1):{_TIME}}"
+
+
 class RunRecorder:
     """Writes down the stages of a run as each begins, and what it saw of files outside of the home.
 
@@ -69,7 +94,8 @@ class RunRecorder:
     ) -> None:
         now = datetime.now(UTC)
         self._home, self._name = home, name
-        self._path = files.join(home, "runs", name, f"{now:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(2)}.json")
+        time = _time_after_others(home, name, now)
+        self._path = files.join(home, "runs", name, f"{time}-{secrets.token_hex(2)}.json")
         for folder in ("runs", f"runs/{name}", "fingerprints"):  # no stage's, for which the one who makes it does so
             leftovers.remove_temporary(files.join(home, folder))
         self._instead = seen

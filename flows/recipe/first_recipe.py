@@ -15,6 +15,7 @@ import yaml
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
 from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.guard.parent import Limits
 from gristmill.tasks.reading.formats.source import Columned, Look
 from gristmill.tasks.reading.record import TAKEN, Columns
 from gristmill.tasks.reading.sources import BY_KEY, languages, look
@@ -28,6 +29,7 @@ else:
 _LOOKS = 32
 _DOCUMENTS = 8  # of a folder of PDF documents, which are read
 _CHARACTERS = 2000  # of their texts
+_PDF_MEMORY = 512 << 20  # bytes that one of them may take
 _READABLE = "pdf_garbled is null or pdf_garbled < 0.2"
 _COMMAND = "gristmill recipe init --out code.yaml"
 # A language with a smaller share of the sample is not kept.
@@ -153,8 +155,9 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
 
 
 def _read(paths: Sequence[str]) -> list[Look]:
-    """PDF documents of a sample, read as the recipe will read them: in a guarded process."""
-    extract = Extract(types=("pdf",))
+    """PDF documents of a sample, read as the recipe will read them: in a guarded process, with less memory, since a
+    sample does without those that need much."""
+    extract = Extract(types=("pdf",), limits=Limits(page_memory=_PDF_MEMORY))
     sample = paths[:: max(1, len(paths) // _DOCUMENTS)][:_DOCUMENTS]
     payloads = (Path(path).read_bytes() for path in sample if os.path.getsize(path) <= extract.max_bytes)
     calls = ((each, "application/pdf", None, "", extract.asked[0], "plain", extract.types) for each in payloads)

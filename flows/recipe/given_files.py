@@ -12,12 +12,10 @@ from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weig
 
 if TYPE_CHECKING:
     from gristmill.storage import fingerprint as fingerprints
-    from gristmill.storage import tokenizer_files as token_names
-    from gristmill.tasks.tokens import tokenizer as tokenizers
+    from gristmill.tasks.tokens import trial as trials
 else:
     fingerprints = wrapt.lazy_import("gristmill.storage.fingerprint")
-    token_names = wrapt.lazy_import("gristmill.storage.tokenizer_files")
-    tokenizers = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
+    trials = wrapt.lazy_import("gristmill.tasks.tokens.trial")
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
 
@@ -91,7 +89,7 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
     path = tokenizer_path(settings, recipe)
     if path is None:
         return None
-    names = _token_names(path, recipe.tokenizer.end_of_text)
+    names = tried(path, recipe.tokenizer.end_of_text).names
     if wrong := missing_tokens(recipe.training, recipe.model.seq_len, names):
         raise ValueError(wrong)
     return len(names)
@@ -100,9 +98,10 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
 def vocabulary(path: Path, end_of_text: str | None = None) -> int:
     """The size of the vocabulary of a tokenizer's file. Raises ValueError for a file that is no tokenizer, loses
     characters or ends no text. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
-    return len(_token_names(path, end_of_text))
+    return len(tried(path, end_of_text).names)
 
 
-def _token_names(path: Path, end_of_text: str | None) -> tuple[str, ...]:
-    data, name = tokenizers.given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
-    return tuple(token_names.read_tokenizer(data, name).names)
+def tried(path: Path, end_of_text: str | None) -> "trials.Tried":
+    """What a tokenizer's file holds, and what it does to a few texts. Raises as
+    `gristmill.tasks.tokens.trial.tried`."""
+    return trials.tried(path.read_bytes(), f"{path}", end_of_text)

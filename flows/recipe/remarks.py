@@ -2,34 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.given_files import tokenizer_path
+from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.storage.damage import opening
 from gristmill.tasks.engine import own_code
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.mixture import SOURCE
 
-if TYPE_CHECKING:
-    import tokenizers as libraries
-else:
-    libraries = wrapt.lazy_import("tokenizers")
-
 _ENGLISH = ("en", "eng", "eng_Latn")
-# Texts that normalizers and pre-tokenizers change, by what they are.
-_PROBES = {
-    "forms of one letter": "ﬁ ① Ａ x²",
-    "case": "Ab",
-    "accents": "é",
-    "letters in two parts": "e\u0301",
-    "white space": " a  b\tc\n\nd ",
-    "quotes": "“a” ‘b’",
-}
 _SHOWN_TOKENS = 5
 
 
@@ -72,30 +54,18 @@ def _of_tokenizer(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """What of texts does not come back from the tokens of the tokenizer.json that `tokenizer.path` names. Raises
     OSError and ValueError for a file that is none."""
     path = tokenizer_path(settings, recipe)
-    if path is None or path.read_bytes().lstrip()[:1] != b"{":
+    if path is None:
         return
-    with opening(str(path), "tokenizer.json of Hugging Face", "give another one"):
-        tokenizer = libraries.Tokenizer.from_file(str(path))
-    if changes := list(_changes(tokenizer)):
+    trial = tried(path, recipe.tokenizer.end_of_text)
+    if trial.changes:
         yield (
-            f"tokenizer.path: {path.name} changes texts before they become tokens: {', '.join(changes)}; the model "
-            "never sees what it takes out"
+            f"tokenizer.path: {path.name} changes texts before they become tokens: {', '.join(trial.changes)}; the "
+            "model never sees what it takes out"
         )
-    added = tokenizer.get_added_tokens_decoder().values()
-    if stripping := [token.content for token in added if token.lstrip or token.rstrip]:
-        names = ", ".join(map(repr, stripping[:_SHOWN_TOKENS])) + (", ..." if len(stripping) > _SHOWN_TOKENS else "")
+    if trial.stripping:
+        names = ", ".join(map(repr, trial.stripping[:_SHOWN_TOKENS]))
+        more = ", ..." if len(trial.stripping) > _SHOWN_TOKENS else ""
         yield (
-            f"tokenizer.path: in {path.name}, {names} take the white space beside them (lstrip, rstrip); the model "
-            "never sees it where a text has these words"
+            f"tokenizer.path: in {path.name}, {names}{more} take the white space beside them (lstrip, rstrip); the "
+            "model never sees it where a text has these words"
         )
-
-
-def _changes(tokenizer: "libraries.Tokenizer") -> Iterator[str]:
-    """Each probe that does not come back, and as what. A blank ahead of the first word is no change."""
-    for what, probe in _PROBES.items():
-        ids = tokenizer.encode(probe, add_special_tokens=False).ids
-        back = tokenizer.decode(ids, skip_special_tokens=False)
-        if tokenizer.decoder is None:  # which would put blanks between all tokens
-            back = probe if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(probe)
-        if back not in (probe, f" {probe}", probe.removeprefix(" ")):
-            yield f"{what} ({probe!r} is {back!r})"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import wrapt
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gristmill.flows.curation import Passed, curate
 from gristmill.flows.machine.context import job_options
@@ -28,6 +28,7 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.reports.whatif import decided_by
 from gristmill.storage import files, layout, parquet
+from gristmill.storage.damage import opening
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.tasks.documents.decisions import decide, distances, wanted
 from gristmill.tasks.documents.selection import gather, select, uniform
@@ -349,10 +350,9 @@ def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:
     judge; LookupError for a stage that is not in the home.
     """
     settings = settings or MachineSettings()
-    try:
-        given = Votes.model_validate_json(files.read_bytes(path))
-    except ValidationError as error:
-        raise ValueError(f"{path} has no votes as a page of `gristmill explain audit` saves them: {error}") from None
+    data = files.read_bytes(path)
+    with opening(path, "file of votes as a page of `gristmill explain audit` saves them", "save the votes again"):
+        given = Votes.model_validate_json(data)
     stages = Home(settings.home).stages(given.stage)
     if not stages:
         raise LookupError(

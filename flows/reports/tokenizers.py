@@ -20,6 +20,7 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokenizer_files import TextTokenizer
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.tokens import tokenizer as tokenizing
+from gristmill.tasks.tokens import trial as trials
 from gristmill.tasks.tokens.encoding import encoder
 
 Group = tuple[str, str]  # source, and language, empty where the recipe finds none
@@ -121,6 +122,7 @@ def measured(
 
 def _kept(path: Path, folder: str) -> RecordedFile:
     """A user's file as a stage would keep it."""
+    trials.tried(path.read_bytes(), f"{path}", None)
     given = RecordedFile(str(path), files.checksum(str(path)))
     record = tokenizing.take_tokenizer(folder, 0, given)
     kept = files.join(folder, record["file"])

@@ -1,4 +1,5 @@
-"""Stages of a home that no recorded run holds, and caches of kernels of older versions.
+"""Stages of a home that no recorded run holds, what killed runs have left there for workers, and caches of kernels of
+older versions.
 
 Every recorded run (`gristmill.flows.machine.runs`) holds its stages, and all that these were made from, until it is
 forgotten. A model stays until a run that had it is forgotten, whatever else was recorded; and so does what a process
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Literal
 import wrapt
 
 from gristmill.flows.machine.runs import RELEASED, RecordedRun, all_runs, stages_of_runs
-from gristmill.storage import files, layout
+from gristmill.storage import files, layout, leftovers
 from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
-from gristmill.tasks.engine.lease import is_held, lease
+from gristmill.tasks.engine.executors import WORK
+from gristmill.tasks.engine.lease import is_held, lease, maker_of
+from gristmill.tasks.engine.shared import works
 
 if TYPE_CHECKING:
     from gristmill.tasks.kernels import compiled
@@ -31,10 +34,10 @@ _DAY = 24 * 3600
 
 @dataclass(frozen=True)
 class Garbage:
-    """A folder that can go. `label`: of the stage, or of the cache; `bytes`: of its files; `modified`: when the last of
-    them was written, in seconds since 1970."""
+    """A folder, or of the kind `work` a file, that can go. `label`: of the stage, or of the cache; `bytes`: of its
+    files; `modified`: when the last of them was written, in seconds since 1970."""
 
-    kind: Literal["finished", "unfinished", "unreadable", "kernels"]
+    kind: Literal["finished", "unfinished", "unreadable", "work", "kernels"]
     label: str
     folder: str
     bytes: int
@@ -61,7 +64,7 @@ def find(home: str, days: float) -> Found:
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
         held = [stage.label for stage, one in zip(stages, pool.map(_held, stages), strict=True) if one]
         items = list(pool.map(_measured, (stage for stage in stages if stage.label not in held)))
-    items += _kernels()
+    items += _works(home) + _kernels()
     items.sort(key=lambda one: (-one.bytes, one.label))
     old = tuple(one for one in items if one.modified <= before)
     return Found(old, tuple(one for one in items if one not in old), tuple(held))
@@ -75,6 +78,9 @@ def remove(home: str, garbage: Garbage) -> bool:
     """
     if garbage.kind == "kernels":
         shutil.rmtree(garbage.folder, ignore_errors=True)
+        return True
+    if garbage.kind == "work":
+        files.remove(garbage.folder)
         return True
     if is_held(garbage.folder):
         return False
@@ -150,6 +156,27 @@ def _measured(stage: StageFolder) -> Garbage:
     elif isinstance(stage, UnreadableStage):
         kind = "unreadable"
     return Garbage(kind, stage.label, stage.folder, size, modified)
+
+
+def _works(home: str) -> list[Garbage]:
+    """Files with the work of a phase whose flow makes no stage any more: it was killed, and started no other run on its
+    machine, which would have removed them."""
+    owners = {path: owner for path, owner in works(files.join(home, WORK)).items() if not _lives(owner)}
+    if any(not leftovers.is_of_this_host(owner) for owner in owners.values()):
+        # of another machine only the leases say which processes are there
+        with ThreadPoolExecutor(16) as pool:
+            makers = {*pool.map(lambda stage: maker_of(stage.folder), Home(home).unfinished())}
+        owners = {path: owner for path, owner in owners.items() if owner not in makers}
+    sizes = {path: files.size_of(path) for path in owners}
+    return [
+        Garbage("work", f"{WORK}/{path.rpartition('/')[2]}", path, size, modified)
+        for path, (size, modified) in sizes.items()
+    ]
+
+
+def _lives(owner: str) -> bool:
+    """Whether a process is one of this host that has not ended."""
+    return leftovers.is_of_this_host(owner) and not leftovers.has_ended(owner)
 
 
 def _kernels() -> list[Garbage]:

@@ -31,6 +31,7 @@ from gristmill.storage.leftovers import has_ended, this_process
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import without_user
 from gristmill.tasks.engine.make import StageResult
+from gristmill.training.run.tracking import quiet_database
 
 _ADDRESSES = {"experiments": "artifact_location", "runs": "artifact_uri", "logged_models": "artifact_location"}
 
@@ -58,6 +59,7 @@ class TrackedExperiment:
 
     def __init__(self, settings: MachineSettings, name: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        quiet_database()
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         self.name = name
         uri = settings.tracking_uri

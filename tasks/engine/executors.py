@@ -336,7 +336,7 @@ def executor(
         ):
             # processes of this machine reach its temporary folder, and a home that is only read is not written
             folder = str(scratch) if kind == "local" else files.join(home, WORK)
-            leftovers.remove_temporary(folder)
+            shared.remove_leftovers(folder)
             # without `tls` Dask takes the key of a cluster that it has started itself
             security = tls.security() if kind in ("dask", "kubernetes") else None
             with Client(target, security=security) as client:

@@ -94,7 +94,12 @@ def lease(folder: str, message: Callable[[str], Any], check: Callable[[], None] 
 
 
 def is_held(folder: str) -> bool:
-    """Whether a process makes the stage of a folder now.
+    """Whether a process makes the stage of a folder now; see `maker_of`."""
+    return bool(maker_of(folder))
+
+
+def maker_of(folder: str) -> str:
+    """The process that makes the stage of a folder now, as `leftovers.this_process` names it; "" if none does.
 
     Says at once that nobody does, or that the maker was a process of this host that has ended. Of another it looks for
     a heartbeat, which is a matter of seconds, or of SILENCE_SECONDS if there is none.
@@ -106,11 +111,11 @@ def is_held(folder: str) -> bool:
         content = exclusive.read(_path(folder, number)) if number else None
         maker = _owner(content)
         if number == 0 or (maker is not None and leftovers.has_ended(maker["owner"])):
-            return False
-        if seen is not None and (number, content) != seen:
-            return True
+            return ""
+        if seen is not None and (number, content) != seen and maker is not None:
+            return maker["owner"]
         if time.monotonic() - since > SILENCE_SECONDS:
-            return False
+            return ""
         seen = (number, content)
         time.sleep(POLL_SECONDS)
 

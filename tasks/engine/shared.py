@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from gristmill.storage import files, leftovers
+from gristmill.storage import exclusive, files, leftovers
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.retry import RemoteIOError
 from gristmill.tasks.engine.code_version import is_ours
@@ -91,6 +91,19 @@ def leave(folder: str, work: Callable[[Any], Any]) -> SharedWork:
 def take_back(work: SharedWork) -> None:
     """Remove the work of a phase that has ended."""
     files.remove(work.path)
+
+
+def works(folder: str) -> dict[str, str]:
+    """The files of works in a folder, local or of an object store, as they are now, each with the process that wrote
+    it."""
+    return {files.join(folder, name): owner for name in exclusive.names(folder) if (owner := leftovers.owner_of(name))}
+
+
+def remove_leftovers(folder: str) -> None:
+    """Remove from a folder the works of processes of this host that have ended: each was killed in a phase."""
+    for path, owner in works(folder).items():
+        if leftovers.has_ended(owner):
+            files.remove(path)
 
 
 def dumps(value: Any) -> bytes:

@@ -181,13 +181,10 @@ class Guard:
         if lost["detail"] not in self._told:
             self._told.add(lost["detail"])
             where = _innermost(end.trace)
-            log.warning(
-                "%s%s: %s, %s; more of these are not logged\n%s",
-                self.name,
-                f" ({where})" if where else "",
-                *lost.values(),
-                end.trace,
-            )
+            name = f"{self.name} ({where})" if where else self.name
+            log.warning("%s: %s, %s; more of these are not logged", name, *lost.values())
+            # where a library looped or crashed is for who works on it
+            log.debug("%s: %s\n%s", name, lost["detail"], end.trace)
 
     def _lost(self, end: "_End") -> dict[str, str]:
         if end.status == child.OVER_MEMORY:

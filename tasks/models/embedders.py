@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import wrapt
 from pydantic import Field, model_validator
-from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from gristmill.storage import files, layout, parquet
@@ -145,14 +144,11 @@ def _session(file: RecordedFile, settings: Embedder) -> Any:
     options.log_severity_level = _ERRORS_ONLY
     # else files of the current folder that the model names are read, which no key would hold
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
-    provider = _PROVIDERS[settings.device]
-    try:
-        session = onnxruntime.InferenceSession(file.read(), options, providers=[provider])
-    except _runtime_errors() as error:
-        raise ModelFileError(
-            f"{file.path} is no whole ONNX model with its weights in the same file: {' '.join(str(error).split())}; "
-            "copy or export it again"
-        ) from error
+    provider, content = _PROVIDERS[settings.device], file.read()
+    with opening(
+        file.path, "whole ONNX model with its weights in the same file", "copy or export it again", ModelFileError
+    ):
+        session = onnxruntime.InferenceSession(content, options, providers=[provider])
     if provider not in session.get_providers():
         raise RuntimeError("`device: cuda` finds no GPU that ONNX Runtime can use; write `device: cpu`")
     session.disable_fallback()
@@ -196,10 +192,9 @@ class StaticModel:
         self._path, self._most = file.path, settings.max_tokens
         tokenizer.no_truncation()
         self._unknown = _unknown(tokenizer)
-        try:
-            tensors = safetensors.load(file.read())
-        except (SafetensorError, ValueError, KeyError) as error:
-            raise ModelFileError(f"{file.path} is no safetensors file: {error}; copy it again") from error
+        content = file.read()
+        with opening(file.path, "safetensors file", "copy it again", ModelFileError):
+            tensors = safetensors.load(content)
         table = next((tensors[name] for name in _TABLES if name in tensors), None)
         if table is None or table.ndim != 2:
             raise ModelFileError(

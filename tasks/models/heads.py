@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 import pyarrow as pa
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save
 from threadpoolctl import threadpool_limits
 from wrapt import lazy_import
 
 from gristmill.storage import files
-from gristmill.storage.damage import RecordedFile
+from gristmill.storage.damage import RecordedFile, opening
 from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.models.classifiers import measures
 from gristmill.tasks.models.model_files import ModelFileError
@@ -163,16 +163,15 @@ def write(path: str, head: Head) -> None:
 @lru_cache(16)
 def load(file: RecordedFile) -> Head:
     """Raises ModelFileError for a file that is no whole head; FileNotFoundError, and DamagedFileError."""
-    try:
-        with safe_open(file.local(), "numpy") as tensors:
-            described = orjson.loads((tensors.metadata() or {})[_ENTRY])
-            kind, embedder = described.pop("kind"), described.pop("embedder")
-            weight, bias = tensors.get_tensor("weight"), tensors.get_tensor("bias")
+    local = file.local()
+    with (
+        opening(file.path, "whole head", "copy it again, or make it by `gristmill train head`", ModelFileError),
+        safe_open(local, "numpy") as tensors,
+    ):
+        described = orjson.loads((tensors.metadata() or {})[_ENTRY])
+        kind, embedder = described.pop("kind"), described.pop("embedder")
+        weight, bias = tensors.get_tensor("weight"), tensors.get_tensor("bias")
         shapes = weight.ndim, bias.shape
-    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ModelFileError(
-            f"{file.path} is no whole head ({error}); copy it again, or make it by `gristmill train head`"
-        ) from error
     sound = shapes == (1, (1,)) and weight.dtype == bias.dtype == np.float64 and isinstance(embedder, dict)
     if not sound or kind not in _KINDS or not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ModelFileError(f"{file.path} is no head of a known form; make it by `gristmill train head`")

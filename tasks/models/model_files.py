@@ -5,11 +5,15 @@ sizes itself, but not the sentence and the numbers that begin its files.
 """
 
 import mmap
+import os
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 import wrapt
+
+from gristmill.storage.damage import opening
 
 if TYPE_CHECKING:
     import sentencepiece
@@ -32,6 +36,9 @@ _KENLM = b"mmap lm http://kheafield.com/code format version 5\n\0".ljust(56, b"\
 _KENLM_ORDER = range(2, 7)  # KENLM_MAX_ORDER of the package kenlm
 _KENLM_TYPES = range(6)  # model_type.hh
 _ARPA = b"\\data\\"
+_ARPA_HEADER = 1 << 16  # bytes; it has a line for each order
+_COUNT = re.compile(rb"ngram [0-9]+ ?= ?([0-9]{1,20})")
+_MIN_ENTRY = 4  # bytes of a line with an n-gram: a number, a tab, a word and the end
 
 
 class ModelFileError(ValueError):
@@ -83,11 +90,8 @@ def check_kenlm(path: str) -> None:
 
 def check_sentencepiece(path: str) -> None:
     """Raise ModelFileError unless a local file is a SentencePiece model."""
-    try:
+    with opening(path, "whole SentencePiece model", "copy or make it again", ModelFileError):
         sentencepiece.SentencePieceProcessor(model_file=path)
-    except (RuntimeError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelFileError(f"{path} is no whole SentencePiece model: {reason}; copy or make it again") from error
 
 
 def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
@@ -105,12 +109,28 @@ def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
 def _read_kenlm_header(f: BinaryIO) -> str:
     begin = f.read(len(_KENLM))
     if begin.lstrip().startswith(_ARPA):
-        return ""
+        f.seek(0)
+        return _read_arpa_counts(f)
     if begin != _KENLM:
         return "it begins otherwise than KenLM's files"
     order, _, model_type, has_words, _ = struct.unpack("<B3xfiB3xI", f.read(20))
     if order not in _KENLM_ORDER or model_type not in _KENLM_TYPES or has_words > 1:
         return f"its header says order {order}, type {model_type}"
+    return ""
+
+
+def _read_arpa_counts(f: BinaryIO) -> str:
+    """What is wrong with the numbers of n-grams that an ARPA file begins with: KenLM allocates as much as they say."""
+    size = f.seek(0, os.SEEK_END)
+    f.seek(0)
+    header = f.read(_ARPA_HEADER).partition(b"\\1-grams:")[0].partition(_ARPA)[2]
+    counts = 0
+    for line in filter(None, map(bytes.strip, header.splitlines())):
+        if (match := _COUNT.fullmatch(line)) is None:
+            return f"its header has the line {line[:40].decode(errors='replace')!r}"
+        counts += int(match[1])
+    if counts * _MIN_ENTRY > size:
+        return f"its header says {counts:,} n-grams, and it has {size:,} bytes"
     return ""
 
 
@@ -125,7 +145,7 @@ def _walk(data: mmap.mmap, names: list[str]) -> str:
         return f"it begins with {magic[0]} and {magic[1]}, not with {_FASTTEXT[0]} and {_FASTTEXT[1]}"
     width, _, _, _, _, _, _, model, buckets, *_ = struct.unpack_from("<12id", data, 8)
     entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, _DICTIONARY)
-    if min(width, entries, words, labels) < 0 or words + labels != entries or pruned < -1:
+    if width < 1 or min(entries, words, labels) < 0 or words + labels != entries or pruned < -1:
         return f"it says {width} dimensions and {entries} entries, {words} words and {labels} labels"
     offset = _ENTRIES
     for _ in range(entries):

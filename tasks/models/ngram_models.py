@@ -142,11 +142,9 @@ def _check_loads(model: str) -> None:
     """KenLM compares the file's size with what its header says."""
     config = kenlm.Config()
     config.load_method = kenlm.LoadMethod.LAZY
-    try:
-        kenlm.Model(files.local_copy(model), config)
-    except (OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelFileError(f"{model} is no whole KenLM model: {reason}; copy or make it again") from error
+    local = files.local_copy(model)
+    with opening(model, "whole KenLM model", "copy or make it again", ModelFileError):
+        kenlm.Model(local, config)
 
 
 def _facts(path: str) -> dict[str, Any]:

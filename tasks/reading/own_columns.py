@@ -116,9 +116,13 @@ def fitted(value: Any, kind: pa.DataType) -> Any:
 
 
 def names_of_footer(path: str, columns: Columns) -> list[str]:
-    """Names of the columns of a Parquet file that are not text, URL, id or date. Raises what reading it raises."""
+    """Names of the columns of a Parquet file that are not text, URL, id or date; none of a damaged one, which is a row
+    of the ledger. Raises FileNotFoundError, RemoteIOError."""
     with streams.open_ranges(path) as f:
-        names = pq.read_schema(f).names
+        try:
+            names = pq.read_schema(f).names
+        except (OSError, EOFError, pa.ArrowException):
+            return []
     return [name for name in names if name not in columns.named]
 
 

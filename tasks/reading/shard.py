@@ -15,7 +15,7 @@ from gristmill.tasks.reading.own_columns import SAMPLED_ROWS, Types, joined, pac
 from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import format_of
-from gristmill.tasks.reading.tables import NOT_LINES
+from gristmill.tasks.reading.tables import ADVICE
 
 
 def read(
@@ -117,7 +117,7 @@ def first_records(shard: Shard, max_bytes: int, dates: bool = False) -> FirstRec
             continue
         seen += 1
         troubles.setdefault(*record.problem)
-        if record.problem[1].endswith(NOT_LINES):
+        if record.problem[1].endswith(ADVICE):
             break
     if good or seen == _RECORDS:
         unread = [date for date in dated if instant(date) is None]
@@ -125,8 +125,8 @@ def first_records(shard: Shard, max_bytes: int, dates: bool = False) -> FirstRec
     if not seen:
         return FirstRecords("is empty")
     [(rule, cause), *others] = troubles.items()
-    rules = ", ".join(sorted(troubles))
-    if cause.endswith(NOT_LINES):
+    rules, cause = ", ".join(sorted(troubles)), " ".join(cause.split())  # what libraries say may have lines
+    if cause.endswith(ADVICE):
         cause, advice = cause.rsplit(": ", 1)
         return FirstRecords(f"has nothing that can be read: {cause} ({rules})", advice)
     trouble = f"has nothing that can be read: {cause} ({rules})"

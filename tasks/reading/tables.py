@@ -104,7 +104,9 @@ _SHAPES = {
     b"[": "the file is one JSON array, not an object a line: write these by `jq -c '.[]'`",
     b"{": "its JSON objects go over several lines, and not one a line: write these by `jq -c .`",
 }
-NOT_LINES = tuple(_SHAPES.values())
+_NAME_COLUMNS = "name the columns that you want"
+# What the causes of problems end with that have their fix in them, after `: `.
+ADVICE = (*_SHAPES.values(), _NAME_COLUMNS)
 _SHOWN_KEYS, _SHOWN_KEY = 5, 20
 
 
@@ -160,7 +162,7 @@ def _parquet(
             raise ValueError(f"{path} has several columns of the name {', '.join(twice)}; rename all but one of each")
         if trouble := parquet_rows.check_schema(file.schema_arrow, read):
             if begin == 0:
-                yield lost(0, "too_large", f"{trouble}: name the columns that you want")
+                yield lost(0, "too_large", f"{trouble}: {_NAME_COLUMNS}")
             return
         size, groups = f.seek(0, io.SEEK_END), file.num_row_groups
         with parquet_rows.decoding_guard(max_bytes) as guard, parquet_rows.LocalRows(path, f) as local:

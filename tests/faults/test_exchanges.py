@@ -1,6 +1,7 @@
 """Valid files in the places of others, and damaged ones, over all kinds of files of a whole run and its exports. What
 reads one refuses it by a sentence whose remedy works, or what follows is the same."""
 
+import json
 import re
 import shutil
 from collections import Counter, defaultdict
@@ -20,6 +21,7 @@ from gristmill.storage import layout
 from gristmill.storage.home import Home, verify
 from gristmill.training.hub.model_folder import write_model_folder
 from gristmill.training.hub.weights import open_model
+from tests import embedders
 from tests.corpora import context
 
 # A stage's files that nobody reads, or that say how it was made and not what it is.
@@ -32,7 +34,7 @@ TRAINED = ("tokens", "tokenizer", "mixture", "model")
 def make(home: Path, recipe: dict, model: bool) -> None:
     """The recipe's stages, as a flow makes them, in this process."""
     outputs = Outputs(context(str(home)), load(recipe), train=train)
-    outputs.make("pretrain" if model else "tokens")
+    outputs.make("corpus" if "mixture" not in recipe else "pretrain" if model else "tokens")
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,34 @@ def test_exchanges_of_all_kinds(undisturbed, recipe, other, tmp_path, capsys):
     assert len(found) >= 60 and set(results) <= {*GOOD}
     # so that they were made, and met a reader
     assert results["of the same content"] <= 10 and results["refused"] + results["mended"] >= len(found) // 2
+
+
+def with_vectors(folder: Path, name: str, seed: int) -> dict:
+    """A recipe whose documents are embedded, and clustered by their vectors."""
+    draw, words = Random(seed), embedders.WORDS
+    texts = [" ".join(draw.choices(words, k=30)) for _ in range(60)]
+    folder.mkdir()
+    for number in range(3):
+        lines = (json.dumps({"text": text}) for text in texts[number::3])
+        (folder / f"{number}.jsonl").write_text("\n".join(lines))
+    source = {"name": "web", "jsonl": [str(folder / "*.jsonl")], "shard_bytes": 1}
+    model = embedders.write(folder / "embedder")
+    steps = [{"step": "embedding", "model": model}, {"step": "semantic_dedup", "similarity": 0.9, "clusters": 4}]
+    return {"name": name, "sources": [source], "steps": steps}
+
+
+@pytest.mark.slow
+def test_exchanges_of_vectors(tmp_path, capsys):
+    """With those of the same stage, and with those of a home that has embedded other documents."""
+    recipes = [with_vectors(tmp_path / f"from-{seed}", "vectors", seed) for seed in (1, 2)]
+    homes = [tmp_path / f"home-of-{seed}" for seed in (1, 2)]
+    for home, one in zip(homes, recipes, strict=True):
+        make(home, one, model=False)
+    kinds = [each for each in exchanges(*homes) if each.stage.startswith(("embedding", "semantic"))]
+    found = try_all(drawn(iter(kinds), 60), homes[0], recipes[0], tmp_path)
+    show(found, capsys)
+    results = Counter(result for _, result in found)
+    assert len(found) >= 10 and set(results) <= {*GOOD} and results["refused"] + results["mended"] >= 5
 
 
 @pytest.mark.slow

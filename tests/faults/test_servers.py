@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -169,19 +170,32 @@ def test_a_damaged_database_is_one_sentence_and_the_run_goes_on_as_it_says(runs,
     assert contents(home) == whole
 
 
+@contextlib.contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
+    """A file system of its own at a folder, for a block."""
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    with open(folder / "other", "wb", buffering=0) as other, contextlib.suppress(OSError):
+        while other.write(bytes(1 << 12)):
+            pass
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="a small disk is mounted")
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(runs, short, whole):
     home = runs.home("full")
-    home.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(home)]).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_disk(home, 20):
         run = start(runs, "full", short, "--tokens-only")
         until(run, home, "stages/documents-*/done/*")
-        with open(home / "other", "wb", buffering=0) as other, contextlib.suppress(OSError):
-            while other.write(bytes(1 << 12)):
-                pass
+        fill(home)
         assert run.wait() == 1
         lines = runs.log("full").splitlines()
         assert lines[-1].startswith("gristmill: ") and "make room" in lines[-1], lines[-1]
@@ -189,5 +203,26 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(runs
         (home / "other").unlink()
         assert start(runs, "full", short, "--tokens-only").wait() == 0, runs.log("full")
         assert contents(home).items() <= whole.items()
-    finally:
-        subprocess.run(["umount", "-l", str(home)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="a small disk is mounted")
+@pytest.mark.parametrize("moment", ["model-*/run.json", "model-*/manifest.json"])
+def test_a_full_disk_of_the_records_is_one_sentence_and_the_run_goes_on(runs, short, whole, moment):
+    """MLflow's and Prefect's databases, and MLflow's artifacts, are in the local folder: while a model is trained, and
+    when it is recorded."""
+    name = f"full_records_{Path(moment).stem}"
+    home, local = runs.home(name), runs.home(f"{name}_local")
+    with small_disk(local, 40):
+        run = start(runs, name, short, local=str(local))
+        until(run, home, f"stages/{moment}")
+        fill(local)
+        assert run.wait() == 1, runs.log(name)
+        lines = runs.log(name).splitlines()
+        assert lines[-1].startswith("gristmill: ") and "make room" in lines[-1] and str(local) in lines[-1], lines[-1]
+        assert len(warned("\n".join(lines))) <= 1, lines
+        (local / "other").unlink()
+        assert start(runs, name, short, local=str(local)).wait() == 0, runs.log(name)
+        assert contents(home) == whole
+        with closing(sqlite3.connect(local / "mlflow.db")) as database:
+            assert {status for (status,) in database.execute("select status from runs")} == {"FINISHED"}

@@ -23,6 +23,7 @@ _SIZES = (
     *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
     *("max_position_embeddings", "vocab_size"),
 )
+_TYPES = ("llama", "qwen3", "gristmill")  # of models, whose decoder is the one here
 _FIX = "write the folder again with the converter of its trainer"
 _UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
 
@@ -56,6 +57,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         hub_config = json.loads(path.read_bytes())
     if not isinstance(hub_config, dict):
         raise ValueError(f"{path} is no config.json of a model: it is a {type(hub_config).__name__}; {_FIX}")
+    if (kind := hub_config.get("model_type")) not in _TYPES:
+        raise ValueError(f"{path} is of a model of the type {kind}; give one of llama or qwen3")
     for name in _SIZES:
         size = hub_config.get(name)
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -124,9 +127,6 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
 
 def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
     """Keys of the recipe with its value and that of config.json, whose defaults are those of LlamaConfig."""
-    kind = hub_config.get("model_type")
-    if kind not in ("llama", "qwen3", "gristmill"):
-        raise ValueError(f"{key} has weights of a model of the type {kind}; give ones of llama or qwen3")
     heads = hub_config["num_attention_heads"]
     rope = hub_config.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default":
@@ -142,7 +142,7 @@ def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iter
     yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0))
     yield "model.norm_eps", config.norm_eps, hub_config.get("rms_norm_eps", 1e-6)
     yield "model.tie_embeddings", config.tie_embeddings, hub_config.get("tie_word_embeddings", False)
-    yield "model.qk_norm", config.qk_norm, hub_config.get("qk_norm", kind == "qwen3")
+    yield "model.qk_norm", config.qk_norm, hub_config.get("qk_norm", hub_config["model_type"] == "qwen3")
     yield "model.logit_softcap", config.logit_softcap, hub_config.get("logit_softcap")
 
 

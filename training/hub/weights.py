@@ -118,7 +118,11 @@ def export_model(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_si
 
 def save_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
     """Write tensors by their public names."""
+    # the library makes a file that only its user may read, whatever the umask
+    path.touch()
+    rights = path.stat().st_mode
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata={"format": "pt"})
+    path.chmod(rights)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -186,7 +186,7 @@ def launch(
         if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
             break
         line = f"a process of training was killed: going on from the newest checkpoint, restart {restart} of {restarts}"
-        with open(log_path, "a", opener=_private) as output:
+        with open(log_path, "a") as output:
             output.write(line + "\n")
         on_line(line)
     return code
@@ -220,7 +220,7 @@ def _attempt(
         meeting.mkdir(exist_ok=True)
         command, more = _agent(run_json, processes, nodes, meeting, module, python)
         environment |= more
-    with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
+    with open(log_path, "ab") as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
         agent: Process | None = fork(preloaded, str(run_json), env, output.fileno()) if preloaded else None
         if agent is None:
@@ -279,10 +279,6 @@ def _own_modules(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True)
     (folder / "gristmill").symlink_to(Path(gristmill.__file__).resolve().parent, target_is_directory=True)
     return {"PYTHONPATH": str(folder)}
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _grace(python: str) -> list[str]:

@@ -130,6 +130,16 @@ def _is_upto(line: str, step: int) -> bool:
     return line.endswith("\n") and json.loads(line)["step"] <= step
 
 
+def quiet_database() -> None:
+    """Let MLflow not log errors of its database, which it also raises: with each come pages of traceback."""
+    # a filter, since MLflow and Prefect set levels of loggers again
+    logging.getLogger("mlflow.store.db.utils").addFilter(_is_without_trace)
+
+
+def _is_without_trace(record: logging.LogRecord) -> bool:
+    return not record.exc_info
+
+
 class MlflowSender:
     """Sends points to an MLflow run from a thread of its own; nothing it meets reaches the training loop.
 
@@ -212,6 +222,7 @@ class MlflowSender:
         if self.client is None:
             from mlflow.tracking import MlflowClient
 
+            quiet_database()
             self.client = MlflowClient()
         from mlflow.entities import Metric
 

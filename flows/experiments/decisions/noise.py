@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from gristmill.flows.recipe.proxy import ProxyConfig, proxy_file
 from gristmill.flows.stages.proxy import ProxyTraining, run_record
 from gristmill.flows.stats.crossed import Components, fitted
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import files, parquet
+from gristmill.storage.damage import opening
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.evaluation.documents import evaluation_file
@@ -54,10 +55,9 @@ def read_noise(source: Any, proxy: ProxyConfig) -> ProxyNoise | None:
     path = proxy_file(source)
     if path is None or not (noise := path.with_suffix(".json")).is_file():
         return None
-    try:
-        record = ProxyNoise.model_validate(orjson.loads(noise.read_bytes()))
-    except (ValidationError, orjson.JSONDecodeError) as error:
-        raise ValueError(f"{noise} cannot be used ({error}); fit it again, or remove it") from None
+    data = noise.read_bytes()
+    with opening(f"{noise}", "noise of a proxy", "fit it again, or remove it"):
+        record = ProxyNoise.model_validate(orjson.loads(data))
     if _deciding(record.proxy) != _deciding(proxy):
         raise ValueError(f"{noise} was fitted to runs of another proxy than {path} has; fit it again, or remove it")
     if record.training_version != TRAINING_VERSION:

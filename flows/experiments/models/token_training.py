@@ -22,6 +22,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import write_mixture
 from gristmill.tasks.tokens.tokenizer import given_tokenizer
+from gristmill.tasks.tokens.trial import tried
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.olmo_core.lacks import lacking
 
@@ -78,7 +79,9 @@ def write_manifest(settings: TokenTraining, folder: Path) -> Path:
     Reads each file once, for its digest. Raises FileNotFoundError for a pattern without a file, and ValueError for
     files that are of another kind than the tokenizer's ids, or named twice.
     """
-    data, name = given_tokenizer(Path(settings.tokenizer).read_bytes(), settings.tokenizer, settings.end_of_text)
+    content = Path(settings.tokenizer).read_bytes()
+    tried(content, settings.tokenizer, settings.end_of_text)
+    data, name = given_tokenizer(content, settings.tokenizer, settings.end_of_text)
     tokenizer = read_tokenizer(data, name)
     token_bytes = json.dumps(tokenizer.token_bytes()).encode()
     files.write_bytes(str(folder / name), data)

@@ -21,6 +21,7 @@ from gristmill.flows.reports.audit import LEVEL, Share
 from gristmill.flows.reports.lineage import row_of
 from gristmill.flows.reports.tables import Table
 from gristmill.storage import files
+from gristmill.storage.damage import opening
 
 if TYPE_CHECKING:
     from scipy import stats
@@ -197,8 +198,7 @@ def _decision(opened: Opened, stage: str, shard: int, id_: str) -> tuple[str, st
 
 
 def _path(opened: Opened, stage: str, id_: str) -> str:
-    name = files.digest(id_.encode("utf-8", "surrogatepass"))
-    return files.join(opened.settings.home, "votes", stage, f"{name}.json")
+    return files.join(opened.settings.home, "votes", stage, _file_name(id_))
 
 
 def _votes(opened: Opened, stage: str) -> list[Vote]:
@@ -208,10 +208,17 @@ def _votes(opened: Opened, stage: str) -> list[Vote]:
 
 
 def _read(path: str) -> Vote | None:
-    """Raises ValueError for a file that is none of ours."""
+    """Raises ValueError for a file that is none of ours, and for one that is in the place of another."""
     if not files.exists(path):
         return None
-    try:
-        return Vote.model_validate_json(files.read_bytes(path))
-    except ValidationError as error:
-        raise ValueError(f"{path} has no vote as a page of `gristmill browse` keeps it; remove it: {error}") from None
+    data = files.read_bytes(path)
+    with opening(path, "vote as a page of `gristmill browse` keeps it", "remove it"):
+        made = Vote.model_validate_json(data)
+    if not path.endswith(f"/{made.stage}/{_file_name(made.id)}"):
+        # read as it is, it would be a second vote on its document
+        raise ValueError(f"{path} is in the place of another file: it is a vote on {made.id}; remove it")
+    return made
+
+
+def _file_name(id_: str) -> str:
+    return f"{files.digest(id_.encode('utf-8', 'surrogatepass'))}.json"

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from gristmill.flows.reports.tables import span
-from gristmill.storage.printable import one_line
+from gristmill.storage.printable import one_line, printable
 
 _LOGARITHMIC = 50  # from so much between the ends of an axis on
 _BINS = 40
@@ -313,7 +313,7 @@ def _svg(
     if size:
         given |= {"width": f"{size[0]}", "height": f"{size[1]}"}
     return Markup('<svg {} role="img" aria-label="{}">{}</svg>').format(
-        _attributes(given), label, Markup("").join(drawn)
+        _attributes(given), printable(label), Markup("").join(drawn)
     )
 
 
@@ -323,7 +323,7 @@ def _shape(tag: str, name: str, title: str = "", **given: float | str) -> Markup
         key.replace("_", "-"): each if isinstance(each, str) else f"{each:.2f}".rstrip("0").rstrip(".")
         for key, each in given.items()
     }
-    inner = Markup("<title>{}</title>").format(title) if title else ""
+    inner = Markup("<title>{}</title>").format(printable(title)) if title else ""
     return Markup("<{0} {1}>{2}</{0}>" if title else "<{0} {1}/>").format(Markup(tag), _attributes(own), inner)
 
 
@@ -332,7 +332,9 @@ def _attributes(given: dict[str, str]) -> Markup:
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> Markup:
-    return Markup('<text color="#1b1b1b" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+    # a control character is no XML, whatever it is escaped as
+    shown = printable(text)
+    return Markup('<text color="#1b1b1b" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, shown)
 
 
 def _number(value: float) -> str:

@@ -49,6 +49,13 @@ def test_a_vote_is_kept_shown_changed_and_taken_back(server, opened):
     [written] = Path(opened.settings.home, "votes", given["stage"]).glob("*.json")
     kept = json.loads(written.read_text())
     assert (kept["vote"], kept["drawn"], kept["step"], kept["rule"]) == ("drop", True, "gopher_quality", "words")
+    other = one_dropped(opened, 1)
+    assert post(server, other | {"vote": "keep"}) == 200
+    [beside] = {*written.parent.glob("*.json")} - {written}
+    beside.write_bytes(written.read_bytes())
+    with pytest.raises(ValueError, match="in the place of another file: .*; remove it"):
+        vote_on(opened, other["stage"], other["id"])
+    beside.unlink()
     assert post(server, given | {"vote": ""}) == 200 and vote_on(opened, given["stage"], given["id"]) == ""
     assert not written.exists()
 

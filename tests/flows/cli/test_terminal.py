@@ -38,11 +38,15 @@ def home(tmp_path_factory) -> str:
     (folder / "rows\x1b[2J.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = {"name": "web", "jsonl": [f"{folder}/*.jsonl"], "url_column": "url", "id_column": "id"}
     steps = [{"step": "extract"}, {"step": "language", "min_score": 0.9}]
-    recipe = load({"name": "hostile", "sources": [source], "steps": steps, "mixture": {"weights": {"web": 1}}})
+    given = {"name": "hostile", "sources": [source], "steps": steps, "mixture": {"weights": {"web": 1}}}
+    (folder / "home").mkdir()
+    (folder / "home" / "recipe.yaml").write_text(json.dumps(given))
+    recipe = load(str(folder / "home" / "recipe.yaml"))
     *_, last = curate(context(str(folder / "home")), recipe)
     assert last.left.stages[-1].step_counts[-1]["rows_out"] == 1
-    run = RunRecorder(str(folder / "home"), recipe.name)
+    run = RunRecorder(str(folder / "home"), recipe.name, flow="corpus", recipe=recipe.model_dump(mode="json"))
     run.add(*(stage.label for stage in last.left.stages))
+    run.finished()
     return str(folder / "home")
 
 
@@ -80,3 +84,17 @@ def test_no_command_of_a_text_reaches_the_terminal(home):
     assert (
         "[bold]:warning:[/bold] [link=http://x]" in shown and r"url: https://a.example/\x1b[2J\nforged: line" in shown
     )
+
+
+def test_no_command_of_a_queried_value_reaches_the_terminal_and_a_file_has_all_of_it(home):
+    recipe, query = f"{home}/recipe.yaml", "select id, url, text from documents"
+    shown = on_a_terminal(
+        home, ("sql", recipe, query, "--csv"), ("sql", recipe, query, "--json"), ("sql", recipe, query)
+    )
+    assert not re.search("[^\n\t\r -~\xa0-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]", shown)
+    assert r"\x1b]0;owned" in shown and r"\u009b31m \u202egnihton" in shown
+    read = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
+    assert any(HOSTILE in row["text"] for row in read)
+    command = [sys.executable, "-c", COMMANDS.format(arguments=[("sql", recipe, query, "--csv")])]
+    written = subprocess.run(command, env=os.environ | {"GRISTMILL_HOME": home}, capture_output=True, check=True)
+    assert HOSTILE in written.stdout.decode()

@@ -8,6 +8,7 @@ import pytest
 from gristmill.flows.experiments.decisions.arm_data import only_in
 from gristmill.flows.experiments.decisions.report import leaderboard
 from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
 from tests.corpora import Texts
 from tests.flows.decisions import CONDITIONS, report
 
@@ -38,6 +39,14 @@ def test_a_home_may_be_in_an_object_store(home):
     for path in sorted(Path(home, "decisions").iterdir()):
         files.write_bytes(f"{url}/decisions/{path.name}", path.read_bytes())
     assert leaderboard(url) == [replace(one, file=one.file.replace(home, url)) for one in leaderboard(home)]
+
+
+def test_a_decision_in_the_place_of_another_is_named(home, tmp_path):
+    first, second = (Path(home, "decisions", f"base-{number}.json") for number in range(2))
+    (tmp_path / "decisions").mkdir()
+    (tmp_path / "decisions" / first.name).write_bytes(second.read_bytes())
+    with pytest.raises(DamagedFileError, match=f"{first.name} is another file: it was written as {second.name}"):
+        leaderboard(str(tmp_path))
 
 
 def test_by_cost_what_saves_most_comes_first(home):

@@ -29,7 +29,7 @@ import sys
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import _finished
-for stage in _finished(load(sys.argv[1]), MachineSettings()):
+for stage in _finished(load(sys.argv[1]), MachineSettings(), []):
     print(stage.label, stage.manifest["code"] == stage.code)
 """
 

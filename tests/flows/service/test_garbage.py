@@ -14,6 +14,7 @@ from gristmill.flows.machine.runs import RELEASED, RunRecorder, forget, recipes_
 from gristmill.flows.run import garbage
 from gristmill.storage import checked_json, files, layout
 from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.engine import shared
 from gristmill.tasks.engine.lease import lease
 from tests.storage.test_home import Written
 
@@ -134,6 +135,52 @@ def test_a_record_that_cannot_be_read_stops_it(home):
     Path(home, "runs", "web.json").write_bytes(b"{")
     with pytest.raises(DamagedFileError, match="web.json"):
         garbage.find(home, 0)
+
+
+# Leaves the work of a phase in a folder, and stays until its input ends if it is told to.
+LEAVE = """import os, sys; from gristmill.tasks.engine import shared
+print(shared.leave(sys.argv[1], len).path, flush=True)
+sys.stdin.read()
+os._exit(0)"""
+ELSEWHERE = "0123456789abcdef-1-0123456789abcdef"  # a process of another host
+
+
+@pytest.mark.parametrize("where", ["local", "s3"])
+def test_what_killed_runs_left_for_workers_goes(where, tmp_path, request, caches):
+    if where == "s3":
+        request.getfixturevalue("s3")
+    home = str(tmp_path / "home") if where == "local" else "s3://crawl/home"
+    folder = files.join(home, "work")
+
+    def found() -> set[str]:
+        return {one.folder for one in garbage.find(home, 0).garbage if one.kind == "work"}
+
+    arguments = [sys.executable, "-c", LEAVE, folder]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        path = process.stdout.readline().strip()
+        assert files.exists(path) and found() == set()
+        process.stdin.close()
+    foreign = files.join(folder, f".abc.{ELSEWHERE}.0.tmp")
+    files.write_bytes(foreign, b"work")
+    files.write_bytes(files.join(folder, "notes.txt"), b"of a user")
+    assert {one.rpartition("/")[2] for one in found()} == {one.rpartition("/")[2] for one in (path, foreign)}
+    young = garbage.find(home, 1).young
+    assert {one.kind for one in young} == {"work"} and sum(one.bytes for one in young) > 4
+    shared.remove_leftovers(folder)  # as a run that starts workers does
+    assert not files.exists(path) and files.exists(foreign)
+    assert all(garbage.remove(home, one) for one in garbage.find(home, 0).garbage if one.kind == "work")
+    assert files.names(folder) == ["notes.txt"]
+
+
+def test_what_a_run_of_another_machine_left_for_workers_stays_while_it_makes_a_stage(home, monkeypatch):
+    monkeypatch.setattr("gristmill.tasks.engine.lease.HEARTBEAT_SECONDS", 0.1)
+    with lease(layout.stage_folder(home, "tokens", "begun"), print):
+        # so that this process is one of another host
+        monkeypatch.setattr("gristmill.flows.run.garbage._lives", lambda owner: False)
+        monkeypatch.setattr("gristmill.storage.leftovers.is_of_this_host", lambda owner: False)
+        path = shared.leave(files.join(home, "work"), len).path
+        assert [one for one in garbage.find(home, 0).garbage if one.kind == "work"] == []
+    assert [one.folder for one in garbage.find(home, 0).garbage if one.kind == "work"] == [path]
 
 
 def test_old_caches_of_kernels_go_and_that_of_this_version_stays(home, caches):

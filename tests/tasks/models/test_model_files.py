@@ -1,6 +1,7 @@
 """A file that is no model, or half of one, is refused before a C library reads it."""
 
 import random
+import re
 import struct
 import subprocess
 from pathlib import Path
@@ -91,3 +92,11 @@ def test_kenlm_files_begin_as_such_or_are_refused(trained, tmp_path):
     for other in (trained / "plain.bin", trained / "text", LID):
         with pytest.raises(ModelFileError):
             check_kenlm(str(other))
+    arpa = (trained / "lm.arpa").read_bytes()
+    for count, wrong in (
+        (b"1152921504606846976", "says [0-9,]* n-grams, and it has"),
+        (b"-1", "has the line 'ngram 1"),
+    ):
+        (tmp_path / "counts.arpa").write_bytes(re.sub(rb"ngram 1=[0-9]+", b"ngram 1=" + count, arpa))
+        with pytest.raises(ModelFileError, match=wrong):
+            check_kenlm(str(tmp_path / "counts.arpa"))
