@@ -31,7 +31,7 @@ def _other_languages(recipe: Recipe) -> Iterator[str]:
     for step in recipe.steps:
         if isinstance(step, Language):
             kept = [code for code in step.keep if code not in _ENGLISH]
-        elif isinstance(step, GopherQuality) and step.min_stop_words and "stop_words" not in step.model_fields_set:
+        elif isinstance(step, GopherQuality) and getattr(step, "min_stop_words") and "stop_words" not in step.model_fields_set:
             if others := [code for code in kept if code not in step.stop_words_by_language]:
                 yield (
                     f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` and dropped here, "
