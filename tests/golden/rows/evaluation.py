@@ -58,7 +58,7 @@ def _split(golden: Golden, sources: list[Settings], steps: list[Settings], rest:
     """What is held out of a corpus, and the documents that models are evaluated on."""
     loaded, corpus = golden.curated(placed(recipe(sources, steps, **rest), golden))
     split = heldout(golden.context(), loaded, corpus)
-    heldout_documents(golden.context(), loaded, corpus, split.drawn)
+    heldout_documents(golden.context(), loaded, corpus)
 
 
 def _sets(golden: Golden, per_source: int, clean: str | None, given: Settings) -> None:
