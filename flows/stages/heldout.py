@@ -301,11 +301,6 @@ class Data:
         return tuple(value for value in values if isinstance(value, StageResult))
 
     @property
-    def stages(self) -> tuple[StageResult, ...]:
-        """All stages in their order, the corpus's first."""
-        return (*self.split.train.stages, *self.evaluation, *self.training_stages)
-
-    @property
     def evaluated(self) -> dict[str, dict]:
         """By set (`heldout/web`) documents, bytes and digest of what models are evaluated on."""
         return {name: facts for stage in self.evaluation for name, facts in stage.result["sets"].items()}

@@ -106,7 +106,7 @@ def plant(folder: Path, name: str, shape: Shape, times: int) -> tuple[Path, int,
 
 def took(report: Report) -> dict[str, float]:
     """CPU seconds of each stage, by its folder."""
-    stages = [*report.data.stages, *filter(None, [report.group_losses])]
+    stages = report.processing
     return {stage.folder: stage.cpu_seconds for stage in stages}
 
 

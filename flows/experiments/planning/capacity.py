@@ -7,7 +7,7 @@ The work of a phase with many jobs is divided among all cores. What a phase does
 and the memory that it needs: where that grows with the corpus it is what limits a crawl.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -235,18 +235,11 @@ def capacity(report: Report, crawl: CrawlOptions, recipe: str = "") -> Capacity:
     if not measured:
         raise ValueError(f"the run of {report.recipe.name} read no documents; give a recipe whose run read some")
     factor = crawl.pages / measured
-    stages = report.data.stages if report.data else report.corpus.stages
     tokens = None if report.tokens is None else round(report.tokens * factor)
-    if report.group_losses is not None:
-        stages = (*stages, report.group_losses)
     shards = max(1, -(-crawl.pages // crawl.shard_pages))
     whole = Crawl(factor, len(report.corpus.sources), shards, crawl)
-    rows = tuple(_row(stage, whole) for stage in _distinct(stages))
+    rows = tuple(_row(stage, whole) for stage in report.processing)
     return Capacity(recipe or report.recipe.name, crawl.pages, measured, tokens, rows, crawl)
-
-
-def _distinct(stages: Iterable[StageResult]) -> Iterable[StageResult]:
-    return {stage.folder: stage for stage in stages}.values()
 
 
 def _row(stage: StageResult, crawl: Crawl) -> StageCapacity:

@@ -81,9 +81,7 @@ class RunBill:
 
 def bill(report: Report) -> RunBill:
     """What the run of a report took. Reads a small file of each stage, and the figures of training's steps."""
-    made = report.data.stages if report.data else report.corpus.stages
-    stages = {stage.folder: stage for stage in made}.values()
-    rows = tuple(_row(stage) for stage in stages)
+    rows = tuple(_row(stage) for stage in report.processing)
     if report.trained is None:
         return RunBill(rows, None)
     model = report.trained.model
