@@ -118,6 +118,11 @@ class BuiltStage(NamedTuple):
     stage: StageResult
 
 
+def processing(stages: Iterable[BuiltStage]) -> list[StageResult]:
+    """The stages of a run except the training."""
+    return [each.stage for each in stages if each.output != "training"]
+
+
 def lineage(stages: Iterable[BuiltStage]) -> list[StageResult]:
     """Of the stages of a run those that led to its training data."""
     return [each.stage for each in stages if each.output in ("corpus", "data")]

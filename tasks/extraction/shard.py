@@ -6,7 +6,6 @@ shard is read once and written once.
 """
 
 import logging
-import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Set
 from contextlib import nullcontext
@@ -34,7 +33,7 @@ from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.log_fields import ProgressReport
 from gristmill.tasks.extraction.extract import Extract, chosen, united
 from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
-from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type
+from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type, type_counts
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
@@ -169,7 +168,7 @@ def extract_shard(
         "rows_out": rows_out,
         "steps": counts,
         "records": dict(sorted(kinds.items())),
-        "types": _types(lost["extract"]),
+        "types": type_counts(row["detail"] or "" for row in lost["extract"] if row["rule"] == "content_type"),
         "engines": dict(sorted(engines.items())),
         "relabeled": dict(sorted(relabeled.items())),
         "dates": asdict(dates),
@@ -178,21 +177,6 @@ def extract_shard(
         **({} if drawn is None else {"drawn": drawing.written}),
         **({"range": asdict(passed.range)} if passed.range else {}),
     }
-
-
-# A type by RFC 6838, 4.2; a server may send anything.
-_TYPE = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9!#$&^_.+]{0,100}")
-_MAX_TYPES = 30  # of a shard that are told apart
-
-
-def _types(lost: list[dict]) -> dict[str, int]:
-    """How many records of each type have no text of theirs read, the most frequent types first."""
-    type_names = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
-    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in type_names)
-    most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_TYPES])
-    if rest := counts.total() - sum(most.values()):
-        most["other"] = most.get("other", 0) + rest
-    return most
 
 
 @dataclass

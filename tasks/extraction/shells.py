@@ -26,11 +26,10 @@ _SHORT_REST = 25  # of a text of a few words
 # create-react-app (cra-template/public/index.html: "You need to enable JavaScript to run this app."), Vue CLI
 # (generator/template/public/index.html: "We're sorry but <title> doesn't work properly without JavaScript enabled.
 # Please enable it to continue."), Angular CLI (pwa/index.ts: "Please enable JavaScript to continue using this
-# application."), Gatsby (default-html.js: "This app works best with JavaScript enabled."), Docusaurus ("You need to
-# enable JavaScript to run Docusaurus."), Cloudflare ("Enable JavaScript and cookies to continue"), X ("JavaScript is
-# not available. We've detected that JavaScript is disabled in this browser."), DataDome ("Please enable JS and disable
-# any ad blocker") and enable-javascript.com ("... instructions how to enable JavaScript in your web browser"),
-# and its translations.
+# application."), Gatsby (default-html.js: "This app works best with JavaScript enabled."), Cloudflare ("Enable
+# JavaScript and cookies to continue"), X ("JavaScript is not available. We've detected that JavaScript is disabled in
+# this browser."), DataDome ("Please enable JS and disable any ad blocker") and enable-javascript.com ("...
+# instructions how to enable JavaScript in your web browser"), and its translations.
 _SCRIPTS = re.compile(r"java\s?script|\bjs\b")
 _SWITCHED = re.compile(
     # en, de

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from gristmill.flows.curation import processing
 from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.experiments.planning.phase_costs import (
     FIRST,
@@ -238,7 +239,7 @@ def capacity(report: Report, crawl: CrawlOptions, recipe: str = "") -> Capacity:
     tokens = None if report.tokens is None else round(report.tokens * factor)
     shards = max(1, -(-crawl.pages // crawl.shard_pages))
     whole = Crawl(factor, len(report.corpus.sources), shards, crawl)
-    rows = tuple(_row(stage, whole) for stage in report.processing)
+    rows = tuple(_row(stage, whole) for stage in processing(report.built))
     return Capacity(recipe or report.recipe.name, crawl.pages, measured, tokens, rows, crawl)
 
 

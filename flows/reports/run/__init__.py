@@ -63,8 +63,7 @@ class RunStage:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What was made of a recipe, read from the files of its stages. What was not made is None. `built`: all stages of
-    it.
+    """What was made of a recipe, read from the files of its stages, `built`. What was not made is None.
 
     >>> run = gristmill.open("recipe.yaml")
     >>> run
@@ -122,8 +121,7 @@ class Report:
 
     @property
     def document_stages(self) -> tuple[StageResult, ...]:
-        """The stages that the documents went through, in their order; where there are tokens up to those that are
-        trained on."""
+        """The stages that the documents went through, in their order, up to those that training sees if there are any."""
         return self.data.split.train.stages if self.data else self.corpus.stages
 
     @cached_property
@@ -398,7 +396,7 @@ class Report:
         return {stage.label for stage in self.document_stages}
 
     def _labelled(self, stage: str) -> list[str]:
-        labels = [stage.label for stage in self.made]
+        labels = [stage.label for _, stage in self.built]
         found = [label for label in labels if not stage or stage in (label, label.rpartition("-")[0])]
         if not found:
             raise LookupError(f"no stage {stage} in the run of {self.recipe.name}; there are: {', '.join(labels)}")
@@ -449,14 +447,4 @@ class Report:
     @property
     def stages(self) -> list[RunStage]:
         """All stages of the run, in their order."""
-        return [RunStage(stage.folder, stage.reused) for stage in self.made]
-
-    @property
-    def made(self) -> list[StageResult]:
-        """The results of all stages of the run, in their order."""
-        return [each.stage for each in self.built]
-
-    @property
-    def processing(self) -> list[StageResult]:
-        """The results of all stages of the run except the training."""
-        return [each.stage for each in self.built if each.output != "training"]
+        return [RunStage(stage.folder, stage.reused) for _, stage in self.built]
