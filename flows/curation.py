@@ -1,9 +1,10 @@
 """From sources to curated documents: a recipe's steps in their order, consecutive document steps in one pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
@@ -110,18 +111,73 @@ OUTPUTS = {
 }
 
 
+class BuiltStage(NamedTuple):
+    """A stage of a run, and the output that it was first built for."""
+
+    output: str
+    stage: StageResult
+
+
+def processing(stages: Iterable[BuiltStage]) -> list[StageResult]:
+    """The stages of a run except the training."""
+    return [each.stage for each in stages if each.output != "training"]
+
+
+def lineage(stages: Iterable[BuiltStage]) -> list[StageResult]:
+    """Of the stages of a run those that led to its training data."""
+    return [each.stage for each in stages if each.output in ("corpus", "data")]
+
+
+_Output = TypeVar("_Output")
+
+
+def _output(build: "Callable[[Outputs], _Output]") -> "cached_property[_Output]":
+    """An output that is built when it is first asked for, and whose stages are noted with its name."""
+
+    @wraps(build)
+    def noted(outputs: "Outputs") -> _Output:
+        with outputs.building(build.__name__):
+            return build(outputs)
+
+    return cached_property(noted)
+
+
 @dataclass
 class Outputs:
-    """The outputs of a run. The context builds each with its stages when it is first asked for.
+    """The outputs of a run. The context builds each with its stages when it is first asked for, and all stages that it
+    gives are noted: a stage that a step or a flow asks for needs no list to be in the reports.
 
-    `check_losses(corpus, losses)`: called with what groups lost up to a corpus, and may raise; `train(outputs)`: builds
-    the model and returns it with its MLflow run. By default the model is built as any other stage.
+    `check_losses(outputs, corpus, losses)`: called with what groups lost up to a corpus, and may raise;
+    `train(outputs)`: builds the model and returns it with its MLflow run. By default the model is built as any other
+    stage.
     """
 
     context: RunContext
     recipe: Recipe
-    check_losses: Callable[[Corpus, StageResult], None] = lambda corpus, losses: None
+    check_losses: "Callable[[Outputs, Corpus, StageResult], None]" = lambda outputs, corpus, losses: None
     train: "Callable[[Outputs], Trained] | None" = None
+
+    def __post_init__(self) -> None:
+        self._building = ""
+        self._stages: dict[str, BuiltStage] = {}
+        self.context = self.context.noting(self._note)
+
+    def _note(self, stage: StageResult) -> None:
+        self._stages.setdefault(stage.label, BuiltStage(self._building, stage))
+
+    @contextmanager
+    def building(self, output: str) -> Iterator[None]:
+        """Stages are noted for this output in the block."""
+        outer, self._building = self._building, output
+        try:
+            yield
+        finally:
+            self._building = outer
+
+    @property
+    def stages(self) -> tuple[BuiltStage, ...]:
+        """All stages that were built so far, each once, in the order in which they were first asked for."""
+        return tuple(self._stages.values())
 
     def make(self, flow: str = "") -> None:
         """Build the outputs of a flow (`pipeline` has all) and of those before it. Default: all that the recipe can
@@ -141,18 +197,19 @@ class Outputs:
         """An output, if it is built."""
         return vars(self).get(output)
 
-    @cached_property
+    @_output
     def corpus(self) -> Corpus:
         """The curated documents. Where a recipe stops at group losses, they are counted after each part of the
         curation, since the next one may be expensive."""
         for part in curate(self.context, self.recipe):
             if self.recipe.group_losses.then == "stop":
-                self.group_losses = self._group_losses(part.left)
+                with self.building("group_losses"):
+                    self.group_losses = self._group_losses(part.left)
         for stage in (part.left.documents, part.left.kept, *part.left.measured):
             self.context.restore(stage)
         return part.left
 
-    @cached_property
+    @_output
     def group_losses(self) -> StageResult | None:
         """What groups of documents lost; None if it is not counted."""
         return self._group_losses(self.corpus)
@@ -160,10 +217,10 @@ class Outputs:
     def _group_losses(self, corpus: Corpus) -> StageResult | None:
         losses = group_losses(self.context, self.recipe, corpus)
         if losses is not None:
-            self.check_losses(corpus, losses)
+            self.check_losses(self, corpus, losses)
         return losses
 
-    @cached_property
+    @_output
     def word_index(self) -> StageResult | None:
         """The index of words, if the recipe has one."""
         return self.context.build_output(self.word_index_spec) if self.recipe.word_index else None
@@ -172,12 +229,12 @@ class Outputs:
     def word_index_spec(self) -> StageSpec:
         return word_index_spec(self.context, self.recipe, self.corpus)
 
-    @cached_property
+    @_output
     def export(self) -> StageResult | None:
         """The exported documents, if the recipe has an export. It is outside the home, so readers do without it."""
         return None if self.context.is_reader else export_stage.export(self.context, self.recipe, self.corpus)
 
-    @cached_property
+    @_output
     def data(self) -> Data:
         """All that training needs. Raises RecipeError for a recipe without a mixture."""
         data = training_data(self.context, self.recipe, self.corpus)
@@ -185,7 +242,7 @@ class Outputs:
             self.context.restore(stage)
         return data
 
-    @cached_property
+    @_output
     def search_index(self) -> StageResult | None:
         """The index of phrases, if the recipe has one."""
         return self.context.build_output(self.search_index_spec) if self.recipe.index else None
@@ -194,7 +251,7 @@ class Outputs:
     def search_index_spec(self) -> StageSpec:
         return search_index_spec(self.context, self.recipe, self.data)
 
-    @cached_property
+    @_output
     def training(self) -> "Trained | None":
         """The trained model; None for a reader if it is not finished."""
         if self.train is not None:

@@ -1,6 +1,5 @@
 """The flows: a corpus from crawls, tokens from the corpus, a model from the tokens, and all three."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gristmill.flows.curation import Outputs
@@ -27,7 +26,7 @@ def corpus(recipe: RecipeLike) -> Report:
     of groups that lost far more documents than similar groups. Then their export, if the recipe names one."""
     with run_context(recipe) as context:
         check_target(context, recipe)
-        outputs = Outputs(context, recipe, partial(_check_losses, context, recipe), _train)
+        outputs = Outputs(context, recipe, _check_losses, _train)
         context.outputs[recipe.model_dump_json()] = outputs
         outputs.make("corpus")
         return _published(outputs)
@@ -87,14 +86,15 @@ def _published(outputs: Outputs) -> Report:
     return report
 
 
-def _check_losses(context: RunContext, recipe: Recipe, corpus: Corpus, losses: StageResult) -> None:
+def _check_losses(outputs: Outputs, corpus: Corpus, losses: StageResult) -> None:
     """Log what groups lost. Raises LostGroupError, which names the page of the steps so far, if the recipe stops."""
     try:
-        check_losses(recipe, losses)
+        check_losses(outputs.recipe, losses)
     except LostGroupError as error:
         from gristmill.flows.reports.run_page import write_page  # here, since only this case needs its libraries
 
-        page = write_page(Report(recipe, context.settings, corpus, group_losses=losses))
+        settings = outputs.context.settings
+        page = write_page(Report(outputs.recipe, settings, corpus, outputs.stages, group_losses=losses))
         raise LostGroupError(f"{error}\nthe steps that were done, and what each dropped: {page}") from None
 
 

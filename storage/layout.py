@@ -4,6 +4,7 @@
         part-00000.parquet ...       what the stage makes, shard by shard
         ledger/part-00000.parquet    what each shard dropped, and why
         edits/part-00000.parquet     what was cut out of the texts, where a stage makes texts
+        drawn/part-00000.parquet     documents that may be held out, where `url` steps come before the extraction
         done/<phase>-00000.json      a job is finished: its record and its files
         parts.json                   what each job wrote and counted, a line for each
         manifest.json                written last: the stage is finished. Of one size, however many parts there are
@@ -96,6 +97,10 @@ def ledger_part(folder: str, shard: int) -> str:
 
 def edits_part(folder: str, shard: int) -> str:
     return files.join(folder, "edits", f"part-{shard:05d}.parquet")
+
+
+def drawn_folder(folder: str) -> str:
+    return files.join(folder, "drawn")
 
 
 def done_record(folder: str, phase: str, number: int) -> dict | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
@@ -36,6 +36,22 @@ class RunContext:
     look_up: Callable[[StageSpec], StageResult | None] | None = None
     restore: Callable[[StageResult], StageResult] = lambda stage: stage
     is_reader: bool = False
+
+    def noting(self, note: Callable[[StageResult], None]) -> "RunContext":
+        """The same context, which also gives `note` each stage that it builds or finds."""
+
+        def build(spec: StageSpec) -> StageResult:
+            stage = self.build(spec)
+            note(stage)
+            return stage
+
+        def look_up(spec: StageSpec) -> StageResult | None:
+            stage = self.find(spec)
+            if stage is not None:
+                note(stage)
+            return stage
+
+        return replace(self, build=build, look_up=look_up)
 
     def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
         """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be

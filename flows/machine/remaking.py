@@ -15,7 +15,7 @@ from gristmill.tasks.engine.spec import StageSpec
 ALL = "all"
 # The stages that have no name of a step. Those of learned filters follow from their steps: the caller passes them.
 STAGES = (
-    *("selection", "documents", "drawn_documents", "signals", "edited", "rules", "quality_bucket", "takedowns"),
+    *("selection", "documents", "signals", "edited", "rules", "quality_bucket", "takedowns"),
     *("content_duplicates", "url_duplicates", "substring_spans", "signatures", "candidates", "near_duplicates"),
     *("semantic_duplicates", "diversified", "embedding_vectors", "perplexity_bucket", "lost_text"),
     *("decontamination_index", "decontamination_hits", "group_losses", "pairs_of_copies", "search_index", "word_index"),

@@ -31,8 +31,10 @@ def _other_languages(recipe: Recipe) -> Iterator[str]:
     for step in recipe.steps:
         if isinstance(step, Language):
             kept = [code for code in step.keep if code not in _ENGLISH]
-        elif isinstance(step, GopherQuality) and getattr(step, "min_stop_words") and "stop_words" not in step.model_fields_set:
-            if others := [code for code in kept if code not in step.stop_words_by_language]:
+        elif isinstance(step, GopherQuality) and "stop_words" not in step.model_fields_set:
+            bound = step.model_dump()["min_stop_words"]
+            bounds = {code: step.languages.get(code, {}).get("min_stop_words", bound) for code in kept}
+            if others := [code for code in kept if bounds[code] and code not in step.stop_words_by_language]:
                 yield (
                     f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` and dropped here, "
                     "since stop words are English; give `stop_words_by_language`, or `min_stop_words: null`"

@@ -99,23 +99,16 @@ def _finished(recipe: Recipe, settings: MachineSettings, begun: list[str]) -> It
     """The stages of a recipe in their order. Raises NotFinishedError at the first that is not finished, whose folder is
     then in `begun`."""
     context, recipe = open_run(settings, recipe)
-    stages: dict[str, StageResult] = {}
-
-    def find(spec: StageSpec) -> StageResult | None:
-        stage = context.find(spec)
-        return stage if stage is None else stages.setdefault(stage.label, stage)
 
     def build(spec: StageSpec) -> StageResult:
         try:
-            stage = context.build(spec)
+            return context.build(spec)
         except NotFinishedError:
             begun.append(spec.folder(settings.home))
             raise
-        return stages.setdefault(stage.label, stage)
 
+    outputs = Outputs(replace(context, build=build), recipe)
     try:
-        Outputs(replace(context, build=build, look_up=find), recipe).make()
-    except Exception:
-        yield from stages.values()
-        raise
-    yield from stages.values()
+        outputs.make()
+    finally:
+        yield from (each.stage for each in outputs.stages)

@@ -19,6 +19,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 import gristmill
+from gristmill.flows.curation import BuiltStage, lineage
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports import funnel
@@ -210,10 +211,19 @@ class ModelRun:
     status, so that none stays RUNNING.
     """
 
-    def __init__(self, settings: MachineSettings, recipe: Recipe, data: Data, key: str, folder: str) -> None:
+    def __init__(
+        self,
+        settings: MachineSettings,
+        recipe: Recipe,
+        data: Data,
+        built: tuple[BuiltStage, ...],
+        key: str,
+        folder: str,
+    ) -> None:
         self.experiment = TrackedExperiment(settings, recipe.name)
         self.client = self.experiment.client
-        self.settings, self.recipe, self.data, self.key, self.folder = settings, recipe, data, key, folder
+        self.settings, self.recipe, self.data, self.built = settings, recipe, data, built
+        self.key, self.folder = key, folder
 
     def find(self) -> str:
         """Id of the run that has this model, complete with its params; or an empty string."""
@@ -250,7 +260,8 @@ class ModelRun:
             self._log_points(run, model)
 
             trained = model_stage.Trained(model, model.result["result"], run)
-            report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)
+            built = (*self.built, BuiltStage("training", model))
+            report = Report(self.recipe, self.settings, self.data.corpus, built, self.data, trained)
             log_artifacts(self.client, run, report)
             # behind those of the training: MLflow shows metrics in the order in which it first got them
             sums = _funnel(self.data) | bill(report).metrics()
@@ -301,7 +312,7 @@ class ModelRun:
                 run,
                 [
                     dataset_input(stage, "training" if stage is self.data.mixture else "lineage")
-                    for stage in self.data.stages
+                    for stage in lineage(self.built)
                 ],
             )
             # as seen from the home, which may be moved

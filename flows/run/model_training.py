@@ -62,7 +62,7 @@ def train(outputs: Outputs) -> Trained:
         return Trained(context.build(unplaced), stage.result["result"], run_id)
 
     folder = unplaced.folder(settings.home)
-    run = model_run.ModelRun(settings, recipe, data, key, folder)
+    run = model_run.ModelRun(settings, recipe, data, outputs.stages, key, folder)
     with ExitStack() as stack:
 
         def places() -> ModelPlaces:

@@ -63,13 +63,13 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
             log.info("%s", ended(stage, 0.0))
         return stage
 
-    def check(corpus: Corpus, losses: StageResult) -> None:
-        check_losses(recipe, losses)
+    def check(outputs: Outputs, corpus: Corpus, losses: StageResult) -> None:
+        check_losses(outputs.recipe, losses)
 
     def train(outputs: Outputs) -> "Trained":
         from gristmill.flows.stages.model import Trained  # here, since a corpus needs no libraries of training
 
-        model = build(outputs.model_spec)
+        model = outputs.context.build(outputs.model_spec)
         if not (run := noted_run(settings, recipe.name, model.key)):
             raise NotFinishedError(f"{model.label} in MLflow")
         return Trained(model, model.result["result"], run)

@@ -169,10 +169,11 @@ _RANGE_READ = TypeAdapter(RangeRead)
 
 
 class Extraction(Settings):
-    """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
-    it, the latter with all thresholds at their defaults; `limit`: how many documents of each source are read; `drawn`:
-    of these only the held-out documents; `choosing`: the steps right after the extraction, with their thresholds, by
-    which the engine `union` chooses."""
+    """`formats`: how the files of each source are read; `before`, `steps`: the steps before and after the extraction,
+    the latter with all thresholds at their defaults; `limit`: how many documents of each source are read; `drawn`: the
+    documents that may be held out, which are also written as they are without any step, None where no steps come
+    before the extraction; `choosing`: the steps right after the extraction, with their thresholds, by which the engine
+    `union` chooses."""
 
     formats: dict[str, SourceFormat]
     before: tuple[SerializeAsAny[DocumentStep], ...]
@@ -184,11 +185,11 @@ class Extraction(Settings):
     choosing: tuple[SerializeAsAny[DocumentStep], ...] = ()
 
 
-def documents(
-    context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...], drawn: Heldout | None = None
-) -> Corpus:
-    """Extract every shard of the sources and measure `steps` in the same pass. `drawn`: the held-out documents alone,
-    in a stage of another name."""
+def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
+    """Extract every shard of the sources and measure `steps` in the same pass. Where URL steps come before the
+    extraction, the documents that may be held out are a second part of each shard, which these steps do not thin out:
+    recipes with other steps on the same sources hold out the same documents. How many of them a recipe holds out is
+    known only after this pass (`corpus.held_out`), so the part has as many as it may be."""
     sources = [context.placed(source) for source in recipe.sources]
     selections = {each.name: selection(context, each) for each in sources if isinstance(each, Selection)}
 
@@ -214,6 +215,7 @@ def documents(
     for address in [*own_functions, *(engine for engine in recipe.extract.asked if ":" in engine)]:
         function_at(address)  # whose error comes before any work
     choosing = pinned(context, recipe.choosing)
+    drawn = Heldout(fractions=dict.fromkeys(formats, recipe.heldout_fraction)) if before else None
     record = Extraction(
         formats=formats,
         before=before,
@@ -226,8 +228,8 @@ def documents(
     )
     all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps, *choosing)
     spec = StageSpec(
-        name="documents" if drawn is None else "drawn_documents",
-        version=1,
+        name="documents",
+        version=2,  # 2: with the documents that may be held out, where URL steps come before the extraction
         body=_extract,
         record=record,
         inputs={"files": digest([of["files"] for of in seen.values()])},
@@ -404,11 +406,13 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
 def _counted(records: Iterable[dict]) -> dict:
     """Records and documents of a source, how many were dropped by each rule, of what types those are that are no
     pages, which engines gave how many texts, how many were read in another encoding than they declare, and how many
-    have no date, or one that cannot be read; and the first files that held no record."""
+    have no date, or one that cannot be read; the first files that held no record; and how many documents are drawn, if
+    any are."""
     drops, types, engines, relabeled = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     undated = unread = 0
     examples: dict[str, None] = {}
     empty: list[str] = []
+    drawn: int | None = None
     read = written = 0
     for record in records:
         read, written = read + record["rows_in"], written + record["rows_out"]
@@ -419,6 +423,8 @@ def _counted(records: Iterable[dict]) -> dict:
         if len(examples) < _EXAMPLES:
             examples |= dict.fromkeys(record["dates"]["examples"])
         empty += record["empty_files"][: _EXAMPLES - len(empty)]
+        if "drawn" in record:
+            drawn = (drawn or 0) + record["drawn"]
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
     dates = {"none": undated, "unread": unread, "examples": [*examples][:_EXAMPLES]}
@@ -430,4 +436,5 @@ def _counted(records: Iterable[dict]) -> dict:
         "relabeled": dict(sorted(relabeled.items())),
         "dates": dates,
         "empty_files": empty,
+        **({} if drawn is None else {"drawn": drawn}),
     }

@@ -15,9 +15,8 @@ from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.recipe.variants import texts_alone, unfiltered
+from gristmill.flows.recipe.variants import texts_alone
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, heldout_full
-from gristmill.flows.stages.documents import documents
 from gristmill.flows.stages.evaluation_documents import (
     CHARACTERS,
     SAMPLED,
@@ -27,7 +26,7 @@ from gristmill.flows.stages.evaluation_documents import (
     unfiltered_documents,
 )
 from gristmill.flows.stages.removal import AllowedCorpus, evaluation_removal, takedown_lists
-from gristmill.storage import files
+from gristmill.storage import files, layout
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.selection import Heldout
@@ -78,12 +77,10 @@ class HeldoutPlaces:
 
 @dataclass(frozen=True)
 class Split:
-    """A corpus, and what is left of it to train on. `drawn`: the stage with the held-out documents among others;
-    `stage`: the one that took them out."""
+    """A corpus, and what is left of it to train on. `stage`: the one that took the held-out documents out."""
 
     corpus: Corpus
     train: Corpus
-    drawn: StageResult
     stage: StageResult
 
 
@@ -93,22 +90,18 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
 
     Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
     """
-    chosen = held_out(recipe, corpus)
-    extracted = drawn = corpus.extracted
-    if recipe.before:
-        # what these steps drop was not extracted, and other recipes on these sources are evaluated on it
-        drawn = documents(context, unfiltered(recipe), (), chosen).documents
+    chosen, extracted = held_out(recipe, corpus), corpus.extracted
     shards = corpus.places.shards()
     spec = StageSpec(
         name="heldout",
         version=1,
         body=_split,
         record=HeldoutSplit(heldout=chosen, characters=CHARACTERS, shingling=Shingling(), threshold=THRESHOLD),
-        inputs=corpus.inputs() | {"extracted": extracted, "drawn": drawn},
+        inputs=corpus.inputs() | {"extracted": extracted},
         places=HeldoutPlaces(
             corpus.places,
             extracted=Parts(extracted.folder, shards),
-            drawn=Parts(drawn.folder, shards),
+            drawn=_drawn(recipe, corpus),
             rows=corpus.rows,
             full=heldout_full(recipe, corpus),
         ),
@@ -117,7 +110,14 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
     train = corpus.then(stage)
     if (named := named_texts(context, recipe)) is not None:
         train = evaluation_removal(context, replace(corpus, documents=extracted), train, named)
-    return Split(corpus, train, drawn, stage)
+    return Split(corpus, train, stage)
+
+
+def _drawn(recipe: Recipe, corpus: Corpus) -> Parts:
+    """The parts with the held-out documents among others, as the sources have them. What steps before the extraction
+    drop is in parts of its own, since other recipes on these sources are evaluated on it."""
+    folder = corpus.extracted.folder
+    return Parts(layout.drawn_folder(folder) if recipe.before else folder, corpus.places.shards())
 
 
 def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> dict:
@@ -161,16 +161,17 @@ class HeldoutChoice(Settings):
     takedowns: Url | None = None
 
 
-def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn: StageResult) -> StageResult:
+def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
     """The held-out documents that models are evaluated on, as sets `heldout/SOURCE` and `survivors/SOURCE`.
 
-    `drawn`: the stage with the held-out documents among others, as the sources have them. Raises ValueError where
-    nothing is held out.
+    Raises ValueError where nothing is held out.
     """
-    chosen = held_out(recipe, corpus)
-    # a stage that has the held-out documents alone has no others to draw them from
-    shares = chosen.fractions if drawn.name == "documents" else dict.fromkeys(chosen.fractions, 1.0)
-    counts = {name: shares[name] * of["documents"] for name, of in drawn.result["sources"].items()}
+    chosen, extracted = held_out(recipe, corpus), corpus.extracted
+    counts = {}
+    for name, of in extracted.result["sources"].items():
+        # a stage of an earlier release, which is only read, has no such count: without one all are looked at
+        documents = of.get("drawn", 0) / recipe.heldout_fraction if recipe.before else of["documents"]
+        counts[name] = chosen.fractions[name] * documents
     record = _record(recipe, {f"heldout/{name}": count for name, count in counts.items()})
     record = record.model_copy(update={"heldout": chosen, "takedowns": takedown_lists(context, recipe)})
     spec = StageSpec(
@@ -178,10 +179,10 @@ def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn
         version=1,
         body=_choose,
         record=record,
-        inputs={"drawn": drawn, "kept": corpus.kept},
+        inputs={"drawn": extracted, "kept": corpus.kept},
         places=EvaluationDocumentsPlaces(
             sets=tuple(f"heldout/{source}" for source in corpus.sources),
-            documents=tuple(drawn.part(i) for i in corpus.places.shards()),
+            documents=tuple(_drawn(recipe, corpus)),
             kept=corpus.places.kept,
             full=heldout_full(recipe, corpus),
         ),
@@ -299,11 +300,6 @@ class Data:
         """The stages that training reads: tokenizer, tokens and mixture, in the order of the fields."""
         values = (getattr(self, field.name) for field in fields(self))
         return tuple(value for value in values if isinstance(value, StageResult))
-
-    @property
-    def stages(self) -> tuple[StageResult, ...]:
-        """All stages in their order, the corpus's first."""
-        return (*self.split.train.stages, *self.evaluation, *self.training_stages)
 
     @property
     def evaluated(self) -> dict[str, dict]:

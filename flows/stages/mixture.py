@@ -55,7 +55,7 @@ def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
     """All that training needs of a curated corpus."""
     split = heldout(context, recipe, corpus)
     named = named_texts(context, recipe)
-    evaluation = (heldout_documents(context, recipe, corpus, split.drawn), *(() if named is None else (named,)))
+    evaluation = (heldout_documents(context, recipe, corpus), *(() if named is None else (named,)))
     model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
     shards = tokens(context, split.train, model, recipe.tokenizer.fim)
     evaluated = evaluation_tokens(context, evaluation, model)

@@ -5,7 +5,11 @@ has no instant: a wrong date is worse than none.
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
+
+from gristmill.storage.printable import one_line
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -159,3 +163,25 @@ def _zone(parts: dict[str, str | None]) -> timezone:
     if offset:
         minutes += (1 if offset[0] == "+" else -1) * (60 * int(offset[1:3]) + int(offset[3:] or 0))
     return timezone(timedelta(minutes=minutes))
+
+
+_SHOWN_DATES, _SHOWN_DATE = 3, 40  # that cannot be read, and characters of each
+
+
+@dataclass
+class DateCounts:
+    """How many documents have no date, and how many one that says no instant, of which `examples` are the first."""
+
+    none: int = 0
+    unread: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, dates: Iterable[str | None]) -> None:
+        for date in dates:
+            if not (date and date.strip()):
+                self.none += 1
+            elif instant(date) is None:
+                self.unread += 1
+                shown = one_line(date)[:_SHOWN_DATE]
+                if len(self.examples) < _SHOWN_DATES and shown not in self.examples:
+                    self.examples.append(shown)

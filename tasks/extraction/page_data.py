@@ -20,10 +20,9 @@ _POOR, _TIMES = 250, 2
 # A longer one may be a document, so only what the page itself declares to be its text is compared with it.
 _TEASER, _TIMES_TEASER = 1000, 4
 _DECLARED, _STATE = 100, 200  # the least weights; a state holds anything
-_MARKS = re.compile(
-    r"application/(?:ld\+)?json|__[A-Za-z_]{0,40}(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE|Context|next_f)|data-page=|<noscript|<astro-island",
-    re.IGNORECASE,
-)
+# What a page with data has, in lower case: most pages have none of it, and are not parsed.
+_MARKS = (b"application/ld+json", b"application/json", b"data-page=", b"<noscript", b"<astro-island")
+_STATE_MARK = re.compile(rb"__[a-z_]{0,40}(?:state|data|nuxt|props|context|cache|next_f)")
 
 
 def text_of_data(page: str, text: str, is_shell: bool) -> str:
@@ -35,7 +34,7 @@ def text_of_data(page: str, text: str, is_shell: bool) -> str:
     Declared texts below 100, and texts of a framework's state below 200, do not count.
     """
     is_poor = is_shell or (len(text) < _POOR and weight(text) < _POOR)
-    if not (_MARKS.search(page) if is_poor else len(text) < _TEASER and "articleBody" in page):
+    if not (_has_marks(page) if is_poor else len(text) < _TEASER and "articleBody" in page):
         return ""
     shown = 0 if is_shell else weight(text)
     declared = joined(_declared(page))
@@ -48,6 +47,12 @@ def text_of_data(page: str, text: str, is_shell: bool) -> str:
     return stated if weight(stated) >= max(_STATE, shown * _TIMES) else ""
 
 
+def _has_marks(page: str) -> bool:
+    """Whether a page may have data. Searched are bytes: a pattern that ignores case takes three times as long."""
+    data = page.encode("utf-8", "surrogatepass").lower()
+    return any(mark in data for mark in _MARKS) or (b"__" in data and bool(_STATE_MARK.search(data)))
+
+
 # ---- scripts and attributes
 
 _SCRIPT = re.compile(r"<script\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})>", re.IGNORECASE)
@@ -56,12 +61,14 @@ _TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*([\w/+.-]+)", re.IGNORECASE)
 _LD, _JSON = "application/ld+json", "application/json"
 _ID = re.compile(r"\bid\s*=\s*[\"']?__NUXT_DATA__\b")
 # Pages have every repetition limited, as in `page`: broken markup must cost no more than its length.
-_FENCES = re.compile(r"\A\s*(?://\s*)?(?:<!\[CDATA\[|<!--)|(?:(?://\s*)?(?:\]\]>|-->))\s*\Z")
+_OPENING_FENCE = re.compile(r"\s*(?://\s*)?(?:<!\[CDATA\[|<!--)")
+_CLOSING_FENCES = ("]]>", "-->")
+# Patterns begin with a literal, for which Python's `re` has a fast search; what precedes it is looked at behind it.
 _ASSIGNED = re.compile(
-    r"\b(?:__[A-Z0-9_]{0,40}(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE)[A-Z0-9_]{0,40}|__remixContext|__staticRouterHydrationData)"
+    r"__(?<!\w__)(?:[A-Z0-9_]{0,40}(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE)[A-Z0-9_]{0,40}|remixContext|staticRouterHydrationData)"
     r"[\"'\]]{0,2}\s{0,9}=(?![=>])\s{0,9}"
 )
-_FLIGHT = re.compile(r"\b__next_f\.push\(\s*(?=\[)")
+_FLIGHT = re.compile(r"__next_f(?<!\w__next_f)\.push\(\s*(?=\[)")
 _ATTRIBUTE = re.compile(r"\b(?:data-page|props)\s{0,9}=\s{0,9}(?:\"(\s*\{[^\"]*)\"|'(\s*\{[^']*)')")
 _NOSCRIPT = re.compile(r"<noscript\b[^>]{0,400}>([^<]*+(?:<(?!/noscript)[^<]*+)*+)", re.IGNORECASE)
 _DEVALUE_TAGS = frozenset({"Reactive", "ShallowReactive", "Ref", "ShallowRef", "EmptyRef", "EmptyShallowRef", "Set"})
@@ -71,9 +78,24 @@ _MAX_STATES = 100  # of a script and of a page; a page has few
 
 
 class _Script(NamedTuple):
+    """A script of a page, which is long: its text is from `begin` to `end`."""
+
     attributes: str
     type: str
-    text: str
+    page: str
+    begin: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """Its text without the fences that hide it from browsers that know no scripts."""
+        text = self.page[self.begin : self.end]
+        if fence := _OPENING_FENCE.match(text):
+            text = text[fence.end() :]
+        if not (end := text.rstrip()).endswith(_CLOSING_FENCES):
+            return text
+        before = end[:-3].rstrip()
+        return before[:-2] if before.endswith("//") else end[:-3]
 
 
 def _scripts(page: str) -> Iterator[_Script]:
@@ -82,7 +104,7 @@ def _scripts(page: str) -> Iterator[_Script]:
         end = _SCRIPT_END.search(page, begin.end())
         position = end.start() if end else len(page)
         type_of = _TYPE.search(begin[1])
-        yield _Script(begin[1], type_of[1].lower() if type_of else "", _FENCES.sub("", page[begin.end() : position]))
+        yield _Script(begin[1], type_of[1].lower() if type_of else "", page, begin.end(), position)
 
 
 def _read(text: str, position: int = 0) -> Any:
@@ -100,14 +122,17 @@ def _states(page: str) -> Iterator[Any]:
             value = _read(script.text)
             yield _revived(value) if _ID.search(script.attributes) and isinstance(value, list) else value
         elif script.type in ("", "module", "text/javascript", "application/javascript"):
-            for assigned in islice(_ASSIGNED.finditer(script.text), _MAX_STATES):
-                yield _read(script.text, assigned.end())
-            for pushed in islice(_FLIGHT.finditer(script.text), _MAX_STATES):
-                match _read(script.text, pushed.end()):
+            text = script.text
+            for assigned in islice(_ASSIGNED.finditer(text), _MAX_STATES):
+                yield _read(text, assigned.end())
+            for pushed in islice(_FLIGHT.finditer(text), _MAX_STATES):
+                match _read(text, pushed.end()):
                     case [1, str(part), *_]:
                         flight.append(part)
     if flight:
         yield _flight_rows("".join(flight))
+    if "data-page" not in page and "props" not in page:
+        return
     for attribute in islice(_ATTRIBUTE.finditer(page), _MAX_STATES):
         yield _read(html.unescape(attribute[1] or attribute[2]))
 

@@ -6,6 +6,8 @@ text is a text.
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 import orjson
 
@@ -173,3 +175,17 @@ def _of_text(payload: bytes, declared: str) -> str | None:
             return None
         return "application/json"
     return None
+
+
+# A type by RFC 6838, 4.2; a server may send anything.
+_TYPE = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9!#$&^_.+]{0,100}")
+_MAX_TYPES = 30  # of a shard that are told apart
+
+
+def type_counts(type_names: Iterable[str]) -> dict[str, int]:
+    """How many records have each type, the most frequent types first; rare types and what is no type are `other`."""
+    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in type_names)
+    most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_TYPES])
+    if rest := counts.total() - sum(most.values()):
+        most["other"] = most.get("other", 0) + rest
+    return most

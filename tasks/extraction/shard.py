@@ -6,9 +6,9 @@ shard is read once and written once.
 """
 
 import logging
-import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from gristmill.storage.printable import one_line, redact_url
 from gristmill.storage.remote.config import configured
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
 from gristmill.tasks.documents.decisions import decide
-from gristmill.tasks.documents.instants import instant
+from gristmill.tasks.documents.instants import DateCounts
 from gristmill.tasks.documents.measure import Batch, EditCounts, measured, schema
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import Heldout
@@ -33,7 +33,7 @@ from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.log_fields import ProgressReport
 from gristmill.tasks.extraction.extract import Extract, chosen, united
 from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
-from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type
+from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type, type_counts
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 BATCH = 512
 _BATCH_CHARACTERS = 16 << 20
 _PLACE = ("nth", "url", "file", "offset", "length")
-_SHOWN_DATES, _SHOWN_DATE = 3, 40  # that cannot be read, and characters of each
 _NAMED = 4  # files of a shard, in a line of the log
 _JUDGED = 256
 _NO_COLUMNS = pa.schema([])
@@ -80,9 +79,10 @@ def extract_shard(
 
     With a `limit`, the first so many records are read that are pages, or were meant to be one; files behind them are
     not opened. `own`: the columns of the sources' own that documents carry; null where a source has none of the name.
-    `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept. With
-    `drawn` the held-out documents alone are looked at, as if the files had no other. Every record that is a page, or
-    was meant to be one, is a row of the shard or of its ledger; the others are counted by kind. By the rules of
+    `before` are the URL steps that come before the extraction: what they drop is neither extracted nor kept, except
+    for the documents of `drawn`. These are written to a second part as they are extracted and normalized, whether URL
+    steps drop them or not; the record has their number. Every record that is a page, or was meant to be one, is a row
+    of the shard or of its ledger; the others are counted by kind. By the rules of
     `choosing` the engine `union` chooses a text. The record of a shard that is a range of a file says how it was read
     (`ranges.RangeRead`). `state`: that of the files when their content entered the stage's key. Holds a batch of 512
     documents, or 16 million characters and one document, the ledger, and an id for each record.
@@ -94,24 +94,35 @@ def extract_shard(
     columns = pa.schema([*plain, *(field for step in judging for field in schema(step))])
     edits = EditCounts(steps)
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
+    drawing = _Drawing(drawn)
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
     engines: Counter[str] = Counter()
     relabeled: Counter[str] = Counter()
-    dates = _Dates()
+    dates = DateCounts()
     passed = _Passed()
     shard_files = given_files(source_files)
     records = _records(shard_files, limit, extract, passed)
+    drawn_path = layout.part(layout.drawn_folder(folder), number)
     with (
         page_guard(extract) as guard,
         parquet.create(layout.part(folder, number), columns) as out,
         parquet.create(layout.edits_part(folder, number), EDITS) as cuts,
+        nullcontext() if drawn is None else parquet.create(drawn_path, plain) as drawn_out,
     ):
-        pages = _pages(records, source, own, kinds, lost["extract"], drawn)
+        pages = _pages(records, source, own, kinds, lost["extract"])
         if before:
-            pages = _allowed(pages, before, lost)
-        rows = _documents(pages, guard, extract, lost["extract"])
+            pages = _allowed(pages, before, lost, drawing)
+        rows = _documents(pages, guard, extract, lost["extract"], drawing.dropped)
         for batch in _batches(rows):
+            if drawn_out is not None:
+                table = pa.Table.from_pylist([row for row in batch if row["id"] in drawing.ids], schema=plain)
+                table = _normalized(table, normalize, lost=[]) if normalize else table
+                drawing.written += len(table)
+                drawn_out.write_table(table)
+                batch = [row for row in batch if row["id"] not in drawing.dropped]
+                if not batch:
+                    continue
             if choosing:
                 tidied = partial(_normalized, normalize=normalize, lost=[]) if normalize else _as_they_are
                 batch = chosen(batch, plain, tidied, choosing)
@@ -156,48 +167,31 @@ def extract_shard(
         "rows_out": rows_out,
         "steps": counts,
         "records": dict(sorted(kinds.items())),
-        "types": _types(lost["extract"]),
+        "types": type_counts(row["detail"] or "" for row in lost["extract"] if row["rule"] == "content_type"),
         "engines": dict(sorted(engines.items())),
         "relabeled": dict(sorted(relabeled.items())),
         "dates": asdict(dates),
         "empty_files": passed.empty,
         ADDRESSES: [asdict(file) for file in recorded(passed.opened)],
+        **({} if drawn is None else {"drawn": drawing.written}),
         **({"range": asdict(passed.range)} if passed.range else {}),
     }
 
 
-# A type by RFC 6838, 4.2; a server may send anything.
-_TYPE = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9!#$&^_.+]{0,100}")
-_MAX_TYPES = 30  # of a shard that are told apart
-
-
-def _types(lost: list[dict]) -> dict[str, int]:
-    """How many records of each type have no text of theirs read, the most frequent types first."""
-    type_names = (row["detail"] or "" for row in lost if row["rule"] == "content_type")
-    counts = Counter(name if _TYPE.fullmatch(name) else "other" for name in type_names)
-    most = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_TYPES])
-    if rest := counts.total() - sum(most.values()):
-        most["other"] = most.get("other", 0) + rest
-    return most
-
-
 @dataclass
-class _Dates:
-    """How many documents have no date, and how many one that says no instant, of which `examples` are the first."""
+class _Drawing:
+    """The documents of a shard that may be held out: none without `heldout`. `ids`: those that were read so far;
+    `dropped`: those among them that URL steps drop; `written`: how many have a text."""
 
-    none: int = 0
-    unread: int = 0
-    examples: list[str] = field(default_factory=list)
+    heldout: Heldout | None
+    ids: set[str] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    written: int = 0
 
-    def add(self, dates: Iterable[str | None]) -> None:
-        for date in dates:
-            if not (date and date.strip()):
-                self.none += 1
-            elif instant(date) is None:
-                self.unread += 1
-                shown = one_line(date)[:_SHOWN_DATE]
-                if len(self.examples) < _SHOWN_DATES and shown not in self.examples:
-                    self.examples.append(shown)
+    def draw(self, documents: pa.Table) -> None:
+        """Note which of some documents may be held out, by the columns `id` and `source`."""
+        if self.heldout is not None:
+            self.ids.update(self.heldout.chosen(documents)["id"].to_pylist())
 
 
 def _named(files: list[Shard]) -> str:
@@ -277,19 +271,16 @@ def _pages(
     own: pa.Schema,
     kinds: Counter[str],
     lost: list[dict],
-    drawn: Heldout | None,
 ) -> Iterator[tuple[dict, Record]]:
     """The records that are pages, each with the columns of its location."""
     seen: set[str] = set()
     for nth, (file, record) in enumerate(records):
         if record.kind not in PAGES:
-            kinds[record.kind] += drawn is None
+            kinds[record.kind] += 1
             continue
         # without a length, the offset counts the file's uncompressed bytes
         identity = "\n".join((source, file, f"{record.offset} {record.length}", record.record_id))
         key = xxhash.xxh3_128_hexdigest(identity.encode("utf-8", "surrogateescape"))
-        if drawn is not None and not drawn.mask(pa.table({"id": [key], "source": [source]}))[0]:
-            continue
         kinds[record.kind] += 1
         row = {
             "nth": nth,
@@ -316,11 +307,12 @@ def _pages(
 
 
 def _allowed(
-    pages: Iterator[tuple[dict, Record]], steps: tuple[Url, ...], lost: dict[str, list[dict]]
+    pages: Iterator[tuple[dict, Record]], steps: tuple[Url, ...], lost: dict[str, list[dict]], drawing: _Drawing
 ) -> Iterator[tuple[dict, Record]]:
-    """The pages whose URLs the steps let through; holds 256 of them, or 16 MiB and one."""
+    """The pages whose URLs the steps let through, and those that are drawn; holds 256 of them, or 16 MiB and one."""
     for batch in _chunks(pages):
-        urls = pa.table({"id": [row["id"] for row, _ in batch], "url": [row["url"] for row, _ in batch]})
+        urls = pa.table({name: [row[name] for row, _ in batch] for name in ("id", "source", "url")})
+        drawing.draw(urls)
         for step in steps:
             for name, column in work_of(step).measure(step, Batch(urls)).items():
                 urls = urls.append_column(name, column)
@@ -329,7 +321,8 @@ def _allowed(
             for drop in dropped.to_pylist():
                 row = rows.pop(drop["id"])
                 lost[name].append(drop | {name: row[name] for name in _PLACE})
-        yield from (page for page in batch if page[0]["id"] in rows)
+        drawing.dropped |= drawing.ids.intersection(row["id"] for row, _ in batch).difference(rows)
+        yield from (page for page in batch if page[0]["id"] in rows or page[0]["id"] in drawing.dropped)
 
 
 def _chunks(pages: Iterator[tuple[dict, Record]]) -> Iterator[list[tuple[dict, Record]]]:
@@ -345,16 +338,17 @@ def _chunks(pages: Iterator[tuple[dict, Record]]) -> Iterator[list[tuple[dict, R
 
 
 def _documents(
-    pages: Iterator[tuple[dict, Record]], guard: Guard, extract: Extract, lost: list[dict]
+    pages: Iterator[tuple[dict, Record]], guard: Guard, extract: Extract, lost: list[dict], dropped: Set[str]
 ) -> Iterator[dict]:
     """A row of DOCUMENTS for each page that has a text, in order, with the engine `union` also the page's further
-    texts. The guard takes pages ahead of what it gives."""
+    texts. The guard takes pages ahead of what it gives. `dropped`: ids of pages that are in the ledger already."""
     waiting: deque[tuple[dict, int]] = deque()
 
     def calls() -> Iterator[tuple]:
         for row, record in pages:
             if drop := _unfit(row, record, extract.types):
-                lost.append(drop)
+                if row["id"] not in dropped:
+                    lost.append(drop)
                 continue
             # a text is the same by all of them, and so is a PDF document's
             plain = record.content_type in PLAIN
@@ -375,7 +369,8 @@ def _documents(
         if "rule" in result:
             if result["rule"] == "extractor_error" and any(":" in engine for engine in extract.asked):
                 _tell_once(result["detail"])
-            lost.append(_drop(row, result["rule"], detail=result["detail"]))
+            if row["id"] not in dropped:
+                lost.append(_drop(row, result["rule"], detail=result["detail"]))
         else:
             # a text says nothing of itself: its table may
             values = {name: value for name, value in result.items() if value is not None}

@@ -4,6 +4,10 @@ A text is a shell if nearly all of it is of known sentences. One such sentence m
 JavaScript, or a notice with "please wait", has others. Sentences are in the languages that are the most frequent in
 Common Crawl: English, Russian, German, Japanese, Chinese, Spanish, French, Italian, Portuguese, Dutch, Polish, and
 Turkish, Czech, Vietnamese, Korean and Indonesian where they are short.
+
+Each sentence was found in public source code: in the template that it is of, in a translation of that template, or, of
+a service whose pages are not public, in programs that recognize the page. The comments name these sources. To add a
+sentence, name its source as well.
 """
 
 import re
@@ -16,15 +20,16 @@ _MAX_SENTENCE = 400  # characters
 _MAX_REST, _MAX_REST_SHARE = 60, 0.25
 _SHORT_REST = 25  # of a text of a few words
 
-# What switches scripts on, needs them or lacks them, in a sentence with "JavaScript". Of create-react-app
-# (cra-template/public/index.html: "You need to enable JavaScript to run this app."), Vue CLI
-# (generator/template/public/ index.html: "We're sorry but <title> doesn't work properly without JavaScript enabled.
-# Please enable it to continue."), Angular CLI (index.html: "Please enable JavaScript to continue using this
-# application."), Gatsby (default-html.js: "This app works best with JavaScript enabled."), Docusaurus ("You need to
-# enable JavaScript to run Docusaurus."), Cloudflare ("Enable JavaScript and cookies to continue"), X ("JavaScript is
-# not available. We've detected that JavaScript is disabled in this browser."), DataDome ("Please enable JS and disable
-# any ad blocker"), phpBB and enable-javascript.com ("... instructions how to enable JavaScript in your web browser"),
-# and its translations.
+# What switches scripts on, needs them or lacks them, in a sentence with "JavaScript". With translations: Anubis
+# (lib/localization/locales/*.json: "Sadly, you must enable JavaScript to get past this challenge."), Matomo
+# (plugins/CoreHome/lang/*.json: "JavaScript must be enabled in order for you to use Matomo in standard view."). Of
+# create-react-app (cra-template/public/index.html: "You need to enable JavaScript to run this app."), Vue CLI
+# (generator/template/public/index.html: "We're sorry but <title> doesn't work properly without JavaScript enabled.
+# Please enable it to continue."), Angular CLI (pwa/index.ts: "Please enable JavaScript to continue using this
+# application."), Gatsby (default-html.js: "This app works best with JavaScript enabled."), Cloudflare ("Enable
+# JavaScript and cookies to continue"), X ("JavaScript is not available. We've detected that JavaScript is disabled in
+# this browser."), DataDome ("Please enable JS and disable any ad blocker") and enable-javascript.com ("...
+# instructions how to enable JavaScript in your web browser"), and its translations.
 _SCRIPTS = re.compile(r"java\s?script|\bjs\b")
 _SWITCHED = re.compile(
     # en, de
@@ -63,7 +68,9 @@ _FURTHER = re.compile(
 
 # Whole sentences, by what the shell waits for. A sentence has one of these in it, and is short.
 _SENTENCES = {
-    # Spinners: Ionic, Angular ("Loading..."), Blazor ("Loading..."), Vuetify, jQuery Mobile; each the whole line.
+    # Spinners, each the whole line: DataTables (Plugins/i18n/*.json, `loadingRecords`: "Wird geladen ...",
+    # "Chargement...", "読み込み中..."), bootstrap-table (src/locale, `formatLoadingMessage`: "Loading, please wait"),
+    # Etherpad (src/locales, `pad.loading`), Altcha (src/i18n: "Please wait."), Anubis, and their translations.
     "loading": r"^(?:(?:(?:now |the )?(?:page |content |app )?(?:is )?loading(?: (?:app(?:lication)?|page|content|"
     r"data|site))?|"
     r"please wait|one moment(?:,? please)?|just a moment|(?:die seite )?wird geladen|seite wird geladen|"
@@ -78,7 +85,6 @@ _SENTENCES = {
     r"(?:по)?дождите(?:сь)?|(?:正在|页面)?(?:加载|載入|加載|载入)中?|请稍[候等后]|請稍[候等後]|"
     r"(?:ページを)?(?:読み?込み?中|読み込んでいます|ロード中)(?:です)?|"
     r"(?:しばらく|少々)?お待ちください|로딩 ?중|잠시만 기다려 ?주세요|"
-    r""
     r"yükleniyor|lütfen bekleyin|načítání|čekejte prosím|đang tải|vui lòng đợi|memuat|"
     r"mohon tunggu)[\s.,…。、，！!]*){1,4}$",
     # Interstitials. Cloudflare ("Checking your browser before accessing", "Just a moment...", "Verifying you are human.
@@ -86,7 +92,10 @@ _SENTENCES = {
     # protection by Cloudflare", "Please allow up to 5 seconds"), and its own translations; PerimeterX ("Press & Hold to
     # confirm you are a human (and not a bot)."), Google's sorry page ("Our systems have detected unusual traffic from
     # your computer network."), Imperva ("Request unsuccessful. Incapsula incident ID"), DDoS-Guard, reCAPTCHA,
-    # hCaptcha, AWS WAF ("Let's confirm you are human"), Amazon ("Type the characters you see in this image").
+    # hCaptcha, AWS WAF ("Let's confirm you are human"), Amazon ("Type the characters you see in this image"), Anubis
+    # (lib/localization/locales/*.json: "Making sure you're not a bot!"), Vercel's checkpoint ("We're verifying your
+    # browser", "ブラウザを確認しています", "Stiamo verificando il tuo browser"), DDoS-Guard ("Проверка браузера перед
+    # переходом на сайт"). FlareSolverr (src/flaresolverr_service.py) and DuckDuckGo's autoconsent know many of them.
     "check": r"checking (?:your|if the site|the) (?:browser|connection)|verif(?:y|ying) (?:that )?you(?:'re|"
     r" are)? (?:a )?human|"
     r"needs to review the security of your connection|ddos protection by|completing the captcha|"
@@ -102,7 +111,7 @@ _SENTENCES = {
     r"que vous n'êtes pas un robot|"
     r"vérifi(?:cation|ez|ons)[^.]{0,30}(?:navigateur|humain)|(?:comprobando|verificando|"
     r"verifique)[^.]{0,30}(?:navegador|humano)|"
-    r"verifi(?:ca|cando)[^.]{0,30}(?:browser|umano|navegador)|controlla se la connessione|"
+    r"verifi(?:ca|cando)[^.]{0,30}(?:browser|umano|navegador)|"
     r"проверка (?:вашего )?браузера|подтвердите,? что вы (?:человек|не робот)|"
     r"正在检查(?:您的)?浏览器|验证您是(?:否是)?(?:真)?人|確認您是人|"
     r"ブラウザー?を確認|人間であることを確認|ロボットでは|"
@@ -111,7 +120,8 @@ _SENTENCES = {
     # don't have permission to access ... Reference #18..."), nginx ("403 Forbidden"), IIS ("You do not have permission
     # to view this directory or page"), Cloudflare 1020 ("Sorry, you have been blocked. You are unable to access"),
     # CloudFront ("The request could not be satisfied. Request blocked."), Drupal ("You are not authorized to access
-    # this page." and its translations), Sucuri ("Access Denied - Sucuri Website Firewall").
+    # this page." and its translations), Sucuri ("Access Denied - Sucuri Website Firewall"). Apache has its own in 17
+    # languages (httpd, docs/error/HTTP_FORBIDDEN.html.var: "Zugriff verweigert!", "Accès interdit!", "アクセス禁止").
     "denied": r"^(?:error )?(?:\d{3} ?[-:.]? ?)?(?:error:? ?)?(?:access (?:to this (?:page|site|website) )?(?:is |"
     r"has been )?(?:denied|forbidden)|forbidden|not authorized|unauthorized)[\s.!]*$|"
     r"(?:do not|don't) have (?:permission|authorization|access) to (?:access|view|see)|"
@@ -140,11 +150,11 @@ _SENTENCES = {
     # First pages of servers: nginx ("Welcome to nginx! If you see this page, the nginx web server is successfully
     # installed and working."), Apache ("It works!"), Debian and Ubuntu ("Apache2 Default Page"), IIS, Plesk, cPanel,
     # WordPress ("Briefly unavailable for scheduled maintenance. Check back in a minute.").
-    "server": r"^welcome to (?:nginx|openresty|caddy|centos|tengine)[\s!.]*$|^it works!?$|"
+    "server": r"^welcome to (?:nginx|openresty|centos|tengine)[\s!.]*$|^it works!?$|"
     r"web server is successfully installed|"
     r"^further configuration is required|^for online documentation and support|"
     r"^commercial support is available|"
-    r"^thank you for (?:using|flying with) nginx|apache2? (?:\w+ )?default page|default web ?site page|"
+    r"^thank you for using nginx|apache2? (?:\w+ )?default page|default web ?site page|"
     r"briefly unavailable for scheduled maintenance|check back in a minute|^(?:iis|apache|"
     r"nginx)(?:/[\d.]+)?[^.]{0,40}$",
     # Redirections: Apache ("The document has moved here."), Google ("Redirecting you to"), WordPress plug-ins.
@@ -162,21 +172,19 @@ _SENTENCES = {
     r"вы будете перенаправлены|正在跳转|リダイレクト|自動的に移動",
     # Frames, as FrontPage writes noframes ("This page uses frames, but your browser doesn't support them." and its
     # localized releases), SelfHTML's frameset template ("Ihr Browser kann diese Seite leider nicht anzeigen!").
-    "frames": r"(?:does(?:n't| not)|can(?:not|'t)|is not able to|isn't able to) (?:support|display|handle|show|view|"
-    r"read) (?:html )?(?:i?frames|them)|page uses frames|frames? (?:capable|enabled|compatible) browser|"
-    r"(?:verwendet|enthält|benutzt) frames|(?:frames|rahmen)[^.]{0,50}(?:nicht|keine)|"
-    r"keine (?:html-?)?frames|"
+    "frames": r"(?:does(?:n't| not)|can(?:not|'t)|is not able to) (?:support|display|handle) (?:i?frames|them)|"
+    r"page uses frames|frames?[- ](?:capable|enabled|compatible) browser|"
+    r"verwendet frames|frames[^.]{0,50}nicht|keine frames|"
     r"browser kann diese seite leider nicht anzeigen|"
-    r"(?:cadres|frames)[^.]{0,40}(?:ne les|pas)|ne (?:supporte|gère|reconnaît) pas (?:les )?(?:cadres|"
-    r"frames)|"
-    r"(?:marcos|frames)[^.]{0,40}(?:no los|no (?:admite|soporta))|no (?:admite|"
-    r"soporta) (?:los )?(?:marcos|frames)|"
+    r"(?:cadres|frames)[^.]{0,40}(?:ne les|pas)|ne supporte pas (?:les )?frames|"
+    r"(?:marcos|frames)[^.]{0,40}no los|no soporta frames|"
     r"utilizza i frame|non (?:supporta|è supportat)[^.]{0,20}(?:frame|browser)|(?:quadros|"
     r"frames)[^.]{0,40}não (?:aceita|suporta)|"
-    r"ondersteunt geen frames|używa ramek|nie obsługuje ramek|не поддержива\w+ (?:фрейм|рамк|кадр)|"
-    r"フレーム[^。]{0,40}(?:対応|サポート|未対応)|不支持框架|不支援框架|使用了框架",
+    r"ondersteunt geen frames|nie obsługuje ramek|не поддерживает фрейм|"
+    r"フレーム[^。]{0,40}(?:対応|サポート)|不支持框架|不支援框架|使用了框架",
 }
-# A browser that is too old (browser-update.org: "Your web browser ... is out-of-date"; html5-boilerplate, index.html:
+# A browser that is too old (browser-update.org, update.npm.full.js: "Your web browser ... is out-of-date"; Matomo,
+# lang/*.json, `ExceptionNotSupportedBrowserTitle`; html5-boilerplate, index.html:
 # "You are using an outdated browser. Please upgrade your browser to improve your experience and security.").
 _SENTENCES["browser"] = (
     r"browser[^.]{0,30} (?:is|appears to be) (?:out[- ]of[- ]date|outdated|not supported|unsupported|"
@@ -190,8 +198,9 @@ _KINDS = {kind: re.compile(pattern) for kind, pattern in _SENTENCES.items()}
 
 # Consent: the words of IAB Europe's Transparency and Consent Framework (its texts in each language: "We and our
 # partners store and/or access information on a device, such as cookies and process personal data"), of OneTrust,
-# Cookiebot, Usercentrics, Didomi and Quantcast Choice. A sentence of a wall has three of them, in groups that all
-# languages share.
+# Cookiebot, Usercentrics, Didomi and Quantcast Choice, as tarteaucitron.js (lang/*.js), Klaro (src/translations/*.yml)
+# and orestbida's CookieConsent write them in most of the languages. A sentence of a wall has three of them, in groups
+# that all languages share.
 _CONSENT_WORDS = re.compile(
     r"(cookies?|куки|クッキー)|(partner|\bsocios\b|parceiros|партн|合作伙伴|パートナー)|"
     r"(consent|accept|agree|einwillig|zustimm|akzeptier|consenti|accord|accept|consentimiento|acepta|"
@@ -225,7 +234,8 @@ _USES_COOKIES = re.compile(
     r"использу\w+ (?:файлы )?(?:cookie|куки)|"
     r"使用\s?cookies?|(?:cookie|クッキー)を使用"
 )
-# Buttons of walls, each the whole line.
+# Buttons of walls, each the whole line: those that programs look for which press them (DuckDuckGo's autoconsent,
+# rules/ and lib/heuristic-patterns.ts; Consent-O-Matic, rules/*.json), and those of tarteaucitron.js.
 _BUTTON = re.compile(
     r"^(?:(?:accept|reject|deny|decline|allow|refuse|agree to)(?: (?:all|cookies|all cookies|and continue|"
     r"& continue|and close|selected|only necessary|non-essential))*|i (?:accept|agree)|agree|"
@@ -245,11 +255,11 @@ _BUTTON = re.compile(
     r"(?:aceitar|rejeitar|recusar)(?: (?:tudo|todos|todos os cookies|e fechar|cookies))?|gerenciar \w+|"
     r"saiba mais|"
     r"(?:alles |alle cookies )?(?:accepteren|weigeren|afwijzen)|accepteer (?:alles|alle cookies)|"
-    r"instellingen(?: aanpassen)?|meer informatie|"
+    r"instellingen|meer informatie|"
     r"(?:akceptuję?|odrzuć|zaakceptuj)(?: (?:wszystkie|wszystko|i zamknij))?|zgadzam się|"
     r"ustawienia(?: \w+)?|"
     r"(?:принять|отклонить|согласен)(?: (?:все|вс[её] cookies?|и закрыть))?|настройки|подробнее|"
-    r"(?:全部)?(?:接受|同意|拒绝)(?:全部|所有)?(?:cookie)?|管理选项|(?:すべて)?(?:を)?(?:許可|同意|拒否)(?:する)?|同意しない|詳細|ok)[\s.!]*$"
+    r"(?:接受|同意|拒绝)(?:全部|所有)?(?:cookie)?|(?:すべて)?(?:に)?(?:許可|同意|拒否)(?:する)?|同意しない|詳細|ok)[\s.!]*$"
 )
 # What says nothing in any shell: ids of requests, names of the software that answered, marks of ownership.
 _MARK = re.compile(

@@ -16,6 +16,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from gristmill.flows.curation import processing
 from gristmill.flows.experiments.planning.capacity import Capacity, capacity
 from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.machine.settings import MachineSettings
@@ -106,8 +107,7 @@ def plant(folder: Path, name: str, shape: Shape, times: int) -> tuple[Path, int,
 
 def took(report: Report) -> dict[str, float]:
     """CPU seconds of each stage, by its folder."""
-    stages = [*report.data.stages, *filter(None, [report.group_losses])]
-    return {stage.folder: stage.cpu_seconds for stage in stages}
+    return {stage.folder: stage.cpu_seconds for stage in processing(report.built)}
 
 
 def row(name: str, shape: Shape, result: Capacity, measured: dict[str, float], seconds: float) -> tuple[list[str], int]:

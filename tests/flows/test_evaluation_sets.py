@@ -166,8 +166,10 @@ def test_texts_that_are_not_there_are_named_before_anything_runs(folder, tmp_pat
 def test_the_same_bytes_for_any_home(folder, tmp_path):
     given = recipe(folder, evaluation={"apart": f"{folder}/apart.jsonl"})
     one, other = (made(given, tmp_path / name) for name in ("a", "b"))
-    for data in zip(one.stages, other.stages, strict=True):
-        assert data[0].key == data[1].key
+    for stages in zip(one.split.train.stages, other.split.train.stages, strict=True):
+        assert stages[0].key == stages[1].key
+    for stages in zip(one.training_stages, other.training_stages, strict=True):
+        assert stages[0].key == stages[1].key
     shards = [sorted(Path(each.evaluation_tokens.folder).glob("heldout-*.bin")) for each in (one, other)]
     assert all(np.array_equal(np.fromfile(a, "<u2"), np.fromfile(b, "<u2")) for a, b in zip(*shards, strict=True))
 

@@ -21,7 +21,6 @@ _BY_STEPS = ("quality", "perplexity", "toxicity", "adult_content")
 # Names that stand in variables where the stage is made.
 _VARIABLES = {
     '"edited" if edits else "signals"': ("edited", "signals"),
-    '"documents" if drawn is None else "drawn_documents"': ("documents", "drawn_documents"),
     'f"{step.rule}_duplicates"': ("content_duplicates", "url_duplicates"),
     'f"{step.step}_model"': ("quality_model", "perplexity_model"),
     'f"{step.step}_cut"': tuple(f"{name}_cut" for name in _BY_STEPS),

@@ -160,7 +160,7 @@ def _log(target_model: TrainedModel, scores: dict[str, dict[str, Any]], settings
         return ""
 
     model = report.trained.model
-    run = model_run.ModelRun(settings, report.recipe, report.data, model.key, model.folder)
+    run = model_run.ModelRun(settings, report.recipe, report.data, report.built, model.key, model.folder)
     run_id = model_training.noted_run(settings, report.recipe.name, model.key) or run.find()
     if run_id:
         now, step = time.time_ns() // 1_000_000, report.result["steps"]

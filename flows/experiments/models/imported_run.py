@@ -20,6 +20,7 @@ import wrapt
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, ViewType
 
+from gristmill.flows.curation import BuiltStage, lineage
 from gristmill.flows.experiments.models.options import ImportRequest
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
@@ -162,8 +163,8 @@ def import_run(
             f"--name {request.name}: it is part of a folder's name; give letters, digits, `.`, `_` and `-`, a letter "
             "or digit first"
         )
-    data = finished(recipe, settings).data
-    if data is None:
+    report = finished(recipe, settings)
+    if (data := report.data) is None:
         raise NotFinishedError(
             f"the tokens of {recipe.name} are not finished: run `gristmill run {recipe.name} --tokens-only` first"
         )
@@ -172,7 +173,7 @@ def import_run(
     if request.model is not None:
         folder, heldout, shape = _model(request, request.model, recipe, data, settings, say)
     key = files.digest(orjson.dumps([_identity(request), data.mixture.key, Path(folder).name]))[:16]
-    run, there = _tracked(settings, recipe, data, request, key, folder, heldout, shape)
+    run, there = _tracked(settings, recipe, data, report.built, request, key, folder, heldout, shape)
     return ImportedRun(run, folder, points, heldout, there)
 
 
@@ -208,6 +209,7 @@ def _tracked(
     settings: MachineSettings,
     recipe: Recipe,
     data: Data,
+    built: tuple[BuiltStage, ...],
     request: ImportRequest,
     key: str,
     folder: str,
@@ -226,7 +228,7 @@ def _tracked(
         params |= {f"model.{name}": str(value) for name, value in (shape.model_dump() if shape else {}).items()}
         client.log_batch(run, params=[Param(name, value) for name, value in params.items()])
         client.log_text(run, dump(recipe), RECIPE)
-        kinds = [(stage, "training" if stage is data.mixture else "lineage") for stage in data.stages]
+        kinds = [(stage, "training" if stage is data.mixture else "lineage") for stage in lineage(built)]
         client.log_inputs(run, [dataset_input(stage, kind) for stage, kind in kinds])
         last = _log_points(client, run, request, tracked_names(data))
         measured = [Metric(tracked_names(data)(name), value, 0, last) for name, value in heldout.items()]

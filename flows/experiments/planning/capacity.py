@@ -7,11 +7,12 @@ The work of a phase with many jobs is divided among all cores. What a phase does
 and the memory that it needs: where that grows with the corpus it is what limits a crawl.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from gristmill.flows.curation import processing
 from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.experiments.planning.phase_costs import (
     FIRST,
@@ -235,18 +236,11 @@ def capacity(report: Report, crawl: CrawlOptions, recipe: str = "") -> Capacity:
     if not measured:
         raise ValueError(f"the run of {report.recipe.name} read no documents; give a recipe whose run read some")
     factor = crawl.pages / measured
-    stages = report.data.stages if report.data else report.corpus.stages
     tokens = None if report.tokens is None else round(report.tokens * factor)
-    if report.group_losses is not None:
-        stages = (*stages, report.group_losses)
     shards = max(1, -(-crawl.pages // crawl.shard_pages))
     whole = Crawl(factor, len(report.corpus.sources), shards, crawl)
-    rows = tuple(_row(stage, whole) for stage in _distinct(stages))
+    rows = tuple(_row(stage, whole) for stage in processing(report.built))
     return Capacity(recipe or report.recipe.name, crawl.pages, measured, tokens, rows, crawl)
-
-
-def _distinct(stages: Iterable[StageResult]) -> Iterable[StageResult]:
-    return {stage.folder: stage for stage in stages}.values()
 
 
 def _row(stage: StageResult, crawl: Crawl) -> StageCapacity:

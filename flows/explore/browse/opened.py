@@ -73,9 +73,7 @@ class Opened:
     @cached_property
     def steps(self) -> list[Step]:
         """The funnel, in the order of the steps; of training data also what is held out."""
-        data = self.report.data
-        stages = data.split.train.stages if data else self.corpus.stages
-        deciding = [open_stage(stage.folder) for stage in stages if stage.step_counts]
+        deciding = [open_stage(stage.folder) for stage in self.report.document_stages if stage.step_counts]
         return [Step(stage, funnel_row(count)) for stage in deciding for count in stage.step_counts]
 
     @cached_property

@@ -1,6 +1,6 @@
 """What was made of a recipe: the funnel, documents kept and dropped, the training, and where things are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import wrapt
 
-from gristmill.flows.curation import Outputs
+from gristmill.flows.curation import BuiltStage, Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
@@ -62,7 +62,7 @@ class RunStage:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What was made of a recipe, read from the files of its stages. What was not made is None.
+    """What was made of a recipe, read from the files of its stages, `built`. What was not made is None.
 
     >>> run = gristmill.open("recipe.yaml")
     >>> run
@@ -75,6 +75,7 @@ class Report:
     recipe: Recipe
     settings: MachineSettings
     corpus: Corpus
+    built: tuple[BuiltStage, ...]
     data: Data | None = None
     trained: "Trained | None" = None
     exported: StageResult | None = None
@@ -84,7 +85,9 @@ class Report:
     def of(cls, outputs: Outputs) -> "Report":
         """The report of what is built of a run's outputs."""
         values = map(outputs.built, ("data", "training", "export", "group_losses"))
-        return cls(outputs.recipe, outputs.context.settings, outputs.corpus, *values)
+        # of an output that is not finished some stages may be
+        stages = tuple(each for each in outputs.stages if outputs.built(each.output) is not None)
+        return cls(outputs.recipe, outputs.context.settings, outputs.corpus, stages, *values)
 
     def __repr__(self) -> str:
         return f"<Report of {self.recipe.name}: {'; '.join(self.summary)}>"
@@ -113,7 +116,12 @@ class Report:
     def steps(self) -> list[FunnelRow]:
         """The funnel: a row for each step, in the order of the recipe, and where there are tokens one for the held-out
         documents, and one for the texts of `evaluation`."""
-        return funnel(self.data.split.train.stages if self.data else self.corpus.stages)
+        return funnel(self.document_stages)
+
+    @property
+    def document_stages(self) -> tuple[StageResult, ...]:
+        """The stages that the documents went through, in order, up to those that training sees if there are any."""
+        return self.data.split.train.stages if self.data else self.corpus.stages
 
     @cached_property
     def types(self) -> dict[str, int]:
@@ -196,7 +204,7 @@ class Report:
                      step   rule  value  threshold
         0  gopher_quality  words   20.0       50.0
         """
-        return rows.ledger(self.made)
+        return rows.ledger(self.document_stages)
 
     @property
     def clusters(self) -> Rows:
@@ -219,7 +227,7 @@ class Report:
         >>> run.show(2, stage="rules")["url"].tolist()
         ['https://a.example/0/2', 'https://a.example/0/3']
         """
-        label = self._labelled(stage)[-1] if stage else _label(self.corpus.kept)
+        label = self._labelled(stage)[-1] if stage else self.corpus.kept.label
         [found] = show(self.settings.home, label, n)
         return frame(document.row | {"text": document.text} for document in found.documents)
 
@@ -234,7 +242,7 @@ class Report:
         >>> run.dropped("gopher_quality.words")["value"].tolist()
         [20.0, 20.0]
         """
-        wanted = set(self._labelled(stage))
+        wanted = {*self._labelled(stage)} if stage else self._deciding
         home = Home(self.settings.home)
         found = dropped_by([one for one in home.stages() if one.label in wanted], rule, n, where)
         return frame(
@@ -256,14 +264,14 @@ class Report:
         """
         labels = self._labelled("")
         home, remote_io = self.settings.home, self.settings.remote_io
-        found = [*lineage_report.trace(home, document, remote_io, self._labelled("documents")[0])]
+        found = [*lineage_report.trace(home, document, remote_io, self.corpus.extracted.label)]
         if len(found) > 1:
             raise LookupError(f"{len(found)} documents have an id that begins with {document}: give more of it")
         [one] = found
         return replace(
             one,
             scores={stage: known for stage, known in one.scores.items() if stage in labels},
-            decisions=tuple(each for each in one.decisions if each.stage in labels),
+            decisions=tuple(each for each in one.decisions if each.stage in self._deciding),
         )
 
     def decisions(self, document: str) -> "DataFrame":
@@ -300,16 +308,16 @@ class Report:
         if not made:
             raise LookupError(f"the recipe {self.recipe.name} has no step `minhash`: it has no signatures to compare")
         redis = self.settings.redis.get_secret_value()
-        labels = set(self._labelled(""))
+        deciding = self._deciding
         [found] = similar_report.look_up(
-            self.settings.home, document, redis, None, None, threshold, n, lambda *done: None, _label(made[-1])
+            self.settings.home, document, redis, None, None, threshold, n, lambda *done: None, made[-1].label
         )
         return frame(
             (
                 {
                     "id": match.id,
                     "jaccard": match.jaccard,
-                    "kept": all(each.kept for each in match.decisions if each.stage in labels),
+                    "kept": all(each.kept for each in match.decisions if each.stage in deciding),
                     "source": match.source,
                     "url": match.url,
                     "text": match.text,
@@ -358,10 +366,15 @@ class Report:
     @property
     def tables(self) -> "dict[str, View]":
         """The tables that `sql` can query, by name."""
-        return sql_queries.views(self.recipe, self.corpus, self.data, [*self.made], self.steps)
+        return sql_queries.views(self.recipe, self.corpus, self.data, self.document_stages, self.steps)
+
+    @property
+    def _deciding(self) -> set[str]:
+        """The labels of the stages that decided about the documents."""
+        return {stage.label for stage in self.document_stages}
 
     def _labelled(self, stage: str) -> list[str]:
-        labels = [_label(one) for one in self.made]
+        labels = [stage.label for _, stage in self.built]
         found = [label for label in labels if not stage or stage in (label, label.rpartition("-")[0])]
         if not found:
             raise LookupError(f"no stage {stage} in the run of {self.recipe.name}; there are: {', '.join(labels)}")
@@ -412,17 +425,4 @@ class Report:
     @property
     def stages(self) -> list[RunStage]:
         """All stages of the run, in their order."""
-        return [RunStage(stage.folder, stage.reused) for stage in self.made]
-
-    @property
-    def made(self) -> Iterator[StageResult]:
-        """The results of all stages of the run, in their order."""
-        yield from self.data.stages if self.data else self.corpus.stages
-        if self.trained:
-            yield self.trained.model
-        if self.exported:
-            yield self.exported
-
-
-def _label(stage: StageResult) -> str:
-    return f"{stage.name}-{stage.key}"
+        return [RunStage(stage.folder, stage.reused) for _, stage in self.built]

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from gristmill.flows.curation import processing
 from gristmill.flows.reports.run import Report
 from gristmill.storage import files
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ
@@ -81,9 +82,7 @@ class RunBill:
 
 def bill(report: Report) -> RunBill:
     """What the run of a report took. Reads a small file of each stage, and the figures of training's steps."""
-    made = report.data.stages if report.data else report.corpus.stages
-    stages = {stage.folder: stage for stage in made}.values()
-    rows = tuple(_row(stage) for stage in stages)
+    rows = tuple(_row(stage) for stage in processing(report.built))
     if report.trained is None:
         return RunBill(rows, None)
     model = report.trained.model

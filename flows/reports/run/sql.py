@@ -56,7 +56,7 @@ def views(
     recipe: Recipe, corpus: Corpus, data: Data | None, stages: Sequence[StageResult], funnel: Sequence[FunnelRow]
 ) -> dict[str, View]:
     """The tables that a run has, by name. A run without near-duplicates has no `clusters`, one without token shards no
-    `tokens`. `stages`: all of the run; `funnel`: its rows."""
+    `tokens`. `stages`: those that the documents went through; `funnel`: its rows."""
     documents = rows.documents(recipe, corpus)
     own = pa.schema([documents.schema.field(name) for name in own_of(documents.schema)])
     known = {column.name: column.meaning for column in known_columns(recipe, "", own)}

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree, html
 
+from gristmill.flows.curation import BuiltStage
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import pages as kit
@@ -71,7 +72,8 @@ def report_of(home: str, shards: int) -> Report:
             "steps": [{"step": "extract"}, *(step.model_dump() for step in STEPS)],
         }
     )
-    return Report(recipe, MachineSettings(home=home), corpus)
+    built = tuple(BuiltStage("corpus", stage) for stage in corpus.stages)
+    return Report(recipe, MachineSettings(home=home), corpus, built)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from gristmill.flows.curation import curate
+from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import variant, without
@@ -25,7 +25,6 @@ from gristmill.flows.run.compared import (
 from gristmill.flows.run.model_run import ModelRun
 from gristmill.flows.run.tracking import KIND, TrackedExperiment
 from gristmill.flows.stages.heldout import Data
-from gristmill.flows.stages.mixture import training_data
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -93,12 +92,6 @@ def recipes(tmp_path_factory) -> dict[str, Recipe]:
     }
 
 
-def data_of(recipe: Recipe, home: Path) -> Data:
-    run = context(str(home))
-    *_, last = curate(run, recipe)
-    return training_data(run, recipe, last.left)
-
-
 @pytest.fixture(scope="module")
 def tracked(recipes, tmp_path_factory) -> tuple[mlflow.MlflowClient, str, dict[str, Data], dict[str, str]]:
     """The runs of three trainings, as they are when training begins: client, experiment, data and ids of the runs."""
@@ -106,8 +99,9 @@ def tracked(recipes, tmp_path_factory) -> tuple[mlflow.MlflowClient, str, dict[s
     settings = MachineSettings(home=str(home))
     data, runs = {}, {}
     for name, recipe in recipes.items():
-        data[name] = data_of(recipe, home)
-        begun = ModelRun(settings, recipe, data[name], f"key-{name}", str(home / "stages" / name))
+        outputs = Outputs(context(str(home)), recipe)
+        data[name] = outputs.data
+        begun = ModelRun(settings, recipe, data[name], outputs.stages, f"key-{name}", str(home / "stages" / name))
         with begun as runs[name]:
             pass
         # found again by its key, not made twice

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.corpus import held_out
 from gristmill.flows.stages.documents import documents
 from gristmill.tasks.reading.archives import records
-from tests.golden.rows.row import ADDRESSES, BOOKS, COPIES, WEB, Row, curated, placed, recipe, row
+from tests.golden.rows.row import BOOKS, COPIES, EVALUATED, WEB, Row, curated, placed, recipe, row
 from tests.golden.run import Golden
 
 
@@ -147,16 +146,10 @@ def _selection(golden: Golden, **filters: Any) -> None:
 
 
 def _drawn(golden: Golden, fraction: float) -> None:
-    """The held-out documents alone."""
-    loaded = load(
-        placed(
-            recipe([ADDRESSES, BOOKS], [LENGTH], mixture={"weights": {"books": 1}, "heldout_fraction": fraction}),
-            golden,
-        )
-    )
-    context = golden.context()
-    corpus = documents(context, loaded, ())
-    documents(context, loaded, (), held_out(loaded, corpus))
+    """The documents that may be held out, some of which a step before the extraction drops."""
+    steps: list = [{"step": "url", "blocklists": ["{fixture}/lists/held.txt"]}, _extract(), {"step": "normalize"}]
+    given = recipe([EVALUATED, PAGES], steps, mixture={"weights": {"pages": 1}, "heldout_fraction": fraction})
+    documents(golden.context(), load(placed(given, golden)), ())
 
 
 def _row(name: str, sources: list, steps: list) -> Row:
@@ -180,7 +173,7 @@ ROWS = (
         domains=["few.example", "page1.example"],
     ),
     *(
-        Row(f"drawn-{name}", ("drawn_documents",), partial(_drawn, fraction=fraction), str(fraction))
+        Row(f"drawn-{name}", ("documents", "url"), partial(_drawn, fraction=fraction), str(fraction))
         for name, fraction in (("tenth", 0.1), ("half", 0.5))
     ),
 )

@@ -57,8 +57,8 @@ def _decontamination() -> list[Row]:
 def _split(golden: Golden, sources: list[Settings], steps: list[Settings], rest: Settings) -> None:
     """What is held out of a corpus, and the documents that models are evaluated on."""
     loaded, corpus = golden.curated(placed(recipe(sources, steps, **rest), golden))
-    split = heldout(golden.context(), loaded, corpus)
-    heldout_documents(golden.context(), loaded, corpus, split.drawn)
+    heldout(golden.context(), loaded, corpus)
+    heldout_documents(golden.context(), loaded, corpus)
 
 
 def _sets(golden: Golden, per_source: int, clean: str | None, given: Settings) -> None:

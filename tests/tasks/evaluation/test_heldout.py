@@ -94,7 +94,7 @@ def trained_on(split: Split) -> set[str]:
 
 def evaluated(home: str, recipe: SimpleNamespace, split: Split) -> dict[str, dict[str, str]]:
     """By set the texts that models are evaluated on, by id."""
-    stage = heldout_documents(context(home), recipe, split.corpus, split.drawn)
+    stage = heldout_documents(context(home), recipe, split.corpus)
     found: dict[str, dict[str, str]] = {}
     for row in read(stage).to_pylist():
         found.setdefault(row["set"], {})[row["id"]] = row["text"]
@@ -218,7 +218,7 @@ def test_the_same_bytes_twice(tmp_path):
     texts, written = planted(5, 60), []
     for name in ("a", "b"):
         split = heldout(context(str(tmp_path / name)), RECIPE, texts.corpus(str(tmp_path / name)))
-        chosen = heldout_documents(context(str(tmp_path / name)), RECIPE, split.corpus, split.drawn)
+        chosen = heldout_documents(context(str(tmp_path / name)), RECIPE, split.corpus)
         paths = [
             *split.train.places.kept,
             evaluation_file(chosen.folder),
