@@ -177,11 +177,11 @@ class DateCounts:
     examples: list[str] = field(default_factory=list)
 
     def add(self, dates: Iterable[str | None]) -> None:
-        for date in dates:
-            if not (date and date.strip()):
+        for text in dates:
+            if not (text and text.strip()):
                 self.none += 1
-            elif instant(date) is None:
+            elif instant(text) is None:
                 self.unread += 1
-                shown = one_line(date)[:_SHOWN_DATE]
+                shown = one_line(text)[:_SHOWN_DATE]
                 if len(self.examples) < _SHOWN_DATES and shown not in self.examples:
                     self.examples.append(shown)
