@@ -121,7 +121,7 @@ class Report:
 
     @property
     def document_stages(self) -> tuple[StageResult, ...]:
-        """The stages that the documents went through, in their order, up to those that training sees if there are any."""
+        """The stages that the documents went through, in their order, up to what training sees if there is any."""
         return self.data.split.train.stages if self.data else self.corpus.stages
 
     @cached_property
