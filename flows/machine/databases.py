@@ -67,10 +67,12 @@ def unshared(error: BaseException, home: str) -> str:
     owned = next((each for each in (Path(path), *Path(path).parents) if _owner(each) is not None), None)
     if owned is None or _owner(owned) in (None, os.getuid()):
         return ""
-    names = [f"{Path(home, name)}" for name in _SHARED if Path(home, name).is_dir()] or [home]
+    # a home that cannot be entered shows nothing of what is in it: that is asked for by the next command
+    names = [path for name in _SHARED if os.path.isdir(path := os.path.join(home, name))]
+    command = f"chmod -R g+rwX {shlex.join(names)}" if names else f"chmod g+rwxs {shlex.quote(home)}"
     return (
         f"{path} is private to another account (uid {_owner(owned)}): to share the home with a group that both are in, "
-        f"that account runs `chmod -R g+rwX {shlex.join(names)}`, and both set GRISTMILL_UMASK=007 and a "
+        f"that account runs `{command}`, and both set GRISTMILL_UMASK=007 and a "
         "GRISTMILL_LOCAL of their own; or set GRISTMILL_HOME to another folder"
     )
 

@@ -1,9 +1,11 @@
 """What is made is private, or a group's: tried by two accounts, which are forked from this one where it is root."""
 
 import os
+import shutil
 import stat
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,18 +66,20 @@ def by(account: int, work: Callable[[], None]) -> str:
 
 
 @pytest.fixture
-def home(tmp_path) -> Path:
-    """That belongs to a group. What a stage imports is loaded first: another account may not read it."""
+def home(tmp_path) -> Iterator[Path]:
+    """That belongs to a group, in a folder that all may enter: those of pytest are closed again by each of its runs.
+    What a stage imports is loaded first: another account may not read it."""
     before = os.umask(0o077)
     make(str(tmp_path / "before"), "first")
     os.umask(before)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    home = tmp_path / "home"
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-private-"))
+    folder.chmod(0o755)
+    home = folder / "home"
     home.mkdir()
     os.chown(home, ONE, TEAM)
     home.chmod(0o2770)
-    return home
+    yield home
+    shutil.rmtree(folder)
 
 
 def rights(home: Path) -> set[int]:

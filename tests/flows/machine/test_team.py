@@ -9,7 +9,8 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,18 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def home(tmp_path) -> Path:
+def folder() -> Iterator[Path]:
+    """A folder that every account may enter: those of pytest are closed again by each of its runs."""
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-team-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def home(folder) -> Path:
     """That belongs to a group, as docs/usage.md has it."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    home = tmp_path / "home"
+    home = folder / "home"
     home.mkdir()
     os.chown(home, ONE, TEAM)
     home.chmod(0o2770)
@@ -40,12 +48,12 @@ def home(tmp_path) -> Path:
 
 
 @pytest.fixture
-def recipe(tmp_path) -> Path:
+def recipe(folder) -> Path:
     """A small model of two sources, with an index of words and one of phrases."""
     draw, prose = random.Random(1), pydoc_paragraphs()
     sources = []
     for name, count in (("web", 200), ("books", 60)):
-        path = tmp_path / f"{name}.jsonl"
+        path = folder / f"{name}.jsonl"
         path.write_text("\n".join(json.dumps({"text": "\n".join(draw.sample(prose, 8))}) for _ in range(count)))
         path.chmod(0o644)
         sources.append({"name": name, "jsonl": [str(path)]})
@@ -69,27 +77,27 @@ def recipe(tmp_path) -> Path:
             "eval_tokens": 2048, "sample_tokens": 8,
         },
     }  # fmt: skip
-    path = tmp_path / "recipe.yaml"
+    path = folder / "recipe.yaml"
     path.write_text(json.dumps(given))
     path.chmod(0o644)
     return path
 
 
 @pytest.fixture
-def command(tmp_path, home) -> Command:
+def command(folder, home) -> Command:
     """Commands of an account, which has compiled its kernels."""
     for account in (ONE, OTHER):
-        cache = tmp_path / f"account-{account}" / ".cache" / "gristmill"
+        cache = folder / f"account-{account}" / ".cache" / "gristmill"
         cache.mkdir(parents=True, mode=0o700)
         if compiled.FOLDER.exists():
             shutil.copytree(compiled.FOLDER, cache / compiled.FOLDER.name)
-        subprocess.run(["chown", "-R", f"{account}:{TEAM}", str(tmp_path / f"account-{account}")], check=True)
+        subprocess.run(["chown", "-R", f"{account}:{TEAM}", str(folder / f"account-{account}")], check=True)
 
     def run(account: int, *arguments: str, umask: str = "") -> subprocess.CompletedProcess[str]:
-        local = tmp_path / f"account-{account}" / "local"
+        local = folder / f"account-{account}" / "local"
         variables = {"GRISTMILL_HOME": str(home), "GRISTMILL_LOCAL": str(local), "GRISTMILL_WORKERS": "2"}
         variables |= {"GRISTMILL_UMASK": umask} if umask else {}
-        return accounts.run(account, tmp_path, sys.executable, "-m", "gristmill", *arguments, **variables)
+        return accounts.run(account, folder, sys.executable, "-m", "gristmill", *arguments, **variables)
 
     return run
 
@@ -116,6 +124,13 @@ def test_a_group_shares_a_home(home, recipe, command):
             assert read.returncode == 0, read.stdout
     assert {path.stat().st_uid for path in home.glob("stages/*")} == {ONE, OTHER}
     assert set(rights(home)) == {0o770, 0o660}, rights(home)
+
+
+def test_a_home_that_cannot_be_entered_is_one_sentence(home, recipe, command):
+    home.chmod(0o700)
+    refused = command(OTHER, "home", "status", umask="007")
+    assert refused.returncode == 1 and "Traceback" not in refused.stdout, refused.stdout
+    assert f"that account runs `chmod g+rwxs {home}`" in refused.stdout.splitlines()[-1]
 
 
 def test_a_private_home_is_one_sentence_whose_fix_works(home, recipe, command):
