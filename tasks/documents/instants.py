@@ -32,7 +32,7 @@ _AMERICAN = (("E", -5), ("C", -6), ("M", -7), ("P", -8))
 _ZONES = {"Z": 0, "UT": 0, "UTC": 0, "GMT": 0}
 _ZONES |= {f"{zone}{kind}T": hours + (kind == "D") for zone, hours in _AMERICAN for kind in "SD"}
 
-_WEEKDAY = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? )?"
+_WEEKDAY = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?(?:, ?| ))?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\.?"
 _YEAR = r"(?P<year>\d{4})"
@@ -65,6 +65,8 @@ _DIGITS = re.compile(r"\d{14}(?:\d{3})?|\d{12}")
 _NUMBER = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?(?:e\+?\d{1,2})?", re.IGNORECASE)
 # What follows a date and says nothing more of it: a comment of mail, the zone's name by RFC 9557.
 _REMARK = re.compile(r" ?\([^()]*\)$|\[[^\[\]]*\]$")
+# A fraction of an hour or a minute (ISO 8601), which `datetime.fromisoformat` takes for one of a second.
+_PART_OF_A_MINUTE = re.compile(r"[-\d]{8,10}[Tt ]\d\d(?::?\d\d)?[.,]")
 # Of Unix times the digits before the point, by their unit: 1973 to 2286, and as long before 1970.
 _UNITS = ((9, 10, 10**6), (12, 13, 10**3), (15, 16, 1), (18, 19, 10**-3))
 # Years that databases write for no date.
@@ -96,6 +98,8 @@ def _moment(text: str) -> datetime | None:
     """Raises ValueError, OverflowError for days and hours that there are not."""
     if text[:4].isdigit() and len(text) in (4, 7) and text[4:5] in ("", "-"):
         text += "-01-01" if len(text) == 4 else "-01"
+    if _PART_OF_A_MINUTE.match(text):
+        return None
     try:
         return datetime.fromisoformat(text)
     except ValueError:

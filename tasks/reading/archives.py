@@ -316,8 +316,10 @@ def _longer(buffer: RecordBuffer, size: int, length: int, end: re.Pattern[bytes]
     buffer.fill(size + length + HEAD + _BEGINS)
     start = buffer.position + size
     begin = start + length
-    if RECORD_FOUND.search(buffer.data, max(start, begin - HEAD), begin + _BEGINS) and end is not _WARC_END:
-        return None  # its length reaches into another record of ARC
+    if end is not _WARC_END:
+        mark = RECORD_FOUND.search(buffer.data, max(start, begin - HEAD), begin + _BEGINS)
+        if mark and buffer.data.rfind(b"\n", start, mark.start()) + 1 < begin:
+            return None  # its length reaches into another record of ARC
     following = RECORD_FOUND.search(buffer.data, begin, begin + HEAD + _BEGINS)
     stop = following.start() if following else len(buffer.data)
     if following and not following[0].startswith(b"WARC/"):

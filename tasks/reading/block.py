@@ -17,7 +17,7 @@ from fastwarc.stream_io import BrotliReader, ZstdReader
 from isal import isal_zlib
 
 from gristmill.tasks.reading.headers import HEAD, blanks_end, fields, head_end, media_type
-from gristmill.tasks.reading.members import DAMAGE
+from gristmill.tasks.reading.members import DAMAGE, SKIPPABLE
 
 _LENGTHS = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
@@ -94,6 +94,8 @@ def _decoded(payload: bytes, name: bytes, size: int) -> bytes:
     actual = _begun(payload)
     if actual is None and name in _ZLIB and _is_zlib(payload):
         actual = b"deflate"
+    if actual is None and name == b"zstd" and SKIPPABLE.match(payload):
+        actual = b"zstd"
     if actual is None and name in _MAGIC:
         if payload.startswith(_MAGIC[b"gzip"][:2]):
             raise OSError("a gzip member of an unknown method")
@@ -267,6 +269,8 @@ def _answer(
         return _answer(data, head[1], end, url, headers)
     http = fields(data[start : head[0]])
     essence, charset = media_type(http.get(b"content-type", b""))
+    if "/" not in essence and essence not in _SAYS_NOTHING:
+        essence = ""  # a word such as `html` is no type (RFC 9110, 8.3.1)
     if essence in _SAYS_NOTHING:
         essence = _identified(headers) or essence
     return {"status": int(status[1]) if status else None, "content_type": essence, "charset": charset}, http, head[1]

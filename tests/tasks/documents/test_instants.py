@@ -17,7 +17,12 @@ _SECOND = 1_704_164_645  # 2024-01-02T03:04:05Z
         *(_SECOND, _SECOND * 10**3, _SECOND * 10**6, _SECOND * 10**9, float(_SECOND), _SECOND * 1000.0, f"{_SECOND}"),
         *(f" {_SECOND}.0 ", Decimal(_SECOND), _SECOND * 1e9, 20240102030405, "20240102030405000"),
         *("Tue, 02 Jan 2024 03:04:05 +0000", "Mon, 01 Jan 2024 19:04:05 -0800", "Mon, 01 Jan 2024 22:04:05 EST"),
-        *("2 Jan 2024 03:04:05 UT", "Tue, 02 Jan 2024 04:04:05 +0100 (CET)", "tue,  2 jan 2024\r\n 03:04:05 gmt"),
+        *(
+            "Tue,02 Jan 2024 03:04:05 +0000",
+            "2 Jan 2024 03:04:05 UT",
+            "Tue, 02 Jan 2024 04:04:05 +0100 (CET)",
+            "tue,  2 jan 2024\r\n 03:04:05 gmt",
+        ),
         *("Tuesday, 02-Jan-24 03:04:05 GMT", "Tue Jan  2 03:04:05 2024", "Tue Jan  2 03:04:05 UTC 2024"),
         *("Tue Jan 02 03:04:05 +0000 2024", "02/Jan/2024:04:04:05 +0100", "Tue, 02-Jan-2024 03:04:05 GMT"),
         "Tue Jan 02 2024 04:04:05 GMT+0100 (Central European Standard Time)",
@@ -77,6 +82,8 @@ def test_instants(text, right):
             "20240102996060",
         ),
         *("February 30, 2024", "Tue, 32 Jan 2024 03:04:05 +0000", "Jan 2, 2024 13:04 PM", "2024-01-02T25:00:00Z"),
+        # a fraction of a minute or an hour (ISO 8601), which is rare and none of a second
+        *("2024-01-02T03:04,15Z", "2024-01-02T03.5Z", "20240102T0304.25Z", "2024-01-02 03:04.5"),
         *("2 janvier 2024", "mar. 2 janv. 2024", "2 mars 2024", "2 marraskuuta 2024", "2024年1月2日", "10.1.2.24"),
         *("0001-01-01T00:00:00Z", "9999-12-31", "2024-01-02T" + "0" * 100_000, "[2024, 1, 2]", "1.2.2024-rc1"),
     ],

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import random
+import struct
 import threading
 import zlib
 from functools import partial
@@ -426,6 +427,26 @@ def test_a_length_that_takes_a_part_of_the_next_record_of_arc_costs_no_neighbor(
     assert [r.payload for r in found if r.problem is None] == [BODY] * 3
     assert {r.problem and r.problem[0] for r in found} == {None, "damaged_record"}
     assert (found[0].content_type, found[0].ip, found[0].note) == ("", None, "no HTTP headers")
+
+
+@pytest.mark.parametrize("short", [1, 2, 40])
+def test_a_length_of_arc_that_is_too_small_is_that_to_the_next_record(tmp_path, short):
+    records_of_arc = [
+        b"http://mill.example/%d - 20080430204825 no-type %d\n%s\n" % (i, len(BODY) - (short if i == 1 else 0), BODY)
+        for i in range(3)
+    ]
+    (tmp_path / "a").write_bytes(b"".join(records_of_arc))
+    found = read(tmp_path / "a")
+    assert [(r.payload, r.problem) for r in found] == [(BODY, None)] * 3
+    assert found[1].note.startswith(f"{short} bytes more than its length of {len(BODY) - short}")
+
+
+def test_a_word_for_a_type_is_none_and_frames_without_content_come_before_a_coded_body(tmp_path, write_warc, page):
+    coded = struct.pack("<II", 0x184D2A50, 4) + b"note" + zstd.compress(BODY)
+    headers = (("Content-Type", "html"),), (("Content-Type", "text/html"), ("Content-Encoding", "zstd"))
+    write_warc(tmp_path / "a", [page(BODY, headers[0]), page(coded, headers[1])])
+    word, frames = read(tmp_path / "a")
+    assert (word.content_type, word.payload, frames.payload) == ("", BODY, BODY)
 
 
 def test_what_a_decoder_copies_after_damage_changes_no_header_before_it(tmp_path, write_warc, page):
