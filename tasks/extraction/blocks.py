@@ -129,6 +129,7 @@ def scan(data: np.ndarray) -> Page:
         h = classes = FNV
         bits = np.uint64(0)
         hides = target = self_closed = False
+        shown = True
         if formula >= 0 and i >= formula:
             i = resume
             formula = -1
@@ -211,7 +212,7 @@ def scan(data: np.ndarray) -> Page:
                     linked += link >= 0
                 i = begin + 1
                 continue
-            tag, h, i, whole, self_closed, bits, classes, hides, target = read_tag(data, i, closing)
+            tag, h, i, whole, self_closed, bits, classes, hides, shown, target = read_tag(data, i, closing)
             t_begin[tags], t_end[tags], t_element[tags] = begin, i, ENDS - tag if closing else tag
             tags += 1
             if not whole:
@@ -225,7 +226,7 @@ def scan(data: np.ndarray) -> Page:
                 height -= 1
             top = close(height, s_tag, open_tags, top, s_node, n_last, tags - 1)
         foreign = open_tags[_SVG] > 0 and not open_tags[_FOREIGN]
-        marked |= properties & MARKED != 0 and not s_skip[top]
+        marked |= (properties & MARKED != 0 or not shown) and not s_skip[top]
 
         # Does the tag end the open block?
         flush = ends

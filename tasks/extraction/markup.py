@@ -27,7 +27,7 @@ class Tag(NamedTuple):
     element: int64, see `vocabulary`. name: uint64, the hash of its name. end: where what follows it begins. whole: it
     ends before the page does. self_closed: it ends with `/>`. Of a start tag only: bits: uint64, of the words (WORDS)
     in its class, id, role and itemprop; classes: uint64, the hash of its class; hides: by `hidden`, `aria-hidden` or
-    its style; target: it has a `href`.
+    its style; shown: `hidden` and its style do not hide it from the eye; target: it has a `href`.
     """
 
     element: int
@@ -38,6 +38,7 @@ class Tag(NamedTuple):
     bits: int
     classes: int
     hides: bool
+    shown: bool
     target: bool
 
 
@@ -181,6 +182,7 @@ def read_tag(data, i, closing):
     bits = np.uint64(0)
     classes = FNV
     self_closed = whole = hides = target = False
+    shown = True
     while i < size:
         b = byte(data, i)
         if SPACES[b]:
@@ -235,13 +237,16 @@ def read_tag(data, i, closing):
                 classes = hashed
         elif name == _A_HIDDEN:
             hides = True
+            shown = False
         elif name == _A_ARIA:
             hides |= value < value_end and byte(data, value) | 32 == 116
         elif name == _A_STYLE:
-            hides |= _hides(data, value, value_end)
+            if _hides(data, value, value_end):
+                hides = True
+                shown = False
         elif name == _A_HREF:
             target = True
-    return Tag(element, h, i if whole else size, whole, self_closed, bits, classes, hides, target)
+    return Tag(element, h, i if whole else size, whole, self_closed, bits, classes, hides, shown, target)
 
 
 @nb.njit(nogil=True, cache=True)

@@ -3,7 +3,7 @@
 from gristmill.tasks.extraction.nesting import Tables
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.vocabulary import ENDS, E
+from gristmill.tasks.extraction.vocabulary import ENDS, OTHER, E
 
 _TABLE, _TR, _TD, _TH, _CAPTION, _PRE = E["table"], E["tr"], E["td"], E["th"], E["caption"], E["pre"]
 _PARTS = tuple(E[name] for name in ("tr", "tbody", "thead", "tfoot", "table"))
@@ -53,7 +53,10 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
     below: dict[int, int] = {}  # of each column, how many more rows a cell from above reaches into
     last_tag, cell, size = first, -1, 0
     in_row = False  # a row has begun, and no cell of it
+    following = first + 1  # the tag behind a hidden part
     for k in range(first + 1, last + 1):
+        if k < following:
+            continue
         tag = source.element[k] if k < last else ENDS - _TABLE
         if not _bounds(tag):
             continue
@@ -70,7 +73,11 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
             size += _place(source, cell, text.replace("|", "\\|") if "|" in text else text, row, below, spans)
         elif text:
             outside.append(text)
-        last_tag, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1
+        if k in source.hidden:
+            following = source.hidden[k]
+            last_tag, cell, tag = following, -1, OTHER
+        else:
+            last_tag, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1
         if tag in _PARTS or (tag < 0 and ENDS - tag in _PARTS):
             if row is not None or in_row:
                 _reach([] if row is None else row, below)

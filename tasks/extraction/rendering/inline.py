@@ -50,12 +50,11 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
         text = source.between(first, last)
         if (
             _SIGNS.isdisjoint(text)
-            and not source.hides(first, last)
+            and not source.hidden
             and source.data.find(b"editsection", end[first], source.begin[last]) < 0
         ):
             return _SPACE.sub(" ", text).strip()
     ends = source.ends(first, last)
-    hides = source.hides(first, last)
     out: list[str] = []
     open_elements: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
     pos, k = end[first], first + 1
@@ -76,6 +75,11 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             pos, k = max(pos, end[last_tag]), last_tag + 1
             continue
         searched = max(searched, last_tag)
+        if k in source.hidden:
+            pos, k = source.after_hidden(k)
+            if k > last:  # it ends beyond the piece
+                pos, k = source.begin[last], last
+            continue
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
                 out.append("\n")
@@ -84,7 +88,6 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
                 pos = end[k]
             elif k in ends and (
                 (tag == _SPAN and b"editsection" in source.tag(k))  # MediaWiki's [edit]
-                or (hides and not PROPERTIES[tag] & BLOCK and source.hidden(k))
                 or (source.icons and not PROPERTIES[tag] & BLOCK and _ICON.search(source.classes(k)))
             ):
                 k = ends[k]

@@ -3,6 +3,7 @@
 import html
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -12,15 +13,20 @@ from gristmill.tasks.kernels.phrases import contains
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
 _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
-_HIDDEN = re.compile(r"(?i)display\s*:\s*none")
+_EVERY_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
+# What the source of an element has that is not shown, `hidden` or a style; `aria-hidden` is for screen readers.
+_HIDES = re.compile(rb"""(?i)display\s*:\s*none|visibility\s*:\s*hidden|[\s"'/]hidden(?=[\s=/>])""")
+_DECLARATION = re.compile(r"(display|visibility)\s*:\s*([a-z-]+)\s*(!\s*important)?\s*")
 _ATTRIBUTES: dict[str, re.Pattern[bytes]] = {}
 
 
 class Source:
-    """`data`: the page's bytes; `page`: its scan. Tags are named by their numbers; see `scanned.Tags`."""
+    """`data`: the page's bytes; `page`: its scan; `hidden`: the elements that are left out because no reader sees them
+    (`visibility.hidden_elements`), start tag and the tag that ends it. Tags are named by their numbers; see
+    `vocabulary.Tags`."""
 
-    def __init__(self, data: bytes, page: Page) -> None:
-        self.data, self.page = data, page
+    def __init__(self, data: bytes, page: Page, hidden: Mapping[int, int] | None = None) -> None:
+        self.data, self.page, self.hidden = data, page, hidden or {}
 
     @cached_property
     def begin(self) -> list[int]:
@@ -70,14 +76,42 @@ class Source:
     def classes(self, number: int) -> str:
         return self.attribute(number, "class") or ""
 
-    def hides(self, first: int, last: int) -> bool:
-        """Whether an element between two tags may be hidden by its style."""
-        return self.data.find(b"display", self.end[first], self.begin[last]) >= 0
+    def attributes(self, number: int) -> dict[str, str]:
+        """The attributes of a tag by their names in lower case; of two of one name the first counts."""
+        tag = self.tag(number).decode("utf-8", "replace")
+        attributes: dict[str, str] = {}
+        for name, double, single, bare in _EVERY_ATTRIBUTE.findall(tag, len(tag.split(None, 1)[0])):
+            attributes.setdefault(name.lower(), html.unescape(double or single or bare))
+        return attributes
 
-    def hidden(self, number: int) -> bool:
-        """Whether the style of a tag says that its element is not shown."""
-        tag = self.tag(number)
-        return b"display" in tag and b"none" in tag and bool(_HIDDEN.search(self.attribute(number, "style") or ""))
+    def hides(self, first: int, last: int) -> bool:
+        """Whether an element between two tags may not be shown."""
+        return bool(_HIDES.search(self.data, self.end[first], self.begin[last]))
+
+    def is_hidden(self, number: int) -> bool:
+        """Whether a start tag says that its element is not shown: by `hidden`, unless the element is found by a search
+        (HTML standard, 6.1), or by the last declaration of `display` or `visibility` in its style."""
+        if not _HIDES.search(self.data, self.begin[number], self.end[number]):
+            return False
+        attributes = self.attributes(number)
+        style: dict[str, tuple[bool, str]] = {}
+        for each in attributes.get("style", "").lower().split(";"):
+            if match := _DECLARATION.fullmatch(each.strip()):
+                important = bool(match[3])
+                if important >= style.get(match[1], (False, ""))[0]:
+                    style[match[1]] = important, match[2]
+        if style.get("visibility", (False, ""))[1] == "hidden":
+            return True
+        if "display" in style:
+            return style["display"][1] == "none"
+        return attributes.get("hidden", "until-found").strip().lower() != "until-found"
+
+    def after_hidden(self, first: int) -> tuple[int, int]:
+        """(where the source goes on after a hidden element, in bytes; the first tag there)."""
+        last = self.hidden[first]
+        if last < len(self.element) and self.element[last] == ENDS - self.element[first]:
+            return self.end[last], last + 1
+        return self.begin[last], last
 
     def text(self, begin: int, end: int) -> str:
         """What stands between two tags, with its entities decoded."""

@@ -16,6 +16,7 @@ from gristmill.tasks.extraction.classifier import best_f1
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.visibility import hidden_blocks, hidden_elements
 from gristmill.tasks.extraction.rendering.whole import shared, units
 from tests.tasks.extraction.test_blocks import SOURCES
 
@@ -33,8 +34,9 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
     words = np.ones(len(likely), np.float32)
     found = Source(data, page)
     together = units(found)
-    chosen = best_f1(shared(page, likely, words, together.unit), words)
-    return render(found, together, completed(found, together, chosen), markdown)
+    chosen = completed(found, together, best_f1(shared(page, likely, words, together.unit), words))
+    hidden = hidden_elements(found, together, chosen, words)
+    return render(Source(data, page, hidden), together, chosen & ~hidden_blocks(page, hidden), markdown)
 
 
 @pytest.mark.parametrize(
