@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, Page
+from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, E, Page
 from gristmill.tasks.kernels.phrases import contains
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
@@ -17,6 +17,34 @@ _EVERY_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'
 # What the source of an element has that is not shown, `hidden` or a style; `aria-hidden` is for screen readers.
 _HIDES = re.compile(rb"""(?i)display\s*:\s*none|visibility\s*:\s*hidden|[\s"'/]hidden(?=[\s=/>])""")
 _DECLARATION = re.compile(r"(display|visibility)\s*:\s*([a-z-]+)\s*(!\s*important)?\s*")
+_LANGUAGE = re.compile(_ATTRIBUTE.replace(b"(?<=", rb"<html\b[^>]*?(?<=", 1) % rb"(?:xml:)?lang")
+_HEAD = 10_000  # bytes in which the page's own start tag is looked for
+# What browsers draw around `q`, by language (CLDR, delimiters).
+_ENGLISH = "\u201c\u201d\u2018\u2019"
+_QUOTES = {
+    language: quotes
+    for languages, quotes in (
+        ("de cs sk sl is", "„“‚‘"),
+        ("bg lt mk", "„“„“"),
+        ("pl ro", "„”«»"),
+        ("hu", "„”»«"),
+        ("hr", "„”‚‘"),
+        ("et", "„“«»"),
+        ("sr", "„“‘‘"),
+        ("ru uk be", "«»„“"),
+        ("fr", "«»«»"),
+        ("es it ca gl pt-pt el", "«»“”"),
+        ("no nb nn", "«»‘’"),
+        ("fa", "«»‹›"),
+        ("de-ch fr-ch it-ch", "«»‹›"),
+        ("nl", "‘’“”"),
+        ("sv fi he", "””’’"),
+        ("ar", "”“’‘"),
+        ("ja zh-hant zh-tw zh-hk", "「」『』"),
+    )
+    for language in languages.split()
+}
+_XMP, _PLAINTEXT = E["xmp"], E["plaintext"]
 _ATTRIBUTES: dict[str, re.Pattern[bytes]] = {}
 
 
@@ -45,6 +73,15 @@ class Source:
     def formulas(self) -> bool:
         """Whether elements of any name may show formulas, so that their classes must be looked at."""
         return any(self.has(word) for word in (b"MathJax", b"katex", b"mwe-math", b"mjx"))
+
+    @cached_property
+    def quotes(self) -> str:
+        """The quotation marks of the page's language: opening and closing, and those inside of others."""
+        match = _LANGUAGE.search(self.data, 0, _HEAD)
+        language = (match[1] or match[2] or match[3]).decode("ascii", "replace").lower() if match else ""
+        while language and language not in _QUOTES:
+            language = language.rpartition("-")[0]
+        return _QUOTES.get(language, _ENGLISH)
 
     @cached_property
     def icons(self) -> bool:
@@ -113,10 +150,16 @@ class Source:
             return self.end[last], last + 1
         return self.begin[last], last
 
+    @cached_property
+    def _raw(self) -> frozenset[int]:
+        """Where raw text begins that is shown as it stands, without entities (HTML standard, 13.2.6.4.7)."""
+        element = self.page.tags.element
+        return frozenset(self.page.tags.end[(element == _XMP) | (element == _PLAINTEXT)].tolist())
+
     def text(self, begin: int, end: int) -> str:
         """What stands between two tags, with its entities decoded."""
         text = self.data[begin:end].decode("utf-8", "replace")
-        if "&" in text:
+        if "&" in text and begin not in self._raw:
             text = html.unescape(text)
         return text.replace("\0", "")
 

@@ -74,6 +74,34 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
         # ruby
         ("<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>だ", "漢字(かんじ)だ"),
         ("<ruby>東<rt>とう</rt>京<rt>きょう</rt></ruby>", "東(とう)京(きょう)"),
+        # raw text (HTML standard, 13.2.6.4.7 and 15.3.3)
+        ("<xmp>if (a<b && c>d) { <i>no tag</i> }</xmp>", "if (a<b && c>d) { <i>no tag</i> }"),
+        ("<p>x<xmp>\n  a &lt; b\n</p>\n</xmp><p>&lt;y", "x\n\n  a &lt; b\n</p>\n\n<y"),
+        ("<table><tr><th>a<th>b<tr><td><xmp><b>&amp;</xmp><td>&amp;</table>", "| a | b |\n| <b>&amp; | & |"),
+        ("<p>x<plaintext>a &lt; <b>b</plaintext>", "x\n\na &lt; <b>b</plaintext>"),
+        ("<p>x<noembed>a</noembed><noframes>b</noframes><iframe>c</iframe>y", "xy"),
+        # what is struck through stays, and no word is joined to it
+        ("<p>It is <del>10</del><ins>12</ins> crowns, not <s>ten</s>.", "It is 10 12 crowns, not ten."),
+        ("<p>10<s>11</s>12 (<strike>a</strike>)<strike>b</strike>c<s></s>d", "10 11 12 (a) b cd"),
+        ("<p><del>$10</del><ins>$12</ins> <del>9 </del>8<del> 7</del>, <s>e</s>, f", "$10 $12 9 8 7, e, f"),
+        (
+            "<h2>A<del>B</del></h2><table><tr><th>c<th>d<tr><td><del>1</del>2<td>3</table>",
+            "A B\n\n| c | d |\n| 1 2 | 3 |",
+        ),
+        ("<pre>-<del>a</del>\n+<ins>b</ins></pre>", "-a\n+b"),
+        # quotation marks as browsers draw them, in the language of the page
+        ("<p>He said <q>the mill is mine</q> and went.", "He said “the mill is mine” and went."),
+        ("<p>He <q>said <b><q>it</q> is</b> mine</q>.<q></q>", "He “said ‘it’ is mine”."),
+        ("<p>\"<q>a</q>\" <q>'b'</q> <q> c </q>", "\"a\" 'b' “c”"),
+        ("<html lang=de-AT><p>Er sagte <q>mein <q>Rad</q></q>.", "Er sagte „mein ‚Rad‘“."),
+        ("<html class=a xml:lang='fr'><p><q>a</q>", "«a»"),
+        ("<html lang=xx><p lang=de><q>a</q>", "“a”"),
+        # emoji that are images
+        ("<p>a <img class='emoji' alt='😀' src=e.svg> b <img class=wp-smiley alt=':-)'>", "a 😀 b :-)"),
+        ("<p>a<img class=twemoji alt='👩‍🚀'><img class=emoji alt='&#x1f1e9;&#x1f1ea;'>b", "a👩‍🚀🇩🇪b"),
+        ("<p>a<img src=/emoji/1.png alt='1️⃣'> <img class=smilies alt=';)'>", "a1️⃣ ;)"),
+        ("<p>a<img class=emoji alt=':octocat:'><img class=emoji alt='Emoji'>b", "ab"),
+        ("<p>a<img class=emoji alt='😀 😀'><img alt='😀'>b", "ab"),
         # lists
         ("<ol><li>a<li>b<ul><li>c</ul><li>d</ol>", "1. a\n2. b\n   - c\n3. d"),
         ("<ol start=9><li>a<li value=20>b<li>c</ol>", "9. a\n20. b\n21. c"),
