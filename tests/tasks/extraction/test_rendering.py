@@ -398,6 +398,44 @@ def test_spans_of_rows_end_with_their_group():
     assert rendered(page) == "| a | b |\n| c | d |\n| e | f |\n|  | g |"
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "<thead>{head}</thead><tfoot>{foot}</tfoot><tbody>{body}</tbody>",  # HTML 4
+        "<thead>{head}<tfoot>{foot}<tbody>{body}",
+        "<tfoot>{foot}<thead>{head}<tbody>{body}",
+        "<tbody>{body}<tfoot>{foot}<thead>{head}",
+        "<thead>{head}</thead><tfoot>{foot}</tfoot>{body}",
+        "<thead>{head}<tbody>{body}<tfoot>{foot}",
+        "<tfoot></tfoot><thead>{head}<tbody>{body}{foot}",
+    ],
+)
+def test_heads_and_feet_of_tables_are_where_browsers_show_them(parts):
+    rows = {
+        "head": "<tr><th>Flour<th>Bag<th>Price",
+        "body": "<tr><td rowspan=2>Wheat<td>1 kg<td>2<tr><td>5 kg<td>7<tr><td>Rye<td>1 kg<td>3",
+        "foot": "<tr><td>Sum<td><td>12",
+    }
+    page = f"<table><caption>Prices</caption>{parts.format(**rows)}</table>"
+    shown = (
+        "| Flour | Bag | Price |",
+        "| Wheat | 1 kg | 2 |",
+        "|  | 5 kg | 7 |",
+        "| Rye | 1 kg | 3 |",
+        "| Sum |  | 12 |",
+    )
+    assert rendered(page) == "\n".join(("Prices\n", *shown))
+    assert rendered(page, markdown=True).split("\n")[2:5] == [shown[0], "| --- | --- | --- |", shown[1]]
+
+
+def test_only_one_head_and_one_foot_of_a_table_are_moved():
+    page = (
+        "<table><tr><td>a<td>1<tfoot><tr><td>b<td>2<tfoot><tr><td>c<td>3<tbody><tr><td>d<td>4"
+        "<thead><tr><td>e<td>5<thead><tr><td>f<td>6</table>"
+    )
+    assert rendered(page).split("\n") == [f"| {name} | {n} |" for name, n in zip("eacdfb", "513462", strict=True)]
+
+
 def test_what_a_style_hides_is_no_part_of_a_cell():
     page = (
         "<table><tr><th>a<th>b<tr><td><span style='display: none'>001 !</span>c<td><i style='color:red'>d</i></table>"
