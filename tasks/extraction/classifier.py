@@ -23,6 +23,7 @@ from gristmill.tasks.extraction.features import FEATURES, LEVELS, features, log_
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.left_out import beside, repeats
+from gristmill.tasks.extraction.rendering.notices import notices
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.visibility import hidden_blocks, hidden_elements
 from gristmill.tasks.extraction.rendering.whole import shared, units
@@ -334,5 +335,6 @@ def main_text(page: str, markdown: bool = False) -> str:
         kept = completed(source, together, chosen & seen) & seen
         source = Source(choice.data, choice.page, hidden)
     kept &= ~beside(choice.page, kept, choice.words)
+    kept &= ~notices(choice.page, kept, choice.words)
     kept &= ~repeats(choice.page, kept, together.unit > 0)
     return render(source, together, kept, markdown)

@@ -213,3 +213,47 @@ def test_hidden_elements_take_linear_time():
 
     seconds(100)
     assert seconds(8000) < 24 * seconds(1000)
+
+
+SHORT = "The mill is open from May to September, every day but Monday."
+# As OneTrust, Cookiebot, Usercentrics, Didomi, Klaro and plug-ins of WordPress write them.
+NOTICES = (
+    "<div id=cookie-consent class='cookie-banner modal'><p>We use cookies and similar technologies to personalise "
+    "content and ads and to analyse our traffic. By clicking Accept you agree to the storing of cookies on your device."
+    "</p><button>Accept all</button></div>",
+    "<div class=cc-window id=cookieconsent><span id='cookieconsent:desc'>This website uses cookies to ensure you get "
+    "the best experience.</span> <a href=/p>Learn more</a><a href='#'>Got it!</a></div>",
+    "<section class='gdpr'><h2>We value your privacy</h2><p>We and our partners store and access information on a "
+    "device and process personal data, with your consent.</p></section>",
+    "<div id='onetrust-banner-sdk'><p>Wir verwenden Cookies, um Inhalte zu personalisieren. Mit Klick auf Annehmen "
+    "stimmen Sie der Nutzung zu.</p></div>",
+    "<div class=cookieBar><p>Nous utilisons des cookies pour mesurer notre audience. Vous pouvez les accepter ou non."
+    "</p></div>",
+    "<p class='cookie-notice'>Usamos cookies propias y de terceros. Si continúa navegando, acepta su uso.</p>",
+    "<aside class='cookie-law'><p>Мы используем куки, чтобы сайт работал лучше. Вы соглашаетесь с этим.</p></aside>",
+    "<div class='ccpa-cookie'><p>当サイトはクッキーを使用しています。同意する場合は押してください。</p></div>",
+)
+
+
+@pytest.mark.parametrize("notice", NOTICES)
+def test_a_notice_on_cookies_is_left_out_however_short_the_article(notice):
+    page = "<html><body>{}<article><h1>The mill</h1>{}</article>{}</body></html>"
+    for text in (f"<p>{SHORT}</p>", STORY):
+        for before, behind in ((notice, ""), ("", notice), (f"<div class=wrap>{notice}</div>", "")):
+            left = main_text(page.format(before, text, behind))
+            assert left == main_text(page.format("", text, ""))
+            assert "The mill" in left
+
+
+def test_what_only_looks_like_a_notice_on_cookies_stays():
+    baking = "Mix the butter with sugar, bake the cookies for twelve minutes, and let them rest on a rack until noon."
+    page = f"<html><body><article><h1>Cookies</h1><div class=cookie-recipe><p>{baking}</p></div>{STORY}</article>"
+    assert baking in main_text(page)
+    policy = "".join(
+        f"<p>We use cookies of kind {i} with your consent, as our privacy policy says: {MORE}" for i in range(12)
+    )
+    page = f"<html><body><div class=cookie-policy><h1>Cookies</h1>{policy}</div><div><p>{MORE}</p></div></body></html>"
+    assert "kind 11 with your consent" in main_text(page)
+    only = "We use cookies and similar technologies to personalise content. By clicking Accept you agree to this."
+    for page in (f"<div class=cookie-consent><p>{only}</p></div>", f"<h1>The mill</h1><p class=consent>{only}</p>"):
+        assert only in main_text(f"<html><body>{page}</body></html>")
