@@ -335,6 +335,6 @@ def main_text(page: str, markdown: bool = False) -> str:
         kept = completed(source, together, chosen & seen) & seen
         source = Source(choice.data, choice.page, hidden)
     kept &= ~beside(choice.page, kept, choice.words)
-    kept &= ~notices(choice.page, kept, choice.words)
+    kept &= ~notices(source, kept, choice.words)
     kept &= ~repeats(choice.page, kept, together.unit > 0)
     return render(source, together, kept, markdown)

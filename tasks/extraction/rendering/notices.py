@@ -4,9 +4,17 @@ import re
 
 import numpy as np
 
+from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.vocabulary import HEADING, WORDS, Page
 
 _CONSENT = np.uint64(1 << [name for name, _ in WORDS].index("consent"))
+# What the name of a notice says besides, or the name of the software that shows it: `cookies` and `privacy` alone are
+# also names of chapters.
+_NAME = re.compile(
+    r"(?i)banner|bar(?![a-z])|notice|notif|consent|popup|pop-up|modal|overlay|law|dialog|alert|message|msg|warning|info|"
+    r"box|layer|wall|hint|disclaimer|container|wrapper|accept|window|manager|compliance|prompt|bottom|sticky|fixed|"
+    r"gdpr|ccpa|onetrust|cookiebot|cc-|cky-|cmp|klaro|iubenda|termly|osano|borlabs"
+)
 # A notice has no more words; an article has a block that is no heading and has at least so many bytes.
 MAX_NOTICE_WORDS, MIN_ARTICLE_BYTES = 250, 30
 # What notices speak of, in the languages that are the most frequent on the web: cookies, that they are used or that
@@ -33,30 +41,35 @@ _SUBJECTS = tuple(
 )
 
 
-def notices(page: Page, kept: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The blocks (bool) of notices on cookies: elements whose class, id or role says so, of at most MAX_NOTICE_WORDS
+def notices(source: Source, kept: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """The blocks (bool) of notices on cookies: elements whose class, id and role say so, of at most MAX_NOTICE_WORDS
     words, that speak of cookies or consent. None where no article is left besides.
 
     kept: bool, words: float32, of each block.
     """
+    page = source.page
     blocks, nodes = page.blocks, page.nodes
     marked = np.zeros(len(kept), np.bool_)
     if not (kept & (blocks.bits & _CONSENT != 0)).any():
         return marked
     last_tag = -1
     for node in np.flatnonzero(nodes.bits & _CONSENT).tolist():
-        first, last = nodes.first[node], nodes.last[node]
+        first, last = int(nodes.first[node]), int(nodes.last[node])
         if first <= last_tag:
             continue
         inside = slice(int(np.searchsorted(blocks.after, first)), int(np.searchsorted(blocks.before, last, "right")))
-        if kept[inside].any() and words[inside].sum() <= MAX_NOTICE_WORDS and _is_notice(page, inside):
+        if not kept[inside].any() or words[inside].sum() > MAX_NOTICE_WORDS:
+            continue
+        attributes = source.attributes(first)
+        names = " ".join(attributes.get(name, "") for name in ("class", "id", "role"))
+        if _NAME.search(names) and _speaks_of_consent(page, inside):
             marked[inside] = True
             last_tag = last
     article = kept & ~marked & (blocks.kind != HEADING) & (blocks.end - blocks.begin >= MIN_ARTICLE_BYTES)
     return marked if article.any() else np.zeros_like(marked)
 
 
-def _is_notice(page: Page, inside: slice) -> bool:
+def _speaks_of_consent(page: Page, inside: slice) -> bool:
     spans = zip(page.blocks.begin[inside].tolist(), page.blocks.end[inside].tolist(), strict=True)
     text = b"\n".join([page.text[begin:end].tobytes() for begin, end in spans]).decode("utf-8", "replace").lower()
     return sum(bool(subject.search(text)) for subject in _SUBJECTS) > 1

@@ -231,7 +231,7 @@ NOTICES = (
     "</p></div>",
     "<p class='cookie-notice'>Usamos cookies propias y de terceros. Si continúa navegando, acepta su uso.</p>",
     "<aside class='cookie-law'><p>Мы используем куки, чтобы сайт работал лучше. Вы соглашаетесь с этим.</p></aside>",
-    "<div class='ccpa-cookie'><p>当サイトはクッキーを使用しています。同意する場合は押してください。</p></div>",
+    "<div class='cookie-popup'><p>当サイトはクッキーを使用しています。同意する場合は押してください。</p></div>",
 )
 
 
@@ -249,10 +249,11 @@ def test_what_only_looks_like_a_notice_on_cookies_stays():
     baking = "Mix the butter with sugar, bake the cookies for twelve minutes, and let them rest on a rack until noon."
     page = f"<html><body><article><h1>Cookies</h1><div class=cookie-recipe><p>{baking}</p></div>{STORY}</article>"
     assert baking in main_text(page)
-    policy = "".join(
-        f"<p>We use cookies of kind {i} with your consent, as our privacy policy says: {MORE}" for i in range(12)
-    )
-    page = f"<html><body><div class=cookie-policy><h1>Cookies</h1>{policy}</div><div><p>{MORE}</p></div></body></html>"
+    use = "We use cookies of kind {} with your consent, as our privacy policy says: " + MORE
+    chapter = f"<section id=cookies><h2>Cookies</h2><p>{use.format(0)}</p></section>"
+    assert use.format(0) in main_text(f"<html><body><article><h1>Privacy policy</h1>{STORY}{chapter}{STORY}</article>")
+    policy = "".join(f"<p>{use.format(kind)}" for kind in range(12))
+    page = f"<html><body><div class=cookie-notice><h1>Cookies</h1>{policy}</div><div><p>{MORE}</p></div></body></html>"
     assert "kind 11 with your consent" in main_text(page)
     only = "We use cookies and similar technologies to personalise content. By clicking Accept you agree to this."
     for page in (f"<div class=cookie-consent><p>{only}</p></div>", f"<h1>The mill</h1><p class=consent>{only}</p>"):
