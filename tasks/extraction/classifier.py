@@ -21,6 +21,7 @@ from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import Described, describe, elements_apart, next_container
 from gristmill.tasks.extraction.features import FEATURES, LEVELS, features, log_count
 from gristmill.tasks.extraction.rendering.completed import completed
+from gristmill.tasks.extraction.rendering.controls import controls
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.left_out import beside, repeats
 from gristmill.tasks.extraction.rendering.notices import notices
@@ -336,5 +337,6 @@ def main_text(page: str, markdown: bool = False) -> str:
         source = Source(choice.data, choice.page, hidden)
     kept &= ~beside(choice.page, kept, choice.words)
     kept &= ~notices(source, kept, choice.words)
+    kept &= ~controls(source, together, kept, choice.words)
     kept &= ~repeats(choice.page, kept, together.unit > 0)
     return render(source, together, kept, markdown)

@@ -16,6 +16,7 @@ _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""
 _EVERY_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
 # What the source of an element has that is not shown, `hidden` or a style; `aria-hidden` is for screen readers.
 _HIDES = re.compile(rb"""(?i)display\s*:\s*none|visibility\s*:\s*hidden|[\s"'/]hidden(?=[\s=/>])""")
+_HIDING = (b"idden", b"IDDEN", b"isplay", b"ISPLAY")
 _DECLARATION = re.compile(r"(display|visibility)\s*:\s*([a-z-]+)\s*(!\s*important)?\s*")
 _LANGUAGE = re.compile(_ATTRIBUTE.replace(b"(?<=", rb"<html\b[^>]*?(?<=", 1) % rb"(?:xml:)?lang")
 _HEAD = 10_000  # bytes in which the page's own start tag is looked for
@@ -123,7 +124,11 @@ class Source:
 
     def hides(self, first: int, last: int) -> bool:
         """Whether an element between two tags may not be shown."""
-        return bool(_HIDES.search(self.data, self.end[first], self.begin[last]))
+        begin, end = self.end[first], self.begin[last]
+        # a search for words is ten times as fast as that for a pattern
+        if all(self.data.find(word, begin, end) < 0 for word in _HIDING):
+            return False
+        return bool(_HIDES.search(self.data, begin, end))
 
     def is_hidden(self, number: int) -> bool:
         """Whether a start tag says that its element is not shown: by `hidden`, unless the element is found by a search

@@ -43,8 +43,9 @@ _NAMES_BEGIN = frozenset((b"#", b'"', b"'", b"`", b"=", b"(", b","))
 # Before a selector, a character of a string; in a style sheet there is none.
 _SELECTOR = re.compile(rb"""["'`][^"'`{}<>\n]*\Z""")
 # How far from a hidden element a control is looked for, in bytes; how many elements around it have a say; how many
-# names are looked up in a page, so that a page of any number of names takes linear time.
-_BEFORE, _AFTER, _AROUND, _LOOKUPS = 1000, 500, 3, 64
+# names are looked up in a page, so that a page of any number of names takes linear time; and how many classes of an
+# element: one with more has those of a framework, which say how it looks.
+_BEFORE, _AFTER, _AROUND, _LOOKUPS, _CLASSES = 1000, 500, 3, 64, 3
 _SELECTOR_LENGTH = 80
 _DT = E["dt"]
 # Elements of running text: beside them others of the same name are no parts of the same kind.
@@ -74,6 +75,9 @@ def hidden_elements(source: Source, together: Units, kept: np.ndarray, words: np
     kept: bool, words: float32, of each block. Code or a table of which more than half is hidden stays whole, by its
     blocks.
     """
+    blocks = source.page.blocks
+    if not (np.bitwise_or.reduce(blocks.bits, where=kept) & HIDDEN or (kept & blocks.marked).any()):
+        return {}
     elements = list(_elements(source, together, kept, words))
     covered = [each.first for each in elements]
     for each in _inline_elements(source, together, kept):
@@ -128,7 +132,8 @@ def _elements(source: Source, together: Units, kept: np.ndarray, words: np.ndarr
         tag, end_tag = int(first[i]), int(last[i])
         if tag <= covered or not source.is_hidden(tag):
             continue
-        if _VISIBLE.search(source.data, source.end[tag], source.begin[end_tag]):
+        in_style = b"visibility" in source.tag(tag).lower()
+        if in_style and _VISIBLE.search(source.data, source.end[tag], source.begin[end_tag]):
             continue  # what is in an element of `visibility: hidden` may be shown
         covered = end_tag
         place = int(around[i] if is_part[i] else begin[i])
@@ -179,10 +184,10 @@ class _Openers:
             _PART.search(names)
             or _APPEARS.search(names)
             or any(map(_SCRIPTED.match, attributes))
-            or self._is_named(element, attributes)
             or self._is_part_around(element)
             or self._is_one_of_several(element, bool(attributes.get("class")))
             or self._is_controlled(element)
+            or self._is_named(element, attributes)  # last, since it reads the whole page
         )
 
     def _is_part_around(self, element: _Element) -> bool:
@@ -206,7 +211,7 @@ class _Openers:
             self._lookups += 1
             if _is_word(data, identity, 0, begin) or _is_word(data, identity, end, len(data)):
                 return True
-        return any(self._is_selected(name.encode()) for name in attributes.get("class", "").split())
+        return any(self._is_selected(name.encode()) for name in attributes.get("class", "").split()[:_CLASSES])
 
     def _is_selected(self, name: bytes) -> bool:
         """Whether a string has a selector of a class, or is its name, in a script."""

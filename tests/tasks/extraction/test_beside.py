@@ -258,3 +258,22 @@ def test_what_only_looks_like_a_notice_on_cookies_stays():
     only = "We use cookies and similar technologies to personalise content. By clicking Accept you agree to this."
     for page in (f"<div class=cookie-consent><p>{only}</p></div>", f"<h1>The mill</h1><p class=consent>{only}</p>"):
         assert only in main_text(f"<html><body>{page}</body></html>")
+
+
+PATH = "<ul class='breadcrumb'><li><a href=/>Home</a><li><a href=/m>Mills</a><li>Old mill</ul>"
+PAGES = "<ul class=pagination><li><a href=1>1</a><li><a href=2>2</a><li><a href=3>Next »</a></ul>"
+
+
+def test_controls_are_left_out_and_words_that_are_the_same_stay():
+    text = main_text(f"<html><body><main>{PATH}<h1>Old mill</h1>{STORY}{PAGES}</main></body></html>")
+    assert text == main_text(f"<html><body><main><h1>Old mill</h1>{STORY}</main></body></html>")
+    one = "<div class=comment><b>Ann</b><p>" + MORE + "</p><a>{}</a></div>"
+    for action in ("Reply", "Antworten", "Répondre", "回复"):
+        page = MILL.format(STORY, "<section class=comments>" + one.format(action) * 2 + "</section>")
+        assert action not in main_text(page).split("\n")
+    assert "Reply" in main_text(MILL.format("<h2>Reply</h2>" + STORY, "<p>Reply</p>" + STORY)).split("\n")
+    code = "<div class=code><button class=copy>Copy</button><pre><code>mill(1)\nmill(2)</code></pre></div>"
+    text = main_text(MILL.format(STORY, code + STORY))
+    assert "mill(1)\nmill(2)" in text and "Copy" not in text
+    assert "Copy" in main_text(MILL.format(STORY, "<h2><button>Copy</button></h2>" + STORY))
+    assert main_text(f"<html><body>{PATH}</body></html>")
