@@ -314,7 +314,8 @@ def test_numba_is_imported_from_one_module():
         if within(imported, "numba")
     }
     assert importing == {
-        f"gristmill.tasks.{name}" for name in ("kernels.compiled", "kernels.buffers", "engine.job_costs")
+        f"gristmill.tasks.{name}"
+        for name in ("kernels.compiled", "kernels.packed", "kernels.buffers", "engine.job_costs")
     }
 
 

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     import httpx
     import redis
 
-    from gristmill.flows.run import kernel_compilation, server
+    from gristmill.flows.run import server
+    from gristmill.tasks.kernels import compiled
 else:
     dask = wrapt.lazy_import("dask")
     distributed = wrapt.lazy_import("distributed")
-    kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
+    compiled = wrapt.lazy_import("gristmill.tasks.kernels.compiled")
     server = wrapt.lazy_import("gristmill.flows.run.server")
     httpx = wrapt.lazy_import("httpx")
     redis = wrapt.lazy_import("redis")
@@ -151,7 +152,7 @@ def _home(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _kernels(settings: MachineSettings) -> Iterator[Line]:
-    complete = kernel_compilation.complete_file()
+    complete = compiled.COMPLETE
     if complete.is_file():
         yield Line("ok", "kernels", f"compiled, in {complete.parent}")
     else:

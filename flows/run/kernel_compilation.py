@@ -1,6 +1,7 @@
 """All kernels compiled once per machine, ahead of the first run, in processes of their own (`kernel_calls`).
 
 numba compiles a kernel for the types that it is called with, and keeps it in `gristmill.tasks.kernels.compiled.FOLDER`.
+A wheel brings them compiled (`gristmill.tasks.kernels.packed`); a checkout, or another numba, has them compiled here.
 """
 
 import os
@@ -22,14 +23,9 @@ import gristmill
 from gristmill.flows.run.progress import progress_bar
 
 if TYPE_CHECKING:
-    import numba
-    from llvmlite import binding as llvm
-
     from gristmill.tasks.kernels import compiled
 else:
     compiled = wrapt.lazy_import("gristmill.tasks.kernels.compiled")
-    llvm = wrapt.lazy_import("llvmlite.binding")
-    numba = wrapt.lazy_import("numba")
 
 PARTS = ("extraction", "rules", "deduplication")  # a process each, which `kernel_calls` has the calls of
 COMPILED = "compiled "  # what its lines begin with that name a kernel
@@ -57,28 +53,21 @@ def compile_kernels(say: Callable[[str], None]) -> int:
     `say` is given a line at the beginning and every ten seconds; a terminal has a bar besides. Of two processes that
     ask at once the second waits for the first. Raises RuntimeError with the last words of a process that failed.
     """
-    complete = complete_file()
-    if complete.is_file():
+    if compiled.COMPLETE.is_file():
         return 0
-    wanted, compiled = kernels(), set[str]()
+    wanted, done = kernels(), set[str]()
     say(f"kernels: compiling {len(wanted)}, once on this machine (a minute of two cores)")
     last_line = time.monotonic()
     with progress_bar() as bar:
         task = bar.add_task("kernels", total=len(wanted))
-        for names in _until(complete):
-            compiled |= (names or set()) & wanted
-            bar.update(task, completed=len(compiled))
+        for names in _until(compiled.COMPLETE):
+            done |= (names or set()) & wanted
+            bar.update(task, completed=len(done))
             if time.monotonic() - last_line > _LINE_SECONDS:
                 last_line = time.monotonic()
                 waits = "waiting for the process that compiles them"
-                say(f"kernels: {waits if names is None else f'{len(compiled)} of {len(wanted)} compiled'}")
-    return len(compiled)
-
-
-def complete_file() -> Path:
-    """The file that is there once all kernels of this version are compiled for this machine."""
-    # numba compiles anew for another numba, and for another processor
-    return compiled.FOLDER / f"complete-{sys.implementation.cache_tag}-numba-{numba.__version__}-{_processor()}"
+                say(f"kernels: {waits if names is None else f'{len(done)} of {len(wanted)} compiled'}")
+    return len(done)
 
 
 def _until(complete: Path) -> Iterator[set[str] | None]:
@@ -97,11 +86,6 @@ def _until(complete: Path) -> Iterator[set[str] | None]:
             complete.touch()
     finally:
         lock.release()
-
-
-def _processor() -> str:
-    """The processor that numba compiles for: this one, unless `NUMBA_CPU_NAME` names another."""
-    return os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
 
 
 def _remove_old(folder: Path) -> None:

@@ -63,7 +63,11 @@ def sections(page: Page, words: np.ndarray, likely: np.ndarray) -> Sections:
     count += 1
     own, level = own[:count], level[:count]
     beside, above = _around(own, level)
-    return Sections(section, own, beside, above, level < _NO_HEADING)
+    # a comparison of whole arrays would have an address in its name, and no two builds the same bytes
+    headed = np.empty(count, np.bool_)
+    for s in range(count):
+        headed[s] = level[s] < _NO_HEADING
+    return Sections(section, own, beside, above, headed)
 
 
 @nb.njit(nogil=True, cache=True)

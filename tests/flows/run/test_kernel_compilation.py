@@ -85,16 +85,20 @@ def test_two_processes_compile_all_kernels_once_and_a_run_compiles_none(tmp_path
     assert anew == set()
 
 
+def installed(place):
+    """An installation of the kernels alone."""
+    package = place / "gristmill" / "tasks" / "kernels"
+    shutil.copytree(ROOT / "tasks" / "kernels", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for above in package.parents[:2]:
+        (above / "__init__.py").touch()
+    return package
+
+
 def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
     """numba would not find them there, and each process would compile its own."""
     folders = set()
     for place in ("one", "two"):
-        package = tmp_path / place / "gristmill" / "tasks" / "kernels"
-        package.mkdir(parents=True)
-        for above in package.parents[:2]:
-            (above / "__init__.py").touch()
-        for name in ("__init__.py", "compiled.py"):
-            shutil.copyfile(ROOT / "tasks" / "kernels" / name, package / name)
+        installed(tmp_path / place)
         environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / place)}
         command = [
             sys.executable,
@@ -104,3 +108,40 @@ def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
         ]
         folders.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(folders) == 2
+
+
+# what numba compiles, where it keeps that, and the archive of it, if there is an argument
+USE = f"""{LISTEN}
+import numpy as np
+from pathlib import Path
+from gristmill.tasks.kernels import compiled, packed
+from gristmill.tasks.kernels.minhash import holdout
+holdout(np.arange(4, dtype=np.uint64), np.array([0, 2, 4]), 1)
+print("complete", compiled.COMPLETE.is_file())
+for target in sys.argv[1:]:
+    print("packed", packed.pack(compiled.NAME, compiled.FOLDER, Path(target)))
+"""
+
+
+def used(place, *targets):
+    environment = os.environ | {"XDG_CACHE_HOME": str(place / "cache"), "PYTHONPATH": str(place)}
+    command = [sys.executable, "-P", "-c", USE, *map(str, targets)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=place)
+    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+
+
+def test_an_installation_that_brings_its_kernels_compiles_none(tmp_path):
+    one, two, changed = (tmp_path / name for name in ("one", "another/two", "changed"))
+    kernels_of = {place: installed(place) for place in (one, two, changed)}
+    with (kernels_of[changed] / "characters.py").open("a") as module:
+        module.write("# kernels of this may be other ones\n")
+    made = used(one, *kernels_of.values())
+    assert "compiled" in made and made["complete"] == "False"
+    assert used(two) == {"complete": "True"}
+    assert used(changed).keys() == {"compiled", "complete"}
+    # the same kernels are the same archive, wherever they were compiled
+    other, again = tmp_path / "elsewhere" / "three", tmp_path / "again"
+    installed(other)
+    again.mkdir()
+    archive = Path(used(other, again)["packed"])
+    assert archive.read_bytes() == (kernels_of[one] / archive.name).read_bytes()
