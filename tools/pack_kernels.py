@@ -1,7 +1,7 @@
-"""Compiles all kernels for this Python into one archive, which a wheel carries: python -m tools.pack_kernels FOLDER
+"""Compile all kernels for this Python into one archive for a wheel: python -m tools.pack_kernels FOLDER
 
-A minute of CPU time. The parts are compiled one after another and without what this machine has compiled before, so
-the same sources give the same bytes.
+Takes a minute of CPU time. The parts are compiled one after the other in an empty cache, so the same sources give the
+same bytes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as caches:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        # names of kernels have hashes of their types
+        # kernel names contain hashes of types
         environment = os.environ | {"XDG_CACHE_HOME": caches, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
 
         def run(*command: str) -> None:

@@ -1,12 +1,11 @@
-"""numba, which keeps compiled kernels on disk: every module with kernels imports it from here.
+"""numba with a disk cache for compiled kernels. Every module with kernels imports `nb` from here.
 
-numba notices that the file of a kept kernel has changed, but not that a function from another file has, which it
-has compiled into it. So kernels are kept in a folder named by the sources of all packages that have kernels, and what
-goes into a kernel lies in one of these: none outlives a change. numba keeps kernels apart by the folder of their file,
-too, which is in the name as well: or what is complete for one installation would seem so for another.
+numba's own cache checks only the source file of a kernel, but a kernel also contains functions of other files that were
+inlined into it. So the cache folder's name includes a digest of all modules in packages with kernels, and no kernel
+outlives a change. numba also keys its cache by the path of the source file, so the name depends on that, too.
 
-Kernels are compiled for a level of processors rather than for the machine's own, so that a wheel can bring them
-(`packed`), and machines with one home compute alike.
+Kernels are compiled for a level of x86-64 processors instead of this machine's processor. So a wheel can bring them
+(`packed`), and all machines that work on a home compute the same way.
 """
 
 import hashlib
@@ -22,9 +21,9 @@ from llvmlite import binding as llvm
 
 from gristmill.tasks.kernels import packed
 
-# What processors since Intel's Haswell (2013) and AMD's Excavator (2015) have: the level x86-64-v3 of the System V ABI
-# (psABI 1.0, section 3.1.1), by LLVM's names. Rules and extraction are as fast as with AVX-512; signatures of MinHash
-# take 1.3 microseconds a document in place of 0.8.
+# The features of the level x86-64-v3 (System V psABI 1.0, section 3.1.1), in LLVM's names: Intel since Haswell (2013),
+# AMD since Excavator (2015). With AVX-512 rules and extraction are not faster; MinHash signatures take 0.8 instead of 1.3
+# microseconds per document.
 _X86_64_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
 _TASKS = Path(__file__).parents[1]
 # mypy does not see its names: numba sets them when it is imported
@@ -32,8 +31,10 @@ config: Any = nb.config
 
 
 def _choose_processor() -> str:
-    """Have numba compile for x86-64-v3 where this machine has it, unless `NUMBA_CPU_NAME` names another; else for this
-    processor. Returns its name."""
+    """Set the processor that numba compiles for, and return its name.
+
+    It is the one in `NUMBA_CPU_NAME` if that is set, x86-64-v3 if this machine supports it, or this machine's.
+    """
     if not config.CPU_NAME and platform.machine() == "x86_64":
         features = llvm.get_host_cpu_features()
         if all(features.get(name) for name in _X86_64_V3):
@@ -43,7 +44,7 @@ def _choose_processor() -> str:
 
 
 def _sources() -> dict[str, str]:
-    """The digests of the modules of all packages that have kernels, by their paths below `tasks`."""
+    """Digests of the modules in all packages with kernels, by path relative to `tasks`."""
     packages = {path.parent for path in _TASKS.rglob("*.py") if b"kernels.compiled import nb" in path.read_bytes()}
     modules = sorted(path for package in packages for path in package.glob("*.py"))
     return {path.relative_to(_TASKS).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in modules}
@@ -54,9 +55,9 @@ def _name(*parts: object) -> str:
 
 
 def _caches() -> Path:
-    """The user's folder of caches, or one beside the temporary files where that cannot be written.
+    """The user's cache folder, or a private folder in the temporary directory if that is not writable.
 
-    Raises RuntimeError if neither can: numba would keep kernels beside their sources, which outlive a change there.
+    Raises RuntimeError if neither is writable: numba would store kernels next to their sources, for good.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     for folder in (home / "gristmill", Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"):
@@ -74,10 +75,10 @@ def _caches() -> Path:
     )
 
 
-# numba compiles anew for another numba, Python or processor
+# Kernels of another numba, Python or processor cannot be used.
 NAME = _name(_sources(), nb.__version__, sys.implementation.cache_tag, _choose_processor(), config.CPU_FEATURES)
 FOLDER = _caches() / _name(NAME, bytes(_TASKS))
-# The file that is there once all kernels are.
+# This file exists once all kernels are compiled.
 COMPLETE = FOLDER / "complete"
 
 config.CACHE_DIR = str(FOLDER)

@@ -1,8 +1,8 @@
-"""Compiled kernels in one archive, which wheels carry: a fresh machine unpacks them in place of compiling them.
+"""An archive of compiled kernels that a wheel brings, so a new machine unpacks kernels instead of compiling them.
 
-numba keeps the kernels of a package in a folder named by the package's own path, which differs between installations.
-In the archive they are named by their path below `tasks`. It is found by what decides kernels (`compiled.NAME`), so
-that of another numba or of changed sources is not taken.
+numba stores the kernels of a package in a folder whose name is a digest of the package's path, which differs between
+installations. The archive uses paths relative to `tasks`. Its name contains `compiled.NAME`, so an archive for another
+numba or for changed sources is ignored.
 """
 
 import io
@@ -19,21 +19,21 @@ ENDINGS = (".nbi", ".nbc")
 
 
 def archive(name: str) -> Path:
-    """Where the archive of these kernels is, if this installation has one."""
+    """The path of the archive of these kernels, which exists if this installation has one."""
     return Path(__file__).with_name(f"{name}.tar.xz")
 
 
 def unpack(name: str, folder: Path) -> bool:
-    """Write the kernels of the archive where numba looks for them below `folder`; False if there is no archive.
+    """Unpack the archive into the folders of `folder` in which numba looks. Returns False if there is no archive.
 
-    Each file appears whole, so processes may do so at once.
+    Files are renamed into place, so several processes can do this at the same time.
     """
     if not archive(name).is_file():
         return False
     with tarfile.open(archive(name)) as kernels:
         for member in kernels:
             content = kernels.extractfile(member)
-            assert content is not None, "it has nothing but files"
+            assert content is not None, "the archive contains only files"
             path = PurePosixPath(member.name)
             target = folder / _numba_folder(path.parent) / path.name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def unpack(name: str, folder: Path) -> bool:
 
 
 def pack(name: str, folder: Path, target: Path) -> Path:
-    """Write the archive of all kernels below `folder` into the folder `target`: the same bytes for the same kernels."""
+    """Write the archive of all kernels in `folder` to the folder `target`. The same kernels give the same bytes."""
     path = target / archive(name).name
     packages = {_numba_folder(PurePosixPath(one.relative_to(TASKS))): one for one in TASKS.rglob("*") if one.is_dir()}
     with tarfile.open(path, "w:xz", format=tarfile.USTAR_FORMAT) as kernels:
@@ -62,10 +62,10 @@ def pack(name: str, folder: Path, target: Path) -> Path:
 
 
 def _without_annotation(kernel: bytes) -> bytes:
-    """A kept kernel without the listing of its types, its only text, which has paths and addresses of the process."""
+    """A cached kernel without the dump of its types: the only string in it, and it contains paths and addresses."""
     return dumps(tuple("" if isinstance(part, str) else part for part in pickle.loads(kernel)))
 
 
 def _numba_folder(package: PurePosixPath) -> str:
-    """The name of numba's folder for the modules of a package."""
+    """The name of numba's cache folder for the modules of a package."""
     return _CacheLocator.get_suitable_cache_subpath(str(TASKS / package / "_.py"))
