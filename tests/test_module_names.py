@@ -53,7 +53,8 @@ def names_in(text: str) -> Iterator[tuple[str, str]]:
 def module_path(dotted: str) -> Path | None:
     parts = dotted.split(".")[1:]
     inner = Path("gristmill", *parts) if parts[:1] == ["samples"] else Path(*parts)
-    for path in (ROOT / inner.with_suffix(".py"), ROOT / inner / "__init__.py"):
+    # compiled modules have only types
+    for path in (ROOT / inner.with_suffix(".py"), ROOT / inner.with_suffix(".pyi"), ROOT / inner / "__init__.py"):
         if path.is_file():
             return path
     return ROOT / inner if (ROOT / inner).is_dir() else None

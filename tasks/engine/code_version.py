@@ -22,6 +22,7 @@ from unicodedata import unidata_version
 from pydantic import TypeAdapter
 
 from gristmill.storage import files
+from gristmill.tasks.engine.bundled import BUNDLED
 
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
@@ -145,6 +146,7 @@ FOLLOWED = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristm
 # Nor does whose a temporary file is.
 # Digests of source files are inputs; how they are computed is not.
 # Which engine trains is no part of a model's key.
+# Compiled modules have no source; the releases that they are compiled from are in the keys of the stages that use them.
 NEUTRAL = (
     "gristmill.storage.exclusive",
     "gristmill.storage.fingerprint",
@@ -153,6 +155,7 @@ NEUTRAL = (
     "gristmill.storage.remote",
     "gristmill.storage.files",
     "gristmill.tasks.engine",
+    "gristmill.tasks.models.compiled",
     "gristmill.training.olmo_core",
 )
 
@@ -206,11 +209,14 @@ def data_digest(address: str) -> str:
 
 
 def releases(libraries: tuple[str, ...]) -> dict[str, str]:
-    """The installed release of each distribution. Raises PackageNotFoundError for one that is not installed."""
+    """The release of each distribution: of one that is compiled into Gristmill that of its sources, else the installed
+    one. Raises PackageNotFoundError for one that is neither."""
     return {name: _release(name) for name in sorted(set(libraries))}
 
 
-_release = cache(version)
+@cache
+def _release(name: str) -> str:
+    return BUNDLED[name].release if name in BUNDLED else version(name)
 
 
 @cache

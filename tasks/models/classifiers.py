@@ -33,10 +33,11 @@ from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext, keeps_case, label_of
 
 if TYPE_CHECKING:
-    import fasttext
     from sklearn import metrics
+
+    from gristmill.tasks.models import fasttext
 else:
-    fasttext = wrapt.lazy_import("fasttext")
+    fasttext = wrapt.lazy_import("gristmill.tasks.models.fasttext")
     metrics = wrapt.lazy_import("sklearn.metrics")
 
 
@@ -62,7 +63,7 @@ def recorded(path: str, checksum: str) -> RecordedFile:
 
 
 @lru_cache(_HELD)
-def load(model: RecordedFile) -> "fasttext.FastText._FastText":
+def load(model: RecordedFile) -> "fasttext.Model":
     """Raises FileNotFoundError, DamagedFileError for a file that has changed since the run began, and
     ModelFileError."""
     local = model.local()
@@ -160,12 +161,12 @@ def line(text: str, characters: int, lowercase: bool) -> str:
     return _COMMANDS.sub(" ", text) if LABEL in text or "</s>" in text else text
 
 
-def probabilities(model: "fasttext.FastText._FastText", lines: list[str], label: str) -> np.ndarray:
+def probabilities(model: "fasttext.Model", lines: list[str], label: str) -> np.ndarray:
     """The model's probability of a label for each line, float64 (n,), in [0, 1]."""
     return distributions(model, lines, (label,))[:, 0]
 
 
-def distributions(model: "fasttext.FastText._FastText", lines: list[str], names: Sequence[str]) -> np.ndarray:
+def distributions(model: "fasttext.Model", lines: list[str], names: Sequence[str]) -> np.ndarray:
     """The model's probability of each of some labels for each line, float64 (n, labels), in [0, 1]; 0 of a label that
     the model has not."""
     if not lines:
@@ -272,7 +273,7 @@ def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str
             shutil.copyfileobj(source, out)
 
 
-def scores(examples: Ordered, rows: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
+def scores(examples: Ordered, rows: np.ndarray, model: "fasttext.Model") -> np.ndarray:
     """The probabilities of the labels of the examples at some places, float64 (n, labels)."""
     arrays = [np.empty((0, len(examples.names)))]
     for start in range(0, len(rows), _BATCH):
@@ -308,10 +309,10 @@ def cross_fit(
     return predictions
 
 
-def _check_whole(path: Path, model: "fasttext.FastText._FastText") -> None:
+def _check_whole(path: Path, model: "fasttext.Model") -> None:
     """Raise OSError for a model of which not all was written: fastText says nothing of a full disk. Its file ends with
     the output matrix (FastText::saveModel)."""
-    end = model.get_output_matrix().tobytes()
+    end = model.output_matrix().tobytes()
     with open(path, "rb") as f:
         f.seek(-min(len(end), path.stat().st_size), os.SEEK_END)
         if f.read() != end:

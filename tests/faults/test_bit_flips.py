@@ -196,7 +196,7 @@ def fasttext(folder: Path) -> Kind:
     return model(
         folder,
         "model-0.bin",
-        lambda file: [str(v) for v in classifiers.load.__wrapped__(file).predict(SENTENCE, k=2)],
+        lambda file: [str(v) for v in classifiers.load.__wrapped__(file).predict([SENTENCE], k=2)],
     )
 
 

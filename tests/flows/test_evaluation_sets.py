@@ -5,7 +5,6 @@ import random
 from contextlib import chdir
 from pathlib import Path
 
-import kenlm
 import numpy as np
 import pytest
 
@@ -19,6 +18,7 @@ from gristmill.flows.stages.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import parquet
 from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.models.compiled import kenlm
 from gristmill.training.evaluate.heldout import heldout_windows
 from gristmill.training.loss import IGNORE
 from tests.corpora import context

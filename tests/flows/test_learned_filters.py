@@ -3,7 +3,6 @@
 import random
 from types import SimpleNamespace
 
-import fasttext
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from gristmill.flows.stages.learned_filters import learned_filter
 from gristmill.flows.stages.signals import quality_bucket
 from gristmill.storage import parquet
 from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.classifiers import fold
 from gristmill.tasks.models.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter

@@ -7,7 +7,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import fasttext
 import lxml.html
 import numpy as np
 import orjson
@@ -29,6 +28,7 @@ from gristmill.storage import parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import StepError
+from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.classifiers import Classifier, label_measures
 from gristmill.tasks.models.harm import Toxicity
 from gristmill.tasks.models.topic import Topic

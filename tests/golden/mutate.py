@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-BUILT = ("tasks/models/lmplz_bin",)  # which git does not know
+BUILT = ("tasks/models/compiled",)  # which git does not know
 LIMIT = 900  # seconds of a mutation, which may go on for ever
 _IMPORT = re.compile(r"(?:from|import) gristmill\.([\w.]+)(?: import \(?([\w, ]+))?")
 
@@ -55,7 +55,7 @@ def copied(folder: Path) -> Path:
         elif source.is_file():
             shutil.copy2(source, target)
     for name in BUILT:
-        shutil.copytree(ROOT / name, folder / name)
+        shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True)
     return folder
 
 

@@ -6,7 +6,6 @@ import random
 import re
 from pathlib import Path
 
-import fasttext
 import lxml.html
 import numpy as np
 import orjson
@@ -21,6 +20,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit import agreement
 from gristmill.flows.reports.pages.classifier_plots import curves, curves_file
+from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.classifiers import BINS, Classifier, calibration_error, measures
 from gristmill.tasks.models.quality import Quality
 

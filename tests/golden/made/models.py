@@ -19,7 +19,7 @@ def write_models(folder: Path) -> None:
 
 def _classifiers(folder: Path) -> None:
     """fastText files: of topics by nouns, and of tame and wild texts."""
-    import fasttext
+    from gristmill.tasks.models import fasttext
 
     draw = random.Random("topics")
     topics = {"mills": NOUNS[:20], "ships": NOUNS[20:40], "houses": NOUNS[40:]}

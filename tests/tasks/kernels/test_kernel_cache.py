@@ -19,7 +19,7 @@ print(word_shingle_sets(np.frombuffer(text, np.uint8), np.array([0, len(text)]),
 
 @pytest.mark.slow
 def test_a_change_in_another_file_reaches_a_kept_kernel(tmp_path):
-    left = shutil.ignore_patterns("__pycache__", "lmplz_bin")
+    left = shutil.ignore_patterns("__pycache__", "compiled")
     shutil.copytree(ROOT / "gristmill", tmp_path / "gristmill", ignore=left)
     environment = os.environ | {"HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path)}
 

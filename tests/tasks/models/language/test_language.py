@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import fasttext
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
@@ -12,6 +11,7 @@ from gristmill.flows.recipe import check
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import schema
+from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.models.language import measure as measure_languages
 from gristmill.tasks.models.model_files import ModelFileError

@@ -1,6 +1,5 @@
 """Lines in other languages than their document's: documents glued together of lines whose languages are known."""
 
-import fasttext
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.mixed_languages import MixedLanguages
 
 LINES = {

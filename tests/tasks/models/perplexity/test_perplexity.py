@@ -3,7 +3,6 @@
 import random
 from pydoc_data import topics
 
-import kenlm
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import Bound
+from gristmill.tasks.models.compiled import kenlm
 from gristmill.tasks.models.ngram_models import score_words, sentences
 from gristmill.tasks.models.perplexity import (
     LanguageModel,

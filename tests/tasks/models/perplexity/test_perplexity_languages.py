@@ -7,7 +7,6 @@ import unicodedata
 from pathlib import Path
 from pydoc_data import topics
 
-import kenlm
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.models import ngram_models
+from gristmill.tasks.models.compiled import kenlm
 from gristmill.tasks.models.model_files import ModelFileError
 from gristmill.tasks.models.ngram_models import Training, fold, pieces_of, score_pieces, train
 from gristmill.tasks.models.perplexity import (

@@ -3,7 +3,6 @@
 import random
 import re
 
-import fasttext
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.selection import Heldout
-from gristmill.tasks.models import classifiers
+from gristmill.tasks.models import classifiers, fasttext
 from gristmill.tasks.models.classifiers import fold, line
 from gristmill.tasks.models.model_files import ModelFileError
 from gristmill.tasks.models.quality import (

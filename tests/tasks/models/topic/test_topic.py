@@ -4,7 +4,6 @@ import random
 import re
 from pathlib import Path
 
-import fasttext
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +12,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import check
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.classifiers import line
 from gristmill.tasks.models.harm import AdultContent, Toxicity, bounds, score_shard
 from gristmill.tasks.models.model_files import ModelFileError
@@ -54,7 +54,7 @@ def test_topics_are_those_of_fasttext(model):
     for text, topic, score in zip(
         texts, *(columns[name].to_pylist() for name in ("topic", "topic_score")), strict=True
     ):
-        labels, scores = truth.predict(line(text, 20_000, False), k=1)
+        [labels], [scores] = truth.predict([line(text, 20_000, False)], k=1)
         assert topic == (labels[0].removeprefix("__label__") if labels else OTHER)
         assert score == pytest.approx(min(1.0, scores[0]) if labels else 0, abs=1e-6)
     order = np.random.default_rng(1).permutation(len(texts)).tolist()
@@ -92,7 +92,7 @@ def test_harm_is_the_probability_of_a_label_by_document_and_by_line(model, kind,
     truth = fasttext.load_model(str(model))
     for text, found in zip(texts.values(), score, strict=True):
         # as Dolma asks, python/dolma/taggers/jigsaw.py
-        labels, scores = truth.predict(text.replace("\n", " ").strip(), k=-1)
+        [labels], [scores] = truth.predict([text.replace("\n", " ").strip()], k=-1)
         expected = dict(zip(labels, scores, strict=True)).get("__label__ships", 0)
         assert found == pytest.approx(min(1.0, expected), abs=1e-6)
     lines = [part for part in texts["c"].split("\n") if part.strip()]

@@ -1,0 +1,29 @@
+"""What Gristmill calls of KenLM's Python module (python/kenlm.pyx)."""
+
+from collections.abc import Iterator
+
+class LoadMethod:
+    LAZY: int
+    POPULATE_OR_LAZY: int
+    POPULATE_OR_READ: int
+    READ: int
+    PARALLEL_READ: int
+
+class Config:
+    load_method: int
+
+class State: ...
+
+class Model:
+    order: int
+    path: bytes
+    def __init__(self, path: str | bytes, config: Config = ...) -> None: ...
+    def score(self, sentence: str | bytes, bos: bool = True, eos: bool = True) -> float: ...
+    def perplexity(self, sentence: str | bytes) -> float: ...
+    def full_scores(
+        self, sentence: str | bytes, bos: bool = True, eos: bool = True
+    ) -> Iterator[tuple[float, int, bool]]: ...
+    def BeginSentenceWrite(self, state: State) -> None: ...
+    def NullContextWrite(self, state: State) -> None: ...
+    def BaseScore(self, in_state: State, word: str, out_state: State) -> float: ...
+    def __contains__(self, word: str | bytes) -> bool: ...
