@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.reports.lineage import Decision, decision
-from gristmill.storage import parquet
+from gristmill.storage import extras, parquet
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.tasks.dedup.near import lookup
 from gristmill.tasks.dedup.near.lookup import Like, Signed
@@ -78,6 +78,7 @@ def look_up(
     `progress(stage, done, total)`: documents put into an index. Signatures that another version of the code has made
     are passed over. Raises LookupError where there is no such stage or document.
     """
+    extras.require_all("looking up similar documents", ["datasketch"])
     found = Home(home)
     texts = [stage for stage in found.stages() if stage.parts and "text" in parquet.columns(stage.parts[0])]
     indexed = [

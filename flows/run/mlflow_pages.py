@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from gristmill.flows.machine.databases import ensure_mlflow
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import local_server
+from gristmill.storage.extras import require
 from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.extras import MissingExtraError
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
 from gristmill.tasks.models import embedders
@@ -116,7 +117,7 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
         try:
             if self.kind == "onnx":
                 embedders.runtime(self.device)
-        except ImportError as error:
+        except (ImportError, MissingExtraError) as error:
             yield ("step",), str(error)
             return
         names: dict[str, Any] | None = None

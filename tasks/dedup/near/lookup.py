@@ -22,7 +22,7 @@ import pyarrow as pa
 import wrapt
 import xxhash
 
-from gristmill.storage import parquet
+from gristmill.storage import extras, parquet
 from gristmill.tasks.dedup.near.documents import ROWS, document_ids, row_of
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import shingle_sets, signed, unpacked
@@ -290,12 +290,9 @@ def _refill(
 @contextmanager
 def _connected(address: str) -> Iterator[tuple["Redis", str]]:
     """A client, and the address as it may be shown. Errors within become RuntimeErrors."""
-    try:
-        import redis
-    except ImportError:
-        raise RuntimeError(
-            "an index in Redis needs the package redis: pip install -e '.[redis]' in gristmill's folder"
-        ) from None
+    extras.require("redis", "an index in Redis")
+    import redis
+
     try:
         pool = redis.ConnectionPool.from_url(address)
     except ValueError:
