@@ -13,7 +13,7 @@ from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.export import check_target
 from gristmill.flows.stages.group_losses import LostGroupError, check_losses
-from gristmill.storage.extras import require
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.make import StageResult
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from gristmill.storage import extras
 from gristmill.training.config import FP8_MULTIPLE, RENDEZVOUS, ModelConfig, Parallel, TrainingConfig
 from gristmill.training.decoder import Block, Decoder, initial
 from gristmill.training.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
@@ -41,7 +40,7 @@ log = logging.getLogger(__name__)
 def emulates_fp8(min_dim: int, device: torch.device) -> bool:
     """Whether products in fp8 are emulated on a device. Raises RuntimeError where torchao is not installed, or the GPU
     lacks such products."""
-    if extras.missing(["torchao"]):
+    if importlib.util.find_spec("torchao") is None:
         raise RuntimeError(
             f"training.fp8_min_dim is {min_dim}, which needs torchao: pip install 'gristmill[fp8]', or torchao in the "
             "environment of another engine, or set it to null"

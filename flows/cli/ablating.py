@@ -19,7 +19,7 @@ from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.judge import EXTRACTED, check_judges, set_names, without_judge
-from gristmill.storage.extras import require
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions import ablate as ablation

@@ -19,8 +19,8 @@ from gristmill.flows.experiments.models.options import ImportRequest
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.columns import check_export
 from gristmill.flows.recipe.recipe import load
-from gristmill.storage.extras import require
 from gristmill.tasks.documents.export import Export
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.models import evaluation, imported_run, joining, recipe_data, token_training

@@ -19,8 +19,8 @@ from gristmill.flows.recipe import reference
 from gristmill.flows.recipe.errors import MAX_FINDINGS
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
-from gristmill.storage.extras import require
 from gristmill.storage.printable import printable
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

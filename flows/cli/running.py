@@ -14,7 +14,7 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.results import report_parts
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.storage.extras import EXTRAS, require, require_all
+from gristmill.tasks.engine.extras import EXTRAS, require, require_all
 
 if TYPE_CHECKING:
     from gristmill.flows import demo as harvesting

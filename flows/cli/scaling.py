@@ -17,7 +17,7 @@ from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleO
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.judge import check_judges
-from gristmill.storage.extras import require
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments import mixtures

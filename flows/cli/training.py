@@ -11,7 +11,7 @@ import yaml
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import files
-from gristmill.storage.extras import require
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.models import ngram_models
 from gristmill.tasks.models.classifiers import description
 from gristmill.tasks.models.embedders import Embedder

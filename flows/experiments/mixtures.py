@@ -31,7 +31,7 @@ from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, 
 from gristmill.flows.stages.tokens import evaluation_tokens
 from gristmill.flows.stats.regmix import LEVEL, MIN_CORRELATION, Optimum, chosen, chosen_of, drawn, optimum
 from gristmill.flows.stats.runs import EvaluationSet
-from gristmill.storage.extras import require
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import shares as capped_shares

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gristmill.flows.machine import limits
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.storage import extras
+from gristmill.tasks.engine import extras
 from gristmill.tasks.engine.own_code import OwnCodeError
 
 _EXPECTED = (OSError, ValueError, LookupError, RuntimeError)

@@ -1,6 +1,6 @@
 """Packages that a recipe needs and this machine lacks, before a run: of steps, of sources, of addresses, of indexes.
 
-Steps and sources declare what they need; `gristmill.storage.extras` knows what is installed, and what installs it.
+Steps and sources declare what they need; `gristmill.tasks.engine.extras` knows what is installed, and what installs it.
 """
 
 import re
@@ -9,8 +9,8 @@ from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.storage import extras
 from gristmill.tasks.documents.step import Problem
+from gristmill.tasks.engine import extras
 
 _REMOTE = re.compile("(?:https?|s3a?)://.+", re.IGNORECASE)
 

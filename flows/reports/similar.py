@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.reports.lineage import Decision, decision
-from gristmill.storage import extras, parquet
+from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.tasks.dedup.near import lookup
 from gristmill.tasks.dedup.near.lookup import Like, Signed
@@ -17,6 +17,7 @@ from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import by_this_code
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.engine import extras
 
 
 @dataclass(frozen=True)

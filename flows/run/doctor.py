@@ -22,9 +22,9 @@ import wrapt
 
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, damage, trouble
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.storage import exclusive, extras, files
+from gristmill.storage import exclusive, files
 from gristmill.storage.printable import redact_url, redact_urls
-from gristmill.tasks.engine import clusters
+from gristmill.tasks.engine import clusters, extras
 
 if TYPE_CHECKING:
     import dask

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import ConfigDict, model_validator
 
-from gristmill.storage import extras
 from gristmill.storage.settings import CheckedSettings
-from gristmill.tasks.engine import own_code
+from gristmill.tasks.engine import extras, own_code
 
 S = TypeVar("S", bound="Settings")
 # The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
@@ -156,7 +155,7 @@ class Step(Settings):
     `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
     output is stored, so that another release may give another, a property where it depends on the settings;
     `packages`: further distributions that the work imports, whose releases decide nothing; either may be missing where
-    an extra brings them (`gristmill.storage.extras`);
+    an extra brings them (`gristmill.tasks.engine.extras`);
     `package_data`: files that distributions carry and that decide, as `package:path`; `modules`: further modules,
     beside that of the class and `work`, that do the work. `signals`: the columns that documents have behind the step.
     `pins_files`: whether the step's key needs the content of files that it names; its work module then has

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import wrapt
 import yaml
 
-from gristmill.storage import extras, leftovers
+from gristmill.storage import leftovers
+from gristmill.tasks.engine import extras
 
 if TYPE_CHECKING:
     import dask

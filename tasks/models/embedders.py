@@ -17,10 +17,11 @@ import wrapt
 from pydantic import Field, model_validator
 from safetensors import numpy as safetensors
 
-from gristmill.storage import extras, files, layout, parquet
+from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile, opening
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine import extras
 from gristmill.tasks.models.model_files import ModelFileError
 
 if TYPE_CHECKING:

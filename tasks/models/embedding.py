@@ -16,9 +16,9 @@ from pydantic import Field, model_validator
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.extras import MissingExtraError
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
+from gristmill.tasks.engine.extras import MissingExtraError
 from gristmill.tasks.models import embedders
 from gristmill.tasks.models import heads as head_files
 from gristmill.tasks.models.embedders import Embedder, vectors_of

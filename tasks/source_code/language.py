@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from gristmill.storage import extras
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Clause, Decision, DocumentStep, Signal
+from gristmill.tasks.engine import extras
 from gristmill.tasks.source_code.recognition import SHARED, by_name, by_pattern, by_shebang, extension_of
 
 if TYPE_CHECKING:

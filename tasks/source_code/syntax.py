@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from gristmill.storage import extras
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
+from gristmill.tasks.engine import extras
 from gristmill.tasks.guard.parent import Guard, Limits
 from gristmill.tasks.source_code.language import CODE_LANGUAGE
 

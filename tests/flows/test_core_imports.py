@@ -13,7 +13,7 @@ import pytest
 
 from gristmill.flows.machine import failures
 from gristmill.flows.recipe.steps import BUILT_IN
-from gristmill.storage import extras
+from gristmill.tasks.engine import extras
 
 ROOT = Path(__file__).resolve().parents[2]
 # The modules that argument 1 lists cannot be imported in this process, nor in the processes that it starts from here.
@@ -173,7 +173,12 @@ def test_commands_name_the_extra_before_any_work(recipe, tmp_path, extra, argume
 @pytest.mark.timeout(600)
 def test_a_corpus_and_its_tokens_are_made_without_any_extra(recipe, tmp_path):
     steps = [{"step": "textbook"}, {"step": "content_dedup"}, {"step": "minhash"}]
-    path = recipe(*steps, mixture={"weights": {"mill": 1}, "heldout_fraction": 0.2}, tokenizer={"vocab_size": 400})
+    path = recipe(
+        *steps,
+        mixture={"weights": {"mill": 1}, "heldout_fraction": 0.2},
+        training={"steps": 30, "warmup_steps": 2},
+        tokenizer={"vocab_size": 400},
+    )
     settings = environment(tmp_path / "home") | {"GRISTMILL_EXECUTOR": "serial"}
     done = blocked(COMMAND, ALL, "run", path, "--tokens-only", env=settings)
     assert done.returncode == 0, done.stderr

@@ -36,7 +36,7 @@ from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.flows.stats.protocol import calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import checked_json, files
-from gristmill.storage.extras import require
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.lease import lease
 
 if TYPE_CHECKING:

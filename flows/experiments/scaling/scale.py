@@ -33,7 +33,7 @@ from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.flows.stats.law import forecast
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import checked_json, files
-from gristmill.storage.extras import require
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:

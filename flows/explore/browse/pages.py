@@ -24,8 +24,8 @@ from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, Vote, charts, shown_drop
 from gristmill.flows.reports.tables import listed, short
 from gristmill.flows.reports.whatif import ComparedStep
-from gristmill.storage import extras
 from gristmill.tasks.documents.expressions import ExpressionError
+from gristmill.tasks.engine import extras
 
 _N = 10  # documents of a page
 _CHARACTERS = 1500  # shown of a text among others

@@ -18,9 +18,9 @@ from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.tokens import tokenizer_of
-from gristmill.storage import extras, layout
+from gristmill.storage import layout
 from gristmill.storage.token_shards import SPLIT
-from gristmill.tasks.engine import options
+from gristmill.tasks.engine import extras, options
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads
 from gristmill.tasks.engine.jobs import Code

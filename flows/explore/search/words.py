@@ -16,8 +16,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.storage import extras
-from gristmill.tasks.engine import options
+from gristmill.tasks.engine import extras, options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import word_index
 from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first

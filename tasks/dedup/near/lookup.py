@@ -22,11 +22,12 @@ import pyarrow as pa
 import wrapt
 import xxhash
 
-from gristmill.storage import extras, parquet
+from gristmill.storage import parquet
 from gristmill.tasks.dedup.near.documents import ROWS, document_ids, row_of
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import shingle_sets, signed, unpacked
 from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.engine import extras
 
 if TYPE_CHECKING:
     import datasketch
