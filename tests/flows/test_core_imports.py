@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -82,6 +83,13 @@ def test_extras_are_those_of_the_project():
         assert all(each in text for each in direct), extra
 
 
+def test_each_extra_is_in_the_documentation():
+    table = (ROOT / "docs" / "usage.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
+    named = {name for row in table.splitlines() for name in re.findall("`([a-z0-9]+)`", row.split("|")[1:2][0])}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert named == set(project["optional-dependencies"])
+
+
 def test_the_core_declares_few_distributions_and_no_bound_above():
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     assert len(needed) <= 37  # 35, and two that are built from sources
@@ -140,6 +148,12 @@ def test_indexes_and_code_name_their_extra_in_a_check(recipe, tmp_path):
     said = done.stdout + done.stderr
     assert "`index: true` needs pydivsufsort: pip install 'gristmill[search]'" in said
     assert "`word_index: true` needs tantivy: pip install 'gristmill[search]'" in said
+    done = blocked(COMMAND, ["torch"], "check", path, env=environment(tmp_path / "home"))
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 0, said
+    assert (
+        "mixture: training a model needs torch: pip install 'gristmill[train]'; `gristmill run --tokens-only`" in said
+    )
     path = recipe(sources=[{"name": "code", "code": [str(ROOT / "tests")]}])
     done = blocked(COMMAND, extras.EXTRAS["code"], "check", path, env=environment(tmp_path / "home"))
     assert "source code needs identify and license-expression: pip install 'gristmill[code]'" in (
