@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 # Hundreds of processes of a run and of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow lint bench venv clean images up down logs
+.PHONY: demo test slow lint bench venv lock lowest clean images up down logs
 
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
@@ -44,18 +44,50 @@ missing = $(strip $(shell \
     || echo '[the C++ compiler $(firstword $(CXX)); Debian: g++, Fedora: gcc-c++, or name yours: make CXX=...]'))
 require = $(if $(1),$(error gristmill cannot be installed; this machine lacks: $(1)))
 
+# uv installs in a tenth of pip's time. `make UV=` takes pip, whose own settings of indexes uv does not read.
+UV ?= $(shell command -v uv)
 # PyTorch's own index, for a package index that lacks the build for CPUs of constraints.txt.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-INSTALL := .venv/bin/python -m pip install --constraint constraints.txt
+INSTALL := $(if $(UV),$(UV) pip install --python .venv,.venv/bin/python -m pip install) --constraint constraints.txt
+FROM_TORCH_INDEX := --extra-index-url $(TORCH_INDEX) $(if $(UV),--index-strategy unsafe-best-match)
 
 $(INSTALLED): pyproject.toml constraints.txt $(LMPLZ)
 	$(call require,$(missing))
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --upgrade pip
-	$(INSTALL) torch || $(INSTALL) --extra-index-url $(TORCH_INDEX) torch
+	$(if $(UV),$(UV) venv --quiet --clear --seed --python $(PYTHON) .venv,$(PYTHON) -m venv .venv)
+	$(if $(UV),,.venv/bin/python -m pip install --upgrade pip)
+	$(INSTALL) torch || $(INSTALL) $(FROM_TORCH_INDEX) torch
 	CXX='$(CXX)' $(INSTALL) -e '.[dev]'
 	.venv/bin/gristmill home compile
 	touch $@
+
+# constraints.txt: the release of each package that any extra brings, directly or not, for all Pythons that the project
+# names. Releases that are there stay as long as they can; UPGRADE=1 takes the newest. PyTorch's release is given: its
+# build for CPUs has a version of its own on Linux. Needs uv.
+UPGRADE ?=
+TORCH_RELEASE ?= $(shell sed -n 's/^torch==\([0-9.]*\).*/\1/p' constraints.txt | head -1)
+LOCKED := constraints.tmp
+lock:
+	$(if $(UV),,$(error `make lock` needs uv: pip install uv))
+	cp constraints.txt $(LOCKED)
+	echo 'torch==$(TORCH_RELEASE)' | $(UV) pip compile --quiet --universal --python-version 3.11 --all-extras \
+	  --no-header --no-annotate $(if $(UPGRADE),--upgrade) --output-file $(LOCKED) pyproject.toml -
+	{ sed -n '/^#/p' constraints.txt; sed -e '/^#/d' \
+	  -e "s/^torch==\([0-9.]*\).*/torch==\1+cpu ; sys_platform == 'linux'\ntorch==\1 ; sys_platform != 'linux'/" \
+	  $(LOCKED); } > $(LOCKED).new
+	mv $(LOCKED).new constraints.txt
+	rm $(LOCKED)
+
+LOWEST = $(UV) pip install --python .venv-lowest --resolution lowest-direct -e '.[dev]' \
+  $(if $(filter Linux,$(shell uname -s)),--override .venv-lowest/torch.txt)
+# The default tests with the oldest releases that pyproject.toml permits, in .venv-lowest. Needs uv.
+# Golden outputs are compared for the releases in keys that the table was made with, and skipped for others.
+lowest: $(LMPLZ)
+	$(if $(UV),,$(error `make lowest` needs uv: pip install uv))
+	$(call require,$(missing))
+	$(UV) venv --quiet --clear --seed --python $(PYTHON) .venv-lowest
+	sed -n 's/ ; sys_platform == .linux.$$//; /^torch==.*+cpu/p' constraints.txt > .venv-lowest/torch.txt
+	CXX='$(CXX)' $(LOWEST) || CXX='$(CXX)' $(LOWEST) $(FROM_TORCH_INDEX)
+	.venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile $(ONLY)
 
 # The services of docker/. DEBIAN=1 takes PostgreSQL, Redis and S3 from packages too; BASE names the base of all images.
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
@@ -83,5 +115,5 @@ logs:
 
 # .gristmill/ stays: runs and models are not build products.
 clean:
-	rm -rf .venv build dist tasks/models/lmplz_bin .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-lowest build dist tasks/models/lmplz_bin .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

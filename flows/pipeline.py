@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.run import Report
@@ -14,6 +13,7 @@ from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.export import check_target
 from gristmill.flows.stages.group_losses import LostGroupError, check_losses
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.make import StageResult
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import decision_parts
 from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.judge import EXTRACTED, check_judges, set_names, without_judge
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions import ablate as ablation

@@ -9,7 +9,8 @@ import wrapt
 
 from gristmill.flows.cli.app import Json, ModelArgument, RecipeArgument
 from gristmill.flows.cli.terminal import print_result
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.cli import searching

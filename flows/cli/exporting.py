@@ -16,10 +16,11 @@ from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.running import run_flow
 from gristmill.flows.cli.terminal import console, print_result, print_texts
 from gristmill.flows.experiments.models.options import ImportRequest
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.columns import check_export
 from gristmill.flows.recipe.recipe import load
 from gristmill.tasks.documents.export import Export
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.models import evaluation, imported_run, joining, recipe_data, token_training

@@ -12,7 +12,7 @@ from gristmill.flows.cli.results import capacity_lines
 from gristmill.flows.cli.terminal import json_text, print_result, print_texts
 from gristmill.flows.experiments.planning.options import CrawlOptions, PlanOptions
 from gristmill.flows.machine.runs import runs_of
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import check as checking
 from gristmill.flows.recipe import reference
@@ -20,6 +20,7 @@ from gristmill.flows.recipe.errors import MAX_FINDINGS
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

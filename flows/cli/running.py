@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows import demo as harvesting
 from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.results import report_parts
 from gristmill.flows.cli.terminal import print_texts
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.tasks.engine.extras import EXTRAS, require, require_all
 
 if TYPE_CHECKING:
+    from gristmill.flows import demo as harvesting
     from gristmill.flows import pipeline
     from gristmill.flows.cli import ablating
     from gristmill.flows.experiments.decisions import options as decision_options
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gristmill.flows.run import reuse, server
     from gristmill.flows.stages import export
 else:
+    harvesting = wrapt.lazy_import("gristmill.flows.demo")
     ablating = wrapt.lazy_import("gristmill.flows.cli.ablating")
     decision_options = wrapt.lazy_import("gristmill.flows.experiments.decisions.options")
     remaking = wrapt.lazy_import("gristmill.flows.machine.remaking")
@@ -68,6 +70,10 @@ def demo(
         raise ValueError("--crawl-only runs nothing, and --ablate trains models: give one of them")
     if out is not None and not crawl_only:
         raise ValueError("--out is for --crawl-only: the recipe `demo` reads the crawl in the home")
+    if crawl_only:
+        require_all("the demo's crawl", EXTRAS["demo"])
+    else:
+        require("demo", "the demo")
     _harvest(out or _default_folder())
     if crawl_only:
         return

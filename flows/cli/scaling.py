@@ -14,9 +14,10 @@ from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.experiments.mixture_options import Method, MixOptions
 from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.judge import check_judges
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments import mixtures

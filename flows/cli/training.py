@@ -11,6 +11,7 @@ import yaml
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import files
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.models import ngram_models
 from gristmill.tasks.models.classifiers import description
 from gristmill.tasks.models.embedders import Embedder
@@ -102,6 +103,7 @@ def classifier(
 ) -> None:
     """On good examples, for the step `quality`, from labelled files or from the sources of a finished recipe; or on
     several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
+    require("train", "training a classifier")  # which is measured, and logged to MLflow
     kinds = {kind: globs for kind, globs in (("jsonl", jsonl), ("parquet", parquet)) if globs}
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --jsonl, --parquet and --recipe, which have the examples")

@@ -16,7 +16,6 @@ from scipy.stats import chi2, t
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.experiments.mixture_options import DOREMI_RUNS, REGMIX_RUNS, REGMIX_SEEDS, Method, MixOptions
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
@@ -32,6 +31,7 @@ from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, 
 from gristmill.flows.stages.tokens import evaluation_tokens
 from gristmill.flows.stats.regmix import LEVEL, MIN_CORRELATION, Optimum, chosen, chosen_of, drawn, optimum
 from gristmill.flows.stats.runs import EvaluationSet
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import shares as capped_shares

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gristmill.flows.machine import limits
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.tasks.engine import extras
 from gristmill.tasks.engine.own_code import OwnCodeError
 
 _EXPECTED = (OSError, ValueError, LookupError, RuntimeError)
@@ -29,6 +30,8 @@ def sentence(error: Exception) -> str:
         return f"{os.strerror(error.errno)}{named}; {_REMEDIES[error.errno]}"
     if isinstance(error, OwnCodeError):
         return f"{error}; the traceback is in {_noted(error.trace)}" if error.trace else f"{error}"
+    if shortage := extras.shortage_of(error, "this command"):
+        return shortage
     notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
     if isinstance(error, _EXPECTED):
         return f"{error}{notes}"

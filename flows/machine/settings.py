@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -28,18 +27,7 @@ else:
 
 
 DEFAULT_HOME = ".gristmill"  # in the working folder
-EXTRAS = {"train": ("torch", "mlflow")}
 PREFIX, NESTED = "GRISTMILL_", "__"  # of the names of variables
-
-
-class MissingExtraError(RuntimeError):
-    """A package of an extra is not installed."""
-
-
-def require(extra: str, purpose: str) -> None:
-    """Raise MissingExtraError, which says how it is installed, if a package of the extra is missing. Imports none."""
-    if missing := [name for name in EXTRAS[extra] if find_spec(name) is None]:
-        raise MissingExtraError(f"{purpose} needs {' and '.join(missing)}: pip install 'gristmill[{extra}]'")
 
 
 class MachineSettings(BaseSettings):

@@ -29,6 +29,7 @@ from gristmill.flows.recipe.first_look import of_first_records
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.remarks import remarks_of
+from gristmill.flows.recipe.shortages import is_remote_short, shortages
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
@@ -367,10 +368,17 @@ def _checked(
     recipe: Recipe, data: Any, origin: Origin, settings: MachineSettings, deep: bool, unseen: list[str]
 ) -> Checked:
     values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
-    named = dict(enumerate(recipe.sources)), dict(enumerate(recipe.steps))
+    troubles = list(shortages(recipe, settings))
+    # what its packages are missing for cannot be looked at
+    short = {path[:2] for path, _ in troubles}
+    named = (
+        {index: source for index, source in enumerate(recipe.sources) if ("sources", index) not in short},
+        {index: step for index, step in enumerate(recipe.steps) if ("steps", index) not in short},
+    )
     inspections, findings = _of_files(origin, values, *named, settings, deep)
-    troubles = [*takedown_problems(recipe, settings, deep), *evaluation_problems(recipe, settings, deep)]
-    troubles += training_problems(recipe, settings)
+    if not is_remote_short(recipe, settings):
+        troubles += [*takedown_problems(recipe, settings, deep), *evaluation_problems(recipe, settings, deep)]
+        troubles += training_problems(recipe, settings)
     troubles += [*expressions(recipe.steps), *of_export(recipe), *of_groups(recipe)]
     findings += [origin.finding(values, path, what) for path, what in troubles]
     needed = estimate(recipe, inspections, settings)

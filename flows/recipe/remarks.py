@@ -6,7 +6,7 @@ from contextlib import suppress
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.tasks.engine import own_code
+from gristmill.tasks.engine import extras, own_code
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.mixture import SOURCE
@@ -22,6 +22,7 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
         yield from own_code.call(f"step {step.step}", step.remarks, accept=list)
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
+    yield from _without_training(recipe)
     with suppress(OSError, ValueError):  # what is wrong with the file is a finding
         yield from _of_tokenizer(recipe, settings)
 
@@ -50,6 +51,16 @@ def _untrained(recipe: Recipe) -> Iterator[str]:
     named |= {name for step in recipe.steps for name in getattr(step, "reference", None) or ()}
     if others := [source.name for source in recipe.sources if source.name not in named]:
         yield f"mixture.weights: {', '.join(others)} has no weight, so nothing is trained on it"
+
+
+def _without_training(recipe: Recipe) -> Iterator[str]:
+    """What `gristmill run` of a recipe with a mixture needs; a corpus and its tokens are made without."""
+    if recipe.mixture is None:
+        return
+    try:
+        extras.require("train", "training a model")
+    except extras.MissingExtraError as error:
+        yield f"mixture: {error}; `gristmill run --tokens-only` makes the tokens without"
 
 
 def _of_tokenizer(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -22,10 +21,10 @@ import psutil
 import wrapt
 
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, damage, trouble
-from gristmill.flows.machine.settings import EXTRAS, MachineSettings
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import exclusive, files
 from gristmill.storage.printable import redact_url, redact_urls
-from gristmill.tasks.engine import clusters
+from gristmill.tasks.engine import clusters, extras
 
 if TYPE_CHECKING:
     import dask
@@ -79,12 +78,11 @@ def _versions(settings: MachineSettings) -> Iterator[Line]:
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     yield Line("ok", "versions", f"Python {python}, {versions}")
 
-    for extra, packages in EXTRAS.items():
-        if missing := [name for name in packages if find_spec(name) is None]:
-            remedy = f"pip install 'gristmill[{extra}]', unless this machine makes corpora alone"
-            yield Line("warning", f"extra {extra}", f"{', '.join(missing)} not installed", remedy)
-        else:
-            yield Line("ok", f"extra {extra}", ", ".join(f"{name} {version(name)}" for name in packages))
+    if missing := extras.missing(extras.EXTRAS["train"]):
+        remedy = "pip install 'gristmill[train]', unless this machine only makes corpora"
+        yield Line("warning", "extra train", f"{', '.join(missing)} not installed", remedy)
+    whole = [extra for extra, distributions in extras.EXTRAS.items() if not extras.missing(distributions)]
+    yield Line("ok", "extras", f"installed: {', '.join(whole) or 'none'}")
 
 
 def _memory(settings: MachineSettings) -> Iterator[Line]:
@@ -285,7 +283,7 @@ def _cluster(settings: MachineSettings) -> Line:
     """Whether a cluster can be asked for; what it gives is known by the first run."""
     try:
         clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster, settings.dask_tls)
-    except (ImportError, OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError, extras.MissingExtraError) as error:
         return Line("error", "executor", str(error), "look at docker/kubernetes and docker/slurm for examples")
     if settings.executor == "slurm" and shutil.which("sbatch") is None:
         return Line("error", "executor", "sbatch is not on the PATH", "run where SLURM's commands are installed")

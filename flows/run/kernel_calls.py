@@ -77,7 +77,8 @@ def _rules() -> None:
             "language_score": [1.0] * len(TEXTS),
         }
         table = pa.table(columns)
-        # neither URLs nor models nor code are read by kernels
+        # neither URLs nor models nor code are read by kernels; those of a step whose packages are missing are compiled
+        # when it first runs
         steps = [
             kind.model_validate(settings.get(name, {}))
             for name, kind in BUILT_IN.items()
@@ -86,6 +87,7 @@ def _rules() -> None:
             and kind.signals  # else it measures nothing
             and not kind.__module__.startswith(("gristmill.tasks.models.", "gristmill.tasks.source_code."))
         ]
+        steps = [step for step in steps if not step.shortage()]
         steps += [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]
         for step in steps:
             measured(table, [step])
@@ -122,6 +124,8 @@ def _deduplication() -> None:
         )
         context = RunContext(MachineSettings(home=folder), build)
         for step in steps:
+            if BUILT_IN[step["step"]].model_validate(step).shortage():
+                continue
             recipe = {"name": "mill", "sources": [source], "steps": [extract, step]}
             for _ in curate(context, Recipe.model_validate(recipe | {"mixture": {"weights": {"mill": 1}}})):
                 pass

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from gristmill.flows.machine.databases import ensure_mlflow
-from gristmill.flows.machine.settings import MachineSettings, require
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import local_server
 from gristmill.storage.printable import redact_url
+from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from mlflow.server import fastapi_app

@@ -16,7 +16,6 @@ NAMES = (
     "docker/entrypoint.sh",
     "docker/postgres.sh",
     "docker/ready.py",
-    "docker/requirements.txt",
     "docker/secrets.sh",
     "docker/kubernetes/dask-cluster.yaml",
     "docker/kubernetes/network-policy.yaml",

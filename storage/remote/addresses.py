@@ -114,7 +114,7 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
         return _LOCAL, LocalFileSystem._strip_protocol(path)
     if schemes := {scheme.lower() for scheme in _HTTP.findall(path)}:
         # imported here, since local paths need no HTTP
-        from gristmill.storage.remote.retry import checked_client
+        from gristmill.storage.remote.redirects import checked_client
 
         options |= {scheme: {"get_client": checked_client} for scheme in schemes}
     elif "://" in path:

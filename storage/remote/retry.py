@@ -1,7 +1,6 @@
 """Configuration of remote reads, the retry policy and its errors, connection slots."""
 
 import errno
-import ipaddress
 import logging
 import os
 import random
@@ -14,17 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import aiohttp
-import tenacity
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
 from filelock import FileLock, Timeout
-from yarl import URL
 
 from gristmill.storage.printable import redact_urls
-from gristmill.storage.remote.config import RemoteIOConfig, configured
+from gristmill.storage.remote.config import RemoteIOConfig
+
+if TYPE_CHECKING:
+    import tenacity
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -95,15 +92,17 @@ def with_retries(
 
     Raises FileNotFoundError as the call does, and RemoteIOError for all else, with `what` in the message.
     """
+    import tenacity  # of the extra `remote`
+
     warned = False
 
-    def refused_at_first(state: tenacity.RetryCallState) -> bool:
+    def refused_at_first(state: "tenacity.RetryCallState") -> bool:
         return _status(_raised(state)) == 403 and host not in _proven
 
-    def stop_early(state: tenacity.RetryCallState) -> bool:
+    def stop_early(state: "tenacity.RetryCallState") -> bool:
         return refused_at_first(state) and tenacity.stop_before_delay(remote_io.refused_seconds)(state)
 
-    def log_retry(state: tenacity.RetryCallState) -> None:
+    def log_retry(state: "tenacity.RetryCallState") -> None:
         nonlocal warned
         level = logging.WARNING if refused_at_first(state) and not warned else logging.INFO
         warned = warned or level == logging.WARNING
@@ -141,7 +140,7 @@ def with_retries(
     return result
 
 
-def _raised(state: tenacity.RetryCallState) -> BaseException:
+def _raised(state: "tenacity.RetryCallState") -> BaseException:
     """The error of a failed attempt: only after one does tenacity ask whether to stop, and how long to wait."""
     error = state.outcome.exception() if state.outcome else None
     assert error is not None, "the attempt did not fail"
@@ -150,6 +149,8 @@ def _raised(state: tenacity.RetryCallState) -> BaseException:
 
 def _is_transient(error: BaseException) -> bool:
     """Whether another attempt may succeed."""
+    import aiohttp  # of the extra `remote`
+
     if isinstance(error, BadResponse):
         return error.transient
     if isinstance(unresolved := getattr(error, "os_error", error), socket.gaierror):
@@ -171,6 +172,8 @@ def _is_transient(error: BaseException) -> bool:
 
 def _status(error: BaseException) -> int | None:
     """The HTTP status in our own, aiohttp's or botocore's exception."""
+    import aiohttp
+
     if isinstance(error, BadResponse | aiohttp.ClientResponseError):
         return error.status
     response = getattr(error.__cause__ or error, "response", None) or {}
@@ -204,106 +207,3 @@ def _remedy(error: BaseException, remote_io: RemoteIOConfig) -> str:
     if isinstance(error, PermissionError) or status == 401:
         return "Check the address and the credentials for it"
     return "Check the address, and that the file there is complete and at rest; then run the same command again"
-
-
-# Where an HTTP server may send its reader: not from https to http, and to no address of a private network.
-#
-# Addresses that a recipe names are read wherever they are. A redirect is a server's word: it could make this machine
-# ask services that only this machine reaches, as a cloud's metadata at 169.254.169.254.
-
-
-_NOT_PUBLIC = (
-    "an address of this machine or of a private network, which is not followed unless "
-    "GRISTMILL_REMOTE_IO__PRIVATE_REDIRECTS=true"
-)
-
-
-class _Resolver(AbstractResolver):
-    """The system's answers; of hosts that were reached by a redirect the public ones, unless a server that is not
-    public redirected to itself. `public`: the hosts whose last answers were public."""
-
-    def __init__(self) -> None:
-        self.resolver = DefaultResolver()
-        self.redirected: set[str] = set()
-        self.public: set[str] = set()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        hosts = await self.resolver.resolve(host, port, family)
-        bounded = host in self.redirected and not configured().private_redirects
-        if bounded and not (hosts := [one for one in hosts if _is_public(one["host"])]):
-            raise _refused(f"{host}:{port}" if port else host)
-        if all(_is_public(one["host"]) for one in hosts):
-            self.public.add(host)
-        return hosts
-
-    async def close(self) -> None:
-        await self.resolver.close()
-
-
-async def checked_client(**options: Any) -> aiohttp.ClientSession:
-    """A client that follows a redirect as far as it is allowed, else raises BadResponse. For fsspec's `get_client`."""
-    resolver = _Resolver()
-    trace = aiohttp.TraceConfig()
-
-    async def check(session: Any, context: Any, redirect: aiohttp.TraceRequestRedirectParams) -> None:
-        location = redirect.response.headers.get("Location") or redirect.response.headers.get("URI")
-        try:
-            target = redirect.url.join(URL(location or ""))
-        except ValueError:
-            return  # aiohttp's own error
-        host = target.host or ""
-        if redirect.url.scheme == "https" and target.scheme != "https":
-            redirect.response.close()
-            raise BadResponse(f"the server redirects from https to {target.scheme}://{host}, which is not followed")
-        if configured().private_redirects:
-            return
-        # another port is another server, and a name that was public may have another address by now
-        if host == redirect.url.host and _same_port(redirect.url, target):
-            if host in resolver.public:
-                resolver.redirected.add(host)
-            return
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            resolver.redirected.add(host)
-            return
-        if not _is_public(host):
-            redirect.response.close()
-            raise _refused(f"{host}:{target.port}")
-
-    async def begin(session: Any, context: Any, request: aiohttp.TraceRequestStartParams) -> None:
-        resolver.redirected.discard(request.url.host or "")
-
-    trace.on_request_start.append(begin)
-    trace.on_request_redirect.append(check)
-    # each connection asks the resolver, which no earlier answer may stand for
-    connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
-    return aiohttp.ClientSession(connector=connector, trace_configs=[trace], **options)
-
-
-def _same_port(one: URL, other: URL) -> bool:
-    """Also from HTTP's port to HTTPS's."""
-    return one.port == other.port or (one.port, other.port) == (80, 443)
-
-
-def check_public(host: str, what: str) -> None:
-    """Raise ValueError if a host is not public, unless this machine allows it. An unknown one is no error here."""
-    if configured().private_redirects:
-        return
-    try:
-        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    except OSError:
-        return
-    if addresses and not any(map(_is_public, addresses)):
-        raise ValueError(f"{what} {host}, {_NOT_PUBLIC}")
-
-
-def _is_public(host: str) -> bool:
-    address = ipaddress.ip_address(host.partition("%")[0])
-    return (getattr(address, "ipv4_mapped", None) or address).is_global
-
-
-def _refused(host: str) -> BadResponse:
-    return BadResponse(f"the server redirects to {host}, {_NOT_PUBLIC}")

@@ -15,18 +15,18 @@ from contextlib import closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote import traffic
 from gristmill.storage.remote.addresses import file_system
-from gristmill.storage.remote.backends import Http, Store
 from gristmill.storage.remote.config import RemoteIOConfig, configured
 from gristmill.storage.remote.retry import NEVER, RemoteIOError, slot, with_retries
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+    from gristmill.storage.remote.backends import Http, Store
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def read_at_once(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
     Raises FileNotFoundError; else RemoteIOError.
     """
     fs, inner = file_system(path)
-    if isinstance(fs, HTTPFileSystem):
+    if _is_http(fs):
         with open_stream(path, remote_io) as f:
             return f.read()
     # s3fs asks for the size ahead of reads that it may split
@@ -146,6 +146,11 @@ def _local(path: str) -> str | None:
     return inner if isinstance(fs, LocalFileSystem) else None
 
 
+def _is_http(fs: Any) -> bool:
+    """Whether a file system is fsspec's for HTTP, whose module needs aiohttp."""
+    return "http" in fs.protocol
+
+
 class _File:
     """A remote file, read by one thread at a time."""
 
@@ -154,7 +159,12 @@ class _File:
         options = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
         fs, inner = file_system(path, **options)
         self.label, self.remote_io = redact_url(path), remote_io or configured()
-        self.backend = Http(fs, inner, self.remote_io) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
+        self.backend = self._backend(fs, inner)
+
+    def _backend(self, fs: Any, inner: str) -> "Http | Store":
+        from gristmill.storage.remote.backends import Http, Store  # local files need no aiohttp
+
+        return Http(fs, inner, self.remote_io) if _is_http(fs) else Store(fs, inner)
 
     def read(self, start: int, end: int, stop: threading.Event = NEVER) -> bytes | bytearray:
         size = self.backend.size

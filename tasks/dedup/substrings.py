@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,8 @@ class SubstringDedup(SpanSearch, SpanCutting, CorpusStep):
     there even if the document is then dropped. Cutting can bring together what was apart, and so make new duplicates:
     Lee et al. ran twice for that.
     """
+
+    packages: ClassVar = ("pydivsufsort",)
 
     step: Literal["substring_dedup"] = "substring_dedup"
 

@@ -2,6 +2,7 @@
 and their dataset card."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
-from backports import zstd
 from pydantic import Field, field_validator
 
 from gristmill.storage import files, parquet
@@ -21,6 +21,11 @@ from gristmill.tasks.documents import measure
 from gristmill.tasks.documents.expressions import matching, parsed
 from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.documents.step import UNKNOWN, Kind, Settings, Signal
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd  # the same module, for earlier Pythons
 
 SUFFIXES = {"parquet": "parquet", "jsonl": "jsonl.zst"}
 _ZSTD: Mapping[int, int] = {zstd.CompressionParameter.compression_level: 3, zstd.CompressionParameter.checksum_flag: 1}

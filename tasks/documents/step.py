@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 from pydantic import ConfigDict, model_validator
 
 from gristmill.storage.settings import CheckedSettings
-from gristmill.tasks.engine import own_code
+from gristmill.tasks.engine import extras, own_code
 
 S = TypeVar("S", bound="Settings")
 # The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
@@ -154,6 +154,8 @@ class Step(Settings):
     by the digest of its code.
     `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
     output is stored, so that another release may give another, a property where it depends on the settings;
+    `packages`: further distributions that the work imports, whose releases decide nothing; either may be missing where
+    an extra brings them (`gristmill.tasks.engine.extras`);
     `package_data`: files that distributions carry and that decide, as `package:path`; `modules`: further modules,
     beside that of the class and `work`, that do the work. `signals`: the columns that documents have behind the step.
     `pins_files`: whether the step's key needs the content of files that it names; its work module then has
@@ -167,12 +169,18 @@ class Step(Settings):
     work_version: ClassVar[int] = 1
     work: ClassVar[str] = ""
     libraries: ClassVar[tuple[str, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ()
     package_data: ClassVar[tuple[str, ...]] = ()
     modules: ClassVar[tuple[str, ...]] = ()
     signals: ClassVar[tuple[Signal, ...]] = ()
     pins_files: ClassVar[bool] = False
     certainty: ClassVar[str] = ""
     has_unknown_speed: ClassVar[bool] = False  # it runs a model of any size, so no estimate includes its time
+
+    def shortage(self) -> str:
+        """The sentence that names distributions which the step needs and which are not installed; "" if none is
+        missing."""
+        return extras.shortage(f"step {self.step}", dict.fromkeys((*self.libraries, *self.packages)))
 
     def problems(self, deep: bool) -> Iterator[Problem]:
         """Problems with the files that the step names, before a run. `deep`: also check remote files, and import the

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +21,7 @@ import wrapt
 import yaml
 
 from gristmill.storage import leftovers
+from gristmill.tasks.engine import extras
 
 if TYPE_CHECKING:
     import dask
@@ -225,11 +225,12 @@ CLUSTERS: dict[str, Callable[[ClusterSettings], Any]] = {
     "slurm": slurm,
 }
 # Those that are started from a template: the package that starts them, which is in the extra of their name.
-TEMPLATED = {"kubernetes": "dask_kubernetes", "slurm": "dask_jobqueue"}
+TEMPLATED = ("kubernetes", "slurm")
 
 
 def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TLS) -> None:
-    """Raise ValueError for settings that a cluster cannot be started with, ImportError for a package that lacks."""
+    """Raise ValueError for settings that a cluster cannot be started with, MissingExtraError for a missing
+    package."""
     if kind == "dask" and not address:
         raise ValueError("executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tls://host:port")
     if kind in ("dask", "kubernetes"):
@@ -245,8 +246,7 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
         raise ValueError(f"executor `{kind}` needs a number of workers: set GRISTMILL_WORKERS")
     if not template:
         raise ValueError(f"executor `{kind}` needs the YAML file of its cluster: set GRISTMILL_CLUSTER")
-    if find_spec(TEMPLATED[kind]) is None:
-        raise ImportError(f"executor `{kind}` needs {TEMPLATED[kind]}: pip install 'gristmill[{kind}]'")
+    extras.require(kind, f"executor {kind}")
     values = read_template(template)
     if kind == "kubernetes":
         _check_tls(dask_cluster(values, workers, {}), tls)

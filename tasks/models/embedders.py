@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile, opening
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine import extras
 from gristmill.tasks.models.model_files import ModelFileError
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ def _session(file: RecordedFile, settings: Embedder) -> Any:
 
 
 def runtime(device: str) -> Any:
-    """The package onnxruntime. Raises ImportError, with the remedy, if it is missing or not made for the device."""
-    if find_spec("onnxruntime") is None:
-        raise ImportError("the step `embedding` needs onnxruntime: pip install 'gristmill[embedding]'")
+    """The package onnxruntime. Raises MissingExtraError if it is missing, and ImportError, with the fix, if it is not
+    made for the device."""
+    extras.require_all("step embedding", ["onnxruntime"])
     # From release 1.29 on it sends what models it loads to its makers, unless this is set before it is imported.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime

@@ -18,6 +18,7 @@ from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
+from gristmill.tasks.engine.extras import MissingExtraError
 from gristmill.tasks.models import embedders
 from gristmill.tasks.models import heads as head_files
 from gristmill.tasks.models.embedders import Embedder, vectors_of
@@ -116,7 +117,7 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
         try:
             if self.kind == "onnx":
                 embedders.runtime(self.device)
-        except ImportError as error:
+        except (ImportError, MissingExtraError) as error:
             yield ("step",), str(error)
             return
         names: dict[str, Any] | None = None

@@ -14,7 +14,6 @@ import orjson
 import pyarrow as pa
 from safetensors import safe_open
 from safetensors.numpy import save
-from threadpoolctl import threadpool_limits
 from wrapt import lazy_import
 
 from gristmill.storage import files
@@ -24,12 +23,14 @@ from gristmill.tasks.models.classifiers import measures
 from gristmill.tasks.models.model_files import ModelFileError
 
 if TYPE_CHECKING:
+    import threadpoolctl
     from scipy import stats
     from sklearn import linear_model, metrics
 else:
     stats = lazy_import("scipy.stats")
     linear_model = lazy_import("sklearn.linear_model")
     metrics = lazy_import("sklearn.metrics")
+    threadpoolctl = lazy_import("threadpoolctl")
 
 FOLDS = 5
 # From next to nothing to next to all, for vectors of length 1 and up to a million labels.
@@ -56,7 +57,7 @@ def train(
     vectors, labels = vectors[order].astype(np.float64), labels[order]
     folds = np.floor(uniform(ids, _SEED, "head-fold") * FOLDS).astype(np.int64)[order]
     _check(labels, folds)
-    with threadpool_limits(1):
+    with threadpoolctl.threadpool_limits(1):
         tried = {one: _unseen(kind, vectors, labels, folds, one) for one in ((penalty,) if penalty else PENALTIES)}
         best = min(tried, key=lambda one: _error(kind, labels, tried[one]))
         weight, bias = _fit(kind, vectors, labels, best)

@@ -110,6 +110,10 @@ class Quality(Classifier, Threshold, LearnedFilter):
         return self
 
     @property
+    def packages(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
+        return () if self.model else ("scikit-learn",)  # which measures what is trained here
+
+    @property
     def groups(self) -> tuple[str, ...]:
         return (SCORED_BY,)
 

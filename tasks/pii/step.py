@@ -29,14 +29,14 @@ from gristmill.tasks.pii.credentials import (
     tokens,
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
-from gristmill.tasks.pii.identifiers import cards, ibans, ipv4, ipv6, lengths, national_ids
-from gristmill.tasks.pii.phones import foreign_phones, groupings, phones
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
 
 if TYPE_CHECKING:
-    from gristmill.tasks.pii import candidates
+    from gristmill.tasks.pii import candidates, identifiers, phones
 else:
     candidates = lazy_import("gristmill.tasks.pii.candidates")
+    identifiers = lazy_import("gristmill.tasks.pii.identifiers")
+    phones = lazy_import("gristmill.tasks.pii.phones")
 
 # The regions with a numbering plan, as `phonenumbers.SUPPORTED_REGIONS` has them.
 REGIONS = tuple(
@@ -273,9 +273,11 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
         for shape, judges in _judges().items()
         if (some_judges := [(k, j) for k, j in judges if k in step.kinds])
     }
-    number_groupings = groupings(tuple(sorted({region for some in set(regions) for region in some})))
+    number_groupings = phones.groupings(tuple(sorted({region for some in set(regions) for region in some})))
     codes = candidates.CODE in sought and bool(step.national_ids)
-    places = candidates.candidates(data, offsets, candidates.Sought(BEGINNINGS, lengths(), number_groupings, codes))
+    places = candidates.candidates(
+        data, offsets, candidates.Sought(BEGINNINGS, identifiers.lengths(), number_groupings, codes)
+    )
     order = np.lexsort((places.stop, places.start))
     order = order[np.isin(places.shape[order], list(sought))]
     text = data.data
@@ -325,12 +327,12 @@ def _judges() -> dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, in
         candidates.SPELLED: [("email", spelled)],
         candidates.WIDE_MAILBOX: [("email", wide_emails)],
         candidates.ESCAPED: [("email", escaped_emails)],
-        candidates.QUAD: [("ip", ipv4)],
-        candidates.HEXTETS: [("ip", ipv6)],
-        candidates.CARD: [("credit_card", cards)],
-        candidates.NUMBER: [("phone", phones)],
-        candidates.FOREIGN: [("phone", foreign_phones)],
-        candidates.ACCOUNT: [("iban", ibans)],
+        candidates.QUAD: [("ip", identifiers.ipv4)],
+        candidates.HEXTETS: [("ip", identifiers.ipv6)],
+        candidates.CARD: [("credit_card", identifiers.cards)],
+        candidates.NUMBER: [("phone", phones.phones)],
+        candidates.FOREIGN: [("phone", phones.foreign_phones)],
+        candidates.ACCOUNT: [("iban", identifiers.ibans)],
         candidates.KEY: [("api_key", keys)],
         candidates.TOKEN: [("api_key", tokens)],
         candidates.SECRET: [("api_key", named)],
@@ -340,7 +342,7 @@ def _judges() -> dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, in
         candidates.PASSWORD: [("api_key", said)],
         candidates.CURL: [("api_key", of_curl)],
         candidates.BASIC: [("api_key", basic)],
-        candidates.CODE: [("national_id", national_ids)],
+        candidates.CODE: [("national_id", identifiers.national_ids)],
     }
 
 

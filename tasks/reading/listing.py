@@ -338,7 +338,7 @@ def _check_lines(path: str, lines: list[str]) -> None:
     if not hosts - {own}:
         return
     # imported here, since local lists need no HTTP
-    from gristmill.storage.remote.retry import check_public
+    from gristmill.storage.remote.redirects import check_public
 
     for host in sorted(filter(None, hosts - {own})):
         check_public(host, f"the list {redact_url(path)} names")

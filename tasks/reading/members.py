@@ -5,6 +5,7 @@ The file's bytes, local or remote, are read forwards with a way back.
 """
 
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +13,16 @@ from functools import partial
 from typing import IO, Protocol
 
 import lz4.frame
-from backports import zstd
 from isal import isal_zlib
 
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.reading.headers import LINE, begins_record
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd  # the same module, for earlier Pythons
 
 # Where a member of any kind begins.
 MAGIC = re.compile(rb"\x1f\x8b\x08[\x00-\x1f]|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18")

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import tantivy
+import wrapt
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import DamagedFileError, RecordedFile, opening
@@ -28,6 +29,11 @@ from gristmill.tasks.engine import options
 from gristmill.tasks.engine.jobs import Code, check_code
 from gristmill.tasks.engine.options import JobOptions
 from gristmill.tasks.url.step import Url
+
+if TYPE_CHECKING:
+    import tantivy
+else:
+    tantivy = wrapt.lazy_import("tantivy")
 
 PHASE = "words"
 WORDS, NAMES = ("text", "title", "url", "source"), ("id", "step", "rule")
@@ -62,7 +68,7 @@ def apart(text: str) -> str:
 
 
 @cache
-def schema() -> tantivy.Schema:
+def schema() -> "tantivy.Schema":
     """Texts by their words, lower-cased; `id`, `step` and `rule` as they are; `kept`: whether a document is. tantivy
     leaves out words of 40 bytes and more."""
     builder = tantivy.SchemaBuilder()
@@ -229,7 +235,7 @@ class WordQuery:
                 best = first(best, self.n)
         return matching, best
 
-    def _search(self, index: tantivy.Index, shard: int) -> tuple[int, list[Ranked]]:
+    def _search(self, index: "tantivy.Index", shard: int) -> tuple[int, list[Ranked]]:
         query, best = parsed(index, self.query), []
         with self._tantivy():
             searcher = index.searcher()
@@ -239,7 +245,7 @@ class WordQuery:
                 best.append(Ranked(score, shard, row["id"], row["kept"], row["step"], row["rule"]))
         return results.count, best  # type: ignore[attr-defined]  # which its stub does not have
 
-    def _open(self, part: layout.Part, block: int, scratch: Path) -> tantivy.Index:
+    def _open(self, part: layout.Part, block: int, scratch: Path) -> "tantivy.Index":
         """A block of a shard, whose files are compared with their digests first: tantivy gives other scores where one
         is damaged, and panics. Raises DamagedFileError."""
         start, ends = block_files(part.number, block), part.record["blocks"][block]
@@ -266,7 +272,7 @@ def check_query(query: str) -> None:
     parsed(tantivy.Index(schema()), query)
 
 
-def parsed(index: tantivy.Index, query: str) -> tantivy.Query:
+def parsed(index: "tantivy.Index", query: str) -> "tantivy.Query":
     """Raises ValueError as `check_query`."""
     try:
         return index.parse_query(given(query), _FIELDS, conjunction_by_default=True)

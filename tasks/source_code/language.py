@@ -8,6 +8,7 @@ from pydantic import Field
 
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Clause, Decision, DocumentStep, Signal
+from gristmill.tasks.engine import extras
 from gristmill.tasks.source_code.recognition import SHARED, by_name, by_pattern, by_shebang, extension_of
 
 if TYPE_CHECKING:
@@ -197,12 +198,9 @@ def by_content(text: str) -> str | None:
 
 @cache
 def magika() -> "Magika":
-    """Raises ModuleNotFoundError, which names the remedy, where it is not installed."""
-    try:
-        import magika as library
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "`code_language: {content: true}` needs magika: `pip install 'gristmill[code]'`, or take `content` out"
-        ) from error
+    """Raises MissingExtraError where it is not installed."""
+    extras.require_all("`code_language: {content: true}`", ["magika"])
+    import magika as library
+
     model: Any = library.Magika()
     return model

@@ -12,12 +12,18 @@ from configparser import ConfigParser
 from configparser import Error as ConfigError
 from email.parser import HeaderParser
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from identify.vendor.licenses import LICENSES
-from license_expression import ExpressionError, Licensing, get_license_index, get_spdx_licensing
+from wrapt import lazy_import
 
 from gristmill.tasks.source_code.comments import comment_text
+
+if TYPE_CHECKING:
+    import license_expression
+    from identify.vendor import licenses as license_texts
+else:
+    license_expression = lazy_import("license_expression")
+    license_texts = lazy_import("identify.vendor.licenses")
 
 PERMISSIVE, NOT_PERMISSIVE, NONE = "permissive", "non_permissive", "no_license"
 # Categories of ScanCode's that The Stack v2 takes for permissive (Lozhkov et al. 2024, arXiv 2402.19173, section 2.1).
@@ -116,8 +122,8 @@ _FAMILIES = {
 
 
 @cache
-def _licensing() -> Licensing:
-    return get_spdx_licensing()  # which reads its index each time
+def _licensing() -> "license_expression.Licensing":
+    return license_expression.get_spdx_licensing()  # which reads its index each time
 
 
 @lru_cache(10_000)
@@ -128,7 +134,7 @@ def expression(stated: str) -> str | None:
         return None
     try:
         parsed = _licensing().parse(stated.strip(), validate=True, strict=True)
-    except (ExpressionError, RecursionError):
+    except (license_expression.ExpressionError, RecursionError):
         return None
     if parsed is None:
         return None
@@ -177,7 +183,7 @@ def together(expressions: Iterable[str]) -> str | None:
 @cache
 def _categories() -> dict[str, str]:
     categories: dict[str, str] = {}
-    for entry in get_license_index():
+    for entry in license_expression.get_license_index():
         for key in (entry.get("spdx_license_key"), *entry.get("other_spdx_license_keys", ())):
             if key and not entry.get("is_exception"):
                 categories.setdefault(key, entry["category"])
@@ -228,7 +234,7 @@ def _grams(text: str) -> frozenset[tuple[str, ...]]:
 
 @cache
 def _texts() -> list[tuple[str, frozenset[tuple[str, ...]]]]:
-    return [(_GNU.get(name, name), _grams(text)) for name, text in LICENSES]
+    return [(_GNU.get(name, name), _grams(text)) for name, text in license_texts.LICENSES]
 
 
 def of_text(text: str) -> str | None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
+from gristmill.tasks.engine import extras
 from gristmill.tasks.guard.parent import Guard, Limits
 from gristmill.tasks.source_code.language import CODE_LANGUAGE
 
@@ -71,7 +72,7 @@ _SIGNAL = "code_syntax_errors"
 
 
 def measure(step: CodeSyntax, documents: Batch) -> dict[str, pa.Array]:
-    """The signal of a batch. Raises ModuleNotFoundError, which names the remedy, where no grammars are installed."""
+    """The signal of a batch. Raises MissingExtraError where grammars are not installed."""
     languages = documents[CODE_LANGUAGE].to_pylist()
     parsable_texts = [
         (text, language)
@@ -80,21 +81,12 @@ def measure(step: CodeSyntax, documents: Batch) -> dict[str, pa.Array]:
     ]
     error_shares: list[float | None] = []
     if parsable_texts:
-        _check()
+        extras.require_all("step code_syntax", step.libraries)
         with Guard(f"{__name__}:{errors.__name__}", step.limits, ("x = 1", "Python")) as guard:
             error_shares = [result.get("errors") for result in guard.map(parsable_texts)]
     values = iter(error_shares)
     signal = [next(values) if language in GRAMMARS else None for language in languages]
     return {_SIGNAL: pa.array(signal, pa.float64())}
-
-
-def _check() -> None:
-    try:
-        import tree_sitter  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "`code_syntax` needs tree-sitter and its grammars: `pip install 'gristmill[code]'`, or take the step out"
-        ) from error
 
 
 def errors(text: str, language: str) -> dict[str, Any]:

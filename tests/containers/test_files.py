@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -95,19 +96,34 @@ def test_the_override_knows_the_same_services(services):
     assert set(compose("compose.debian.yaml")["services"]) <= set(services)
 
 
-def test_what_the_image_installs_is_what_the_project_needs():
-    """Every requirement has one release, which the project permits; torch is named in the Dockerfile."""
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_every_requirement_is_locked_for_each_python(python, system):
+    """By one release, which the project permits, in constraints.txt, which `make lock` writes."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    needed = [
-        Requirement(text) for text in (*project["dependencies"], *extras["train"], *extras["redis"], *extras["service"])
-    ]
-    lines = [line for line in (DOCKER / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
-    pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
-    pinned["torch"] = re.search(r"torch==([\d.]+)\+cpu", (DOCKER / "Dockerfile").read_text())[1]
-    for requirement in needed:
-        release = pinned[canonicalize_name(requirement.name)]
+    assert f"Programming Language :: Python :: {python}" in project["classifiers"]
+    environment = {"python_version": python, "python_full_version": f"{python}.1", "sys_platform": system}
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned: dict[str, list[str]] = {}
+    for requirement in map(Requirement, lines):
+        assert requirement.url is None and [each.operator for each in requirement.specifier] == ["=="]
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            [specifier] = requirement.specifier
+            pinned.setdefault(canonicalize_name(requirement.name), []).append(specifier.version)
+    every = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    for requirement in map(Requirement, every):
+        if requirement.name == "gristmill" or (requirement.marker and not requirement.marker.evaluate(environment)):
+            continue
+        [release] = pinned[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(release), (requirement, release)
+
+
+def test_the_image_installs_extras_that_there_are():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = re.search(r"ARG EXTRAS=(\S+)", (DOCKER / "Dockerfile").read_text())[1].split(",")
+    assert {*names} == {*project["optional-dependencies"]} - {
+        *("all", "bench", "blocks", "dev", "fp8", "kubernetes", "slurm")
+    }
 
 
 def test_the_image_runs_as_a_user_of_its_own():

@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -243,7 +244,7 @@ def test_a_head_of_other_vectors_stops_the_stage_too(tmp_path, made):
 
 
 def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
-    monkeypatch.setattr("gristmill.tasks.models.embedders.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     [(path, what)] = step_problems({2: Embedding(model=made.model)}, MachineSettings(), False)
     assert path == ("steps", 2, "step") and what.endswith("pip install 'gristmill[embedding]'")
 

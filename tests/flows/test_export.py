@@ -8,7 +8,6 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from backports import zstd
 
 from gristmill.flows import pipeline
 from gristmill.flows.curation import curate
@@ -17,6 +16,7 @@ from gristmill.flows.stages.export import check_target, export, recipe_of_card
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.export import Card, write_card
 from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.reading.members import zstd
 from tests.corpora import context
 from tests.planted.text import prose
 

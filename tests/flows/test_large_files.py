@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backports import zstd
 
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
@@ -19,6 +18,7 @@ from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.reading.members import zstd
 from tests.corpora import context
 from tests.tasks.reading.test_archive_fuzz import arc_record, mutate, warc_record
 from tests.tasks.reading.test_ranges import http

@@ -19,7 +19,6 @@ from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionRep
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_results, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
@@ -37,6 +36,7 @@ from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.flows.stats.protocol import calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.lease import lease
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleO
 from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
 from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.settings import require
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
@@ -34,6 +33,7 @@ from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.flows.stats.law import forecast
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:

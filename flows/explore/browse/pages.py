@@ -18,13 +18,14 @@ from gristmill.flows.explore.browse.replay import Replayed, Replays, Threshold, 
 from gristmill.flows.explore.browse.topics import topic_map, vectors
 from gristmill.flows.explore.browse.votes import cast, vote_on
 from gristmill.flows.explore.search.phrases import find
-from gristmill.flows.explore.search.words import find_words
+from gristmill.flows.explore.search.words import INDEX_PACKAGES, find_words
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, Vote, charts, shown_drop
 from gristmill.flows.reports.tables import listed, short
 from gristmill.flows.reports.whatif import ComparedStep
 from gristmill.tasks.documents.expressions import ExpressionError
+from gristmill.tasks.engine import extras
 
 _N = 10  # documents of a page
 _CHARACTERS = 1500  # shown of a text among others
@@ -219,7 +220,8 @@ class Pages:
                 shown = [shown_match(one, {"score": f"{one.score:.2f}"}) for one in found.documents]
             except ValueError as trouble:
                 error = str(trouble)
-        missing = "gristmill explain find --words" if index is None else ""
+        error = error or extras.shortage("search by words", INDEX_PACKAGES)
+        missing = "gristmill explain find --words" if index is None and not error else ""
         return self._documents(
             "Words", form="words", value=given, missing=missing, error=error, sentence=sentence, shown=shown
         )

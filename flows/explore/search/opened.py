@@ -1,6 +1,6 @@
 """The index of a finished recipe, and searches in all of its shards."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,7 +20,7 @@ from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage import layout
 from gristmill.storage.token_shards import SPLIT
-from gristmill.tasks.engine import options
+from gristmill.tasks.engine import extras, options
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads
 from gristmill.tasks.engine.jobs import Code
@@ -126,13 +126,15 @@ def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
     def run() -> None:
         index_flow.index(recipe)
 
-    return found_or_made(partial(opened, recipe), make, run)
+    return found_or_made(partial(opened, recipe), make, run, ("pydivsufsort",))
 
 
-def found_or_made(look: Callable[[], R | None], make: Make, run: Callable[[], Any]) -> R:
-    """What `look` finds, after `make(run)` where it finds nothing."""
+def found_or_made(look: Callable[[], R | None], make: Make, run: Callable[[], Any], packages: Iterable[str]) -> R:
+    """What `look` finds, after `make(run)` where it finds nothing. Raises MissingExtraError if one of the distributions
+    that it is made with is missing."""
     found = look()
     if found is None:
+        extras.require_all("making this index", packages)
         make(run)
         found = look()
     assert found is not None, "it was just made"

@@ -16,7 +16,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.tasks.engine import options
+from gristmill.tasks.engine import extras, options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import word_index
 from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 else:
     index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
 
+INDEX_PACKAGES = ("tantivy",)
 # Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
 # to start.
 FEW = 500
@@ -81,12 +82,14 @@ def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
     def run() -> None:
         index_flow.word_index(recipe)
 
-    return found_or_made(partial(opened_words, recipe), make, run)
+    return found_or_made(partial(opened_words, recipe), make, run, INDEX_PACKAGES)
 
 
 def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedWords | None:
-    """The word index of a recipe; None where it is not made yet, or is of another state of recipe, files and code.
-    Makes nothing."""
+    """The word index of a recipe; None where it is not made yet, is of another state of recipe, files and code, or
+    cannot be read without INDEX_PACKAGES. Makes nothing."""
+    if extras.missing(INDEX_PACKAGES):
+        return None
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     outputs = Outputs(*open_run(settings, recipe))

@@ -1,11 +1,11 @@
 """How well a classifier separates, and what its probabilities mean: plots of documents that it has not seen."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
-from sklearn.metrics import precision_recall_curve
+from wrapt import lazy_import
 
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
@@ -15,13 +15,18 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.models.classifiers import calibration
 from gristmill.tasks.models.quality import CROSS_FITTED
 
+if TYPE_CHECKING:
+    from sklearn import metrics
+else:
+    metrics = lazy_import("sklearn.metrics")
+
 _POINTS = 500  # drawn of a curve
 
 
 def curves(good: np.ndarray, scores: np.ndarray) -> tuple[Markup, Markup]:
     """Precision over recall, and the share of good documents over the score. `good`: bool (n,); `scores`: float64
     (n,)."""
-    precision, recall, _ = precision_recall_curve(good, scores, drop_intermediate=True)
+    precision, recall, _ = metrics.precision_recall_curve(good, scores, drop_intermediate=True)
     some = np.unique(np.linspace(0, len(recall) - 1, _POINTS).astype(np.int64))
     chance = [float(np.mean(good))] * 2
     separation = charts.plot(

@@ -27,6 +27,7 @@ from gristmill.tasks.dedup.near.documents import ROWS, document_ids, row_of
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import shingle_sets, signed, unpacked
 from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.engine import extras
 
 if TYPE_CHECKING:
     import datasketch
@@ -290,12 +291,9 @@ def _refill(
 @contextmanager
 def _connected(address: str) -> Iterator[tuple["Redis", str]]:
     """A client, and the address as it may be shown. Errors within become RuntimeErrors."""
-    try:
-        import redis
-    except ImportError:
-        raise RuntimeError(
-            "an index in Redis needs the package redis: pip install -e '.[redis]' in gristmill's folder"
-        ) from None
+    extras.require("redis", "an index in Redis")
+    import redis
+
     try:
         pool = redis.ConnectionPool.from_url(address)
     except ValueError:

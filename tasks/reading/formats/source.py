@@ -162,7 +162,8 @@ class SourceSettings(Settings):
     of its files. `wanted`: what a file must have to be one of this format, in errors; "" if that is not checked.
     `is_crawl`: its files have pages of the web. `is_immutable`: its files never change at their addresses, so names
     identify them. `range_starts`: how the first record of a range of a file is found: by counting lines, or by a
-    search; "" if files are read whole. `libraries`: distributions whose release decides what is read. `examples`: for
+    search; "" if files are read whole. `libraries`: distributions whose release decides what is read, which may be
+    missing where an extra brings them (`gristmill.tasks.engine.extras`). `examples`: for
     the reference, a value of each setting that has none by default.
     """
 

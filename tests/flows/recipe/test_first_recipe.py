@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from backports import zstd
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
 from gristmill.flows.recipe.first_recipe import first_recipe
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.tasks.reading.members import zstd
 from tests.conftest import FRENCH, page, write_warc
 from tests.tasks.pdf.writing import lines as placed
 from tests.tasks.pdf.writing import pdf

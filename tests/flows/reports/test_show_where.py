@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backports import zstd
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
@@ -21,6 +20,7 @@ from gristmill.flows.reports.run.rows import documents
 from gristmill.flows.reports.status import show
 from gristmill.flows.stages.export import check_target, export
 from gristmill.tasks.documents.expressions import ExpressionError
+from gristmill.tasks.reading.members import zstd
 from tests.corpora import context
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is in the extra `dev`")

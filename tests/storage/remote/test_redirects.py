@@ -11,9 +11,10 @@ import threading
 import pytest
 
 from gristmill.storage.files import read_bytes
-from gristmill.storage.remote import config, retry
+from gristmill.storage.remote import config, redirects
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.remote.retry import BadResponse, RemoteIOError, checked_client
+from gristmill.storage.remote.redirects import checked_client
+from gristmill.storage.remote.retry import BadResponse, RemoteIOError
 from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 
@@ -73,8 +74,8 @@ class Moving:
 
 def test_a_name_whose_address_moves_is_checked_again(crawl_server, monkeypatch):
     """As by an attacker who has the name: its server redirects to itself, which by now is a machine behind this one."""
-    monkeypatch.setattr(retry, "DefaultResolver", Moving)
-    monkeypatch.setattr(retry, "_is_public", lambda host: host == "127.0.0.1")
+    monkeypatch.setattr(redirects, "DefaultResolver", Moving)
+    monkeypatch.setattr(redirects, "_is_public", lambda host: host == "127.0.0.1")
     port = crawl_server.url.rpartition(":")[2]
     redirected(crawl_server, "/there")
 

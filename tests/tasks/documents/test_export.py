@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import orjson
 import pyarrow as pa
-from backports import zstd
 
 from gristmill.tasks.documents.export import _writing, shard_name
+from gristmill.tasks.reading.members import zstd
 
 
 def test_lines_have_decimals_binary_values_and_durations_as_text(tmp_path):

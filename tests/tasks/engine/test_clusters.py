@@ -29,6 +29,7 @@ from gristmill.tasks.engine.clusters import (
     slurm_cluster,
 )
 from gristmill.tasks.engine.executors import deferred
+from gristmill.tasks.engine.extras import MissingExtraError
 from tests import slurm_server
 from tests.services import write_certificate
 
@@ -71,7 +72,7 @@ def test_a_runs_cluster_has_a_name_and_an_owner_of_its_own():
 def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
     kind, workers, template, message, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("gristmill.tasks.engine.clusters.find_spec", lambda name: True)
+    monkeypatch.setattr("gristmill.tasks.engine.extras.missing", lambda names: [])
     path = tmp_path / "cluster.yaml"
     if template is not None:
         path.write_text(template)
@@ -80,8 +81,11 @@ def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
 
 
 def test_a_package_that_lacks_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("gristmill.tasks.engine.clusters.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'gristmill\[slurm\]'"), deferred("slurm", 2, template="a"):
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    with (
+        pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[slurm\]'"),
+        deferred("slurm", 2, template="a"),
+    ):
         pass
 
 
@@ -155,7 +159,7 @@ def test_the_pods_of_a_run_show_the_certificate_that_the_run_shows():
 
 @pytest.mark.parametrize("part", ["scheduler", "worker", "run"])
 def test_a_part_of_a_cluster_that_would_talk_without_a_key_is_an_error(part, tmp_path, monkeypatch):
-    monkeypatch.setattr("gristmill.tasks.engine.clusters.find_spec", lambda name: True)
+    monkeypatch.setattr("gristmill.tasks.engine.extras.missing", lambda names: [])
     template = documents("dask-cluster.yaml")[0]
     path, tls = tmp_path / "cluster.yaml", Tls(*write_certificate(tmp_path).values())
     path.write_text(yaml.safe_dump(template))

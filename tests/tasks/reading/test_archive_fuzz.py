@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import lz4.frame
 import pytest
-from backports import zstd
 
 from gristmill.tasks.reading.archives import records
+from gristmill.tasks.reading.members import zstd
 
 MAX_BYTES = 1 << 16
 # Far above what any of these archives needs, on a busy machine too: a reader that goes round in circles is over it.

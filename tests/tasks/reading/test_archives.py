@@ -15,10 +15,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import fsspec
 import lz4.frame
 import pytest
-from backports import zstd
 from warcio.archiveiterator import ArchiveIterator
 
 from gristmill.tasks.reading.archives import read_at, records
+from gristmill.tasks.reading.members import zstd
 
 BODY = ("<html><body><p>" + "The mill turns as long as there is water. " * 200 + "</p></body></html>").encode()
 MEGABYTE = 1 << 20

@@ -6,9 +6,9 @@ import zlib
 
 import brotli
 import pytest
-from backports import zstd
 
 from gristmill.tasks.reading.block import dechunk, decode
+from gristmill.tasks.reading.members import zstd
 
 BODY = ("<html><body><p>" + "The mill turns as long as there is water. " * 200 + "</p></body></html>").encode()
 MEGABYTE = 1 << 20

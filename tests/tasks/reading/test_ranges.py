@@ -7,12 +7,12 @@ import random
 from pathlib import Path
 
 import pytest
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
 from gristmill.tasks.reading.archives import records
+from gristmill.tasks.reading.members import zstd
 from gristmill.tasks.reading.range_plan import Range, Reading, corrected, ranges_of
 from tests.tasks.reading.test_archive_fuzz import MAX_BYTES, arc_record, lz4_frame, mutate, warc_record, zstd_frame
 

@@ -10,11 +10,11 @@ import lz4.frame
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.storage.remote.config import DEFAULT
+from gristmill.tasks.reading.members import zstd
 from gristmill.tasks.reading.range_plan import EMPTY, Range, ranges_of
 from gristmill.tasks.reading.ranges import count, divide
 from gristmill.tasks.reading.record import Columns

