@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from prefect import flow
+
     from gristmill.flows.experiments.decisions.ablate import ablate
     from gristmill.flows.experiments.decisions.report import DecisionReport
     from gristmill.flows.experiments.mixtures import FoundMixture, mix
@@ -34,13 +36,27 @@ if TYPE_CHECKING:
     from gristmill.flows.explore.search.phrases import FoundPhrase, Trace, find, trace
     from gristmill.flows.explore.search.words import FoundWords, OpenedWords, find_words, open_words
     from gristmill.flows.machine.remaking import remake
-    from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
     from gristmill.flows.recipe.recipe import Recipe, load
     from gristmill.flows.reports.diff.difference import Difference, diff
     from gristmill.flows.reports.run import Report
     from gristmill.flows.reports.run.rows import Rows
 
+    RecipeArgument = str | Path | Mapping[str, Any] | Recipe
     __version__: str
+
+    # Prefect turns the argument of a flow into a Recipe, which no type checker sees: so their types stand here.
+    @flow
+    def corpus(recipe: RecipeArgument) -> Report: ...
+
+    @flow
+    def tokens(recipe: RecipeArgument) -> Report: ...
+
+    @flow
+    def pretrain(recipe: RecipeArgument) -> Report: ...
+
+    @flow
+    def pipeline(recipe: RecipeArgument) -> Report: ...
+
 
 __all__ = [
     "AgreementReport",
@@ -115,7 +131,7 @@ _MODULES = {
 }
 
 
-def open(recipe: "str | Path | Mapping[str, Any] | Recipe", home: str = "") -> "Report":
+def open(recipe: "RecipeArgument", home: str = "") -> "Report":
     """The finished run of a recipe: its documents, scores and ledger, and its training as far as it is finished.
 
     Nothing is made, and no flow is run; the sources may be elsewhere by now. `recipe`: a YAML file, the name of one
