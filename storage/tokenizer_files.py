@@ -99,7 +99,7 @@ class JsonTokenizer:
 
     def __init__(self, data: bytes, path: str) -> None:
         """Raises ValueError, which names the path, for anything else."""
-        config = _read(data, path)
+        config, _ = _read(data, path)
         end = _first(config)
         added = config.get("added_tokens") or []
         self.special = frozenset(token["id"] for token in added if token["special"])
@@ -143,14 +143,14 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
     Raises ValueError, which names the path, for a file that is no tokenizer.json, for one that does not know all bytes
     or loses the blanks between words, and for one without the end-of-text token.
     """
-    config = _read(data, path)
+    config, tokenizer = _read(data, path)
     names = _names(config)
     if not _knows_bytes(config):
         raise ValueError(
             f"{path} does not know all bytes, so it would lose characters; give a byte-level BPE, or a model with byte "
             "fallback"
         )
-    _check_blanks(data, path)
+    _check_blanks(tokenizer, path)
     special = [token["content"] for token in config.get("added_tokens") or [] if token["special"]]
     end_tokens = [name for name in ENDS if name in special]
     if end is None and len(end_tokens) != 1:
@@ -180,9 +180,10 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
     return data if kept == config else json.dumps(kept, ensure_ascii=False).encode()
 
 
-def _read(data: bytes, path: str) -> dict[str, Any]:
+def _read(data: bytes, path: str) -> tuple[dict[str, Any], tokenizers.Tokenizer]:
+    """The values of a tokenizer.json, and the tokenizer. Raises ValueError for what cannot be used."""
     with opening(path, "tokenizer.json of Hugging Face", "give another one"):
-        tokenizers.Tokenizer.from_buffer(data)
+        tokenizer = tokenizers.Tokenizer.from_buffer(data)
         config = json.loads(data)
         kind = config["model"]["type"]
         added = config.get("added_tokens") or []
@@ -193,13 +194,14 @@ def _read(data: bytes, path: str) -> dict[str, Any]:
         raise ValueError(f"{path} is a {kind} tokenizer, which loses characters; give a BPE or a unigram one")
     if config["model"].get("dropout"):
         raise ValueError(f"{path} drops merges at random; set dropout in its model to null")
-    return config
+    return config, tokenizer
 
 
-def _check_blanks(data: bytes, path: str) -> None:
+def _check_blanks(tokenizer: tokenizers.Tokenizer, path: str) -> None:
     """Raise ValueError where words come back without the blank between them: a pre-tokenizer may remove it."""
-    tokenizer = tokenizers.Tokenizer.from_buffer(data)
-    words = tokenizer.decode(tokenizer.encode("one two", add_special_tokens=False).ids, skip_special_tokens=False)
+    with opening(path, "tokenizer that takes a short text", "give another one"):
+        ids = tokenizer.encode("one two", add_special_tokens=False).ids
+        words = tokenizer.decode(ids, skip_special_tokens=False)
     if words.strip() == "onetwo":
         raise ValueError(
             f"{path} removes the blanks between words ('one two' comes back as {words!r}); give a pre-tokenizer that "

@@ -12,6 +12,7 @@ from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.mixture import SOURCE
 
 _ENGLISH = ("en", "eng", "eng_Latn")
+_BOUND = "min_stop_words"  # of `gopher_quality`, one of its thresholds
 _SHOWN_TOKENS = 5
 
 
@@ -32,8 +33,7 @@ def _other_languages(recipe: Recipe) -> Iterator[str]:
         if isinstance(step, Language):
             kept = [code for code in step.keep if code not in _ENGLISH]
         elif isinstance(step, GopherQuality) and "stop_words" not in step.model_fields_set:
-            bound = step.model_dump()["min_stop_words"]
-            bounds = {code: step.languages.get(code, {}).get("min_stop_words", bound) for code in kept}
+            bounds = {code: step.languages.get(code, {}).get(_BOUND, getattr(step, _BOUND)) for code in kept}
             if others := [code for code in kept if bounds[code] and code not in step.stop_words_by_language]:
                 yield (
                     f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` and dropped here, "

@@ -14,13 +14,12 @@ from gristmill.tasks.extraction.markup import (
     after_bracket,
     comment_end,
     count_tags,
-    formula_of_image,
-    is_formula_image,
     is_letter,
     matches_in,
     raw_text_end,
     read_tag,
     text_byte,
+    text_of_image,
 )
 from gristmill.tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
 from gristmill.tasks.extraction.vocabulary import (
@@ -60,6 +59,7 @@ DEPTH = 512
 _P, _LI, _UL, _OL, _MENU, _DIR = E["p"], E["li"], E["ul"], E["ol"], E["menu"], E["dir"]
 _TR, _TD, _TH, _BR, _TITLE, _BODY, _LINK = E["tr"], E["td"], E["th"], E["br"], E["title"], E["body"], E["a"]
 _SVG, _FOREIGN, _SCRIPT, _IMG = E["svg"], E["foreignobject"], E["script"], E["img"]
+_XMP, _PLAINTEXT = E["xmp"], E["plaintext"]
 
 
 @nb.njit(nogil=True, cache=True)
@@ -119,7 +119,7 @@ def scan(data: np.ndarray) -> Page:
     at = 0  # height of the stack where its text began
     after = -1  # the tag that its source begins behind
     marked = False
-    formula = -1  # where a formula ends that stands in a place where no text does, -1 outside of one
+    literal = -1  # where text ends that is read as it stands: raw text, formulas, those of images; -1 outside of it
 
     i = 0
     while i <= size:
@@ -129,20 +129,21 @@ def scan(data: np.ndarray) -> Page:
         h = classes = FNV
         bits = np.uint64(0)
         hides = target = self_closed = False
-        if formula >= 0 and i >= formula:
+        shown = True
+        if literal >= 0 and i >= literal:
             i = resume
-            formula = -1
+            literal = -1
             continue
         if not ends:
             b = byte(data, i)
-            if b != 60 or formula >= 0:
-                # Text up to the next `<`, or to the end of a formula.
+            if b != 60 or literal >= 0:
+                # Text up to the next `<`, or to the end of what is read as it stands.
                 if s_skip[top]:
                     while i < size and byte(data, i) != 60:
                         i += 1
                     continue
                 pre = s_kind[top] == PREFORMATTED
-                while i < size and (byte(data, i) != 60 if formula < 0 else i < formula):
+                while i < size and (byte(data, i) != 60 if literal < 0 else i < literal):
                     b, following = byte(data, i), i + 1
                     if b == 38 or b == 0xC2:
                         b, following = text_byte(data, i)
@@ -211,7 +212,7 @@ def scan(data: np.ndarray) -> Page:
                     linked += link >= 0
                 i = begin + 1
                 continue
-            tag, h, i, whole, self_closed, bits, classes, hides, target = read_tag(data, i, closing)
+            tag, h, i, whole, self_closed, bits, classes, hides, shown, target = read_tag(data, i, closing)
             t_begin[tags], t_end[tags], t_element[tags] = begin, i, ENDS - tag if closing else tag
             tags += 1
             if not whole:
@@ -225,7 +226,7 @@ def scan(data: np.ndarray) -> Page:
                 height -= 1
             top = close(height, s_tag, open_tags, top, s_node, n_last, tags - 1)
         foreign = open_tags[_SVG] > 0 and not open_tags[_FOREIGN]
-        marked |= properties & MARKED != 0 and not s_skip[top]
+        marked |= (properties & MARKED != 0 or not shown) and not s_skip[top]
 
         # Does the tag end the open block?
         flush = ends
@@ -277,9 +278,9 @@ def scan(data: np.ndarray) -> Page:
                 depth = max(depth, top + beyond + inline)
             continue
         if properties & VOID:
-            if tag == _IMG and not s_skip[top] and is_formula_image(data, begin, i):
-                value, formula = formula_of_image(data, begin, i)
-                if formula < 0:
+            if tag == _IMG and not s_skip[top]:
+                value, literal = text_of_image(data, begin, i)
+                if literal < 0:
                     continue
                 marked = True
                 resume = i
@@ -309,7 +310,7 @@ def scan(data: np.ndarray) -> Page:
             t_end[tags - 1] = resume
             if tag == _SCRIPT and not s_skip[top] and matches_in(data, begin, i, MATH_TYPES):
                 marked = True
-                formula = content_end
+                literal = content_end
             else:
                 i = resume
             continue
@@ -320,6 +321,13 @@ def scan(data: np.ndarray) -> Page:
         top = close(height, s_tag, open_tags, top, s_node, n_last, tags - 1)
         if link > top:
             link = -1
+
+        if (tag == _XMP or tag == _PLAINTEXT) and not foreign:
+            resume = raw_text_end(data, i, h) if tag == _XMP else size
+            if s_skip[top]:
+                i = resume
+            else:
+                literal = resume
 
         if top + 1 == DEPTH:
             beyond += 1

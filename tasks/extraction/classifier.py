@@ -21,9 +21,12 @@ from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import Described, describe, elements_apart, next_container
 from gristmill.tasks.extraction.features import FEATURES, LEVELS, features, log_count
 from gristmill.tasks.extraction.rendering.completed import completed
+from gristmill.tasks.extraction.rendering.controls import controls
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.left_out import beside, repeats
+from gristmill.tasks.extraction.rendering.notices import notices
 from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.visibility import hidden_blocks, hidden_elements
 from gristmill.tasks.extraction.rendering.whole import shared, units
 from gristmill.tasks.extraction.vocabulary import Page
 from gristmill.tasks.kernels.buffers import trailing_zeros
@@ -325,7 +328,15 @@ def main_text(page: str, markdown: bool = False) -> str:
     kept = choice.kept
     if together.wholes:
         kept = best_f1(shared(choice.page, choice.likely, choice.words, together.unit), choice.words)
-    kept = completed(source, together, kept)
+    chosen = kept
+    kept = completed(source, together, chosen)
+    if hidden := hidden_elements(source, together, kept, choice.words):
+        # once more, so that nothing is kept for the sake of what is hidden
+        seen = ~hidden_blocks(choice.page, hidden)
+        kept = completed(source, together, chosen & seen) & seen
+        source = Source(choice.data, choice.page, hidden)
     kept &= ~beside(choice.page, kept, choice.words)
+    kept &= ~notices(source, kept, choice.words)
+    kept &= ~controls(source, together, kept, choice.words)
     kept &= ~repeats(choice.page, kept, together.unit > 0)
     return render(source, together, kept, markdown)

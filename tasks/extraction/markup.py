@@ -27,7 +27,7 @@ class Tag(NamedTuple):
     element: int64, see `vocabulary`. name: uint64, the hash of its name. end: where what follows it begins. whole: it
     ends before the page does. self_closed: it ends with `/>`. Of a start tag only: bits: uint64, of the words (WORDS)
     in its class, id, role and itemprop; classes: uint64, the hash of its class; hides: by `hidden`, `aria-hidden` or
-    its style; target: it has a `href`.
+    its style; shown: `hidden` and its style do not hide it from the eye; target: it has a `href`.
     """
 
     element: int
@@ -38,6 +38,7 @@ class Tag(NamedTuple):
     bits: int
     classes: int
     hides: bool
+    shown: bool
     target: bool
 
 
@@ -54,6 +55,10 @@ _NOT_VISIBLE = np.frombuffer(b"visibility:hidden", np.uint8)
 MATH_TYPES = np.frombuffer(b"math/tex", np.uint8)
 _ALT, _TITLE, _LATEX = (np.frombuffer(word, np.uint8) for word in (b"alt", b"title", b"latex"))
 _BEGIN = np.frombuffer(b"\\begin{", np.uint8)
+# In the class or the address of an image that stands for an emoji or for `:-)`; the most bytes of these, of an emoji of
+# a family of four with entities.
+_EMOJI, _SMILEY, _EMOTICON = (np.frombuffer(word, np.uint8) for word in (b"emoji", b"smil", b"emoticon"))
+_EMOJI_BYTES = 80
 _A_CLASS_NAME, _SRC = np.frombuffer(b"class", np.uint8), np.frombuffer(b"src", np.uint8)
 _TEX, _MATH, _MIME, _LA = (np.frombuffer(word, np.uint8) for word in (b"tex", b"math", b"mime", b"la"))
 _MATH_FOLDER, _RENDER, _DATA = (np.frombuffer(word, np.uint8) for word in (b"/math/", b"render/", b"data:"))
@@ -181,6 +186,7 @@ def read_tag(data, i, closing):
     bits = np.uint64(0)
     classes = FNV
     self_closed = whole = hides = target = False
+    shown = True
     while i < size:
         b = byte(data, i)
         if SPACES[b]:
@@ -235,13 +241,16 @@ def read_tag(data, i, closing):
                 classes = hashed
         elif name == _A_HIDDEN:
             hides = True
+            shown = False
         elif name == _A_ARIA:
             hides |= value < value_end and byte(data, value) | 32 == 116
         elif name == _A_STYLE:
-            hides |= _hides(data, value, value_end)
+            if _hides(data, value, value_end):
+                hides = True
+                shown = False
         elif name == _A_HREF:
             target = True
-    return Tag(element, h, i if whole else size, whole, self_closed, bits, classes, hides, target)
+    return Tag(element, h, i if whole else size, whole, self_closed, bits, classes, hides, shown, target)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -304,14 +313,32 @@ def matches_in(data, begin, end, text):
 
 
 @nb.njit(nogil=True, cache=True)
-def is_formula_image(data, begin, end):
-    """Whether the tag of an image, `data[begin:end]`, may be that of a formula: by a class that has the word `tex` or
-    `math`, or one that ends with `latex` (QuickLaTeX), by its address, or by an `alt` that is LaTeX, as latex2html
-    writes it: between dollars, or `\\begin`."""
-    value, value_end = value_of(data, begin, end, _ALT)
-    if value_end > value + 2:
-        dollars = byte(data, value) == 36 and byte(data, value_end - 1) == 36
-        if dollars or matches_in(data, value, min(value + len(_BEGIN), value_end), _BEGIN):
+def text_of_image(data, begin, end):
+    """(begin, end) of what the tag of an image, `data[begin:end]`, has in place of text, (-1, -1) without it: the
+    formula or the emoji that the image shows. Of a formula its `alt`, or its `title` if it is a service's that takes
+    LaTeX in an address."""
+    alt, alt_end = value_of(data, begin, end, _ALT)
+    if _is_formula(data, begin, end, alt, alt_end):
+        if alt_end <= alt:
+            address, address_end = value_of(data, begin, end, _SRC)
+            if address_end >= 0 and matches_in(data, address, address_end, _LATEX):
+                return value_of(data, begin, end, _TITLE)
+        return alt, alt_end
+    if 0 < alt_end - alt <= _EMOJI_BYTES and not is_letter(byte(data, alt)):
+        for word in (_EMOJI, _SMILEY, _EMOTICON):
+            if matches_in(data, begin, end, word):
+                return alt, alt_end
+    return -1, -1
+
+
+@nb.njit(nogil=True, cache=True)
+def _is_formula(data, begin, end, alt, alt_end):
+    """Whether the tag of an image may be that of a formula: by a class that has the word `tex` or `math`, or one that
+    ends with `latex` (QuickLaTeX), by its address, or by an `alt` that is LaTeX, as latex2html writes it: between
+    dollars, or `\\begin`."""
+    if alt_end > alt + 2:
+        dollars = byte(data, alt) == 36 and byte(data, alt_end - 1) == 36
+        if dollars or matches_in(data, alt, min(alt + len(_BEGIN), alt_end), _BEGIN):
             return True
     value, value_end = value_of(data, begin, end, _A_CLASS_NAME)
     for i in range(value, value_end):
@@ -355,18 +382,6 @@ def _is_address_of_formula(data, begin, end):
             if i + 6 < k < end and (byte(data, k) == 47 or byte(data, k) == 46):
                 return True
     return False
-
-
-@nb.njit(nogil=True, cache=True)
-def formula_of_image(data, begin, end):
-    """(begin, end) of the formula that the tag of such an image has, (-1, -1) without one: its `alt`, or its `title` if
-    it is a service's that takes LaTeX in an address."""
-    value, value_end = value_of(data, begin, end, _ALT)
-    if value_end <= value:
-        address, address_end = value_of(data, begin, end, _SRC)
-        if address_end >= 0 and matches_in(data, address, address_end, _LATEX):
-            return value_of(data, begin, end, _TITLE)
-    return value, value_end
 
 
 @nb.njit(nogil=True, cache=True)

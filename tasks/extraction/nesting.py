@@ -111,7 +111,8 @@ def close(height, tags, open_tags, top, nodes, last, by):
 # Which code, table, heading and list item each element is in, and what the tables of a page are like.
 
 
-_PRE, _LISTING, _XMP, _THEAD = E["pre"], E["listing"], E["xmp"], E["thead"]
+_THEAD = E["thead"]
+_CODE = tuple(E[name] for name in ("pre", "listing", "xmp", "plaintext"))
 
 
 class Enclosing(NamedTuple):
@@ -167,7 +168,7 @@ def enclosing(page: Page) -> tuple[Enclosing, Tables]:
         tag = nodes.tag[k]
         code[k], table[k], heading[k], item[k], lists[k] = code[up], table[up], heading[up], item[up], lists[up]
         within = table[up]
-        if (tag == _PRE or tag == _LISTING or tag == _XMP) and code[up] < 0:
+        if tag in _CODE and code[up] < 0:
             code[k] = k
         elif is_heading(tag):
             heading[k] = k

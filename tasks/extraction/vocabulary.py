@@ -19,12 +19,13 @@ SKIP = 8  # its content is not text of the page
 CLOSES_P = 16  # its start tag ends an open paragraph (13.2.6.4.7)
 SCOPE = 32  # an end tag inside does not reach an element outside (13.2.4.2)
 INLINE = 64  # changes how text looks; never on the stack
-MARKED = 128  # its content is not to be read as if it were not there: exponents, ruby, formulas
+MARKED = 128  # its content is not to be read as if it were not there: exponents, ruby, formulas, quotations
 BREAKS_OUT = 256  # its start tag ends an open `svg` (13.2.6.5)
 
 _PROPERTIES = {
     "article section aside header footer main nav hgroup address blockquote div center figure figcaption details "
-    "summary dialog fieldset form dl ol ul menu dir p pre listing xmp h1 h2 h3 h4 h5 h6 search": BLOCK | CLOSES_P,
+    "summary dialog fieldset form dl ol ul menu dir p pre listing xmp plaintext h1 h2 h3 h4 h5 h6 search": BLOCK
+    | CLOSES_P,
     "li dt dd": BLOCK | CLOSES_P,
     "table": BLOCK | CLOSES_P | SCOPE,
     "td th caption": BLOCK | SCOPE,
@@ -44,7 +45,7 @@ _PROPERTIES = {
     "a": INLINE,
     "foreignobject": SCOPE,
 }
-_MARKED = "sup sub ruby rt rtc rp math -".split()
+_MARKED = "sup sub ruby rt rtc rp math - q del s strike".split()
 _BREAKS_OUT = (
     "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
     "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
@@ -109,6 +110,7 @@ ALIASES = {
     "dir": "ul",
     "listing": "pre",
     "xmp": "pre",
+    "plaintext": "pre",
     "dd": "dl",
     "fieldset": "form",
     "summary": "details",

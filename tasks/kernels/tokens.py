@@ -54,6 +54,12 @@ _LEADING[list(b"-./@~|\\^")] = True
 
 
 @nb.njit(nogil=True, cache=True)
+def _is_plain(data, start, bits):
+    """Whether a word has a letter or begins with a digit of ASCII."""
+    return (bits & LETTER) != 0 or 0x30 <= byte(data, start) <= 0x39
+
+
+@nb.njit(nogil=True, cache=True)
 def lettered_tokens(data, documents, words, start, bits, size, apostrophes):
     """(tokens, tokens with a letter) of each document: int64.
 
@@ -61,7 +67,8 @@ def lettered_tokens(data, documents, words, start, bits, size, apostrophes):
 
     - The core of a field, from its first word with a letter, mark or number to its last, is one token. A hyphen between
       two such words is a token and cuts it in three, an apostrophe within a word cuts it in two; other symbols do not.
-    - Where a script has no spaces, words that touch are tokens of their own, and so are East Asian signs between words.
+    - Where a script has no spaces, words of letters or digits that touch are tokens of their own, and so are East Asian
+      signs between words. Signs such as those of `CO₂` and `m²` stay with the word that they touch.
     - A symbol before or behind the core is a token, but for one of `-./@~|\\^` before it, as in `--option`, `/usr/bin`
       and `@handle`, and the full stop of an initial behind it, as in `J.` and `U.S.`.
     - In a field without a core each symbol is a token.
@@ -71,7 +78,7 @@ def lettered_tokens(data, documents, words, start, bits, size, apostrophes):
     for d in range(len(words) - 1):
         begin = documents[d]
         n, m = 0, 0
-        core, letter, hyphen = False, False, False
+        core, letter, hyphen, plain = False, False, False, False
         before, free, behind, pending, wide = 0, 0, 0, 0, 0
         for w in range(words[d], words[d + 1]):
             i = start[w]
@@ -83,9 +90,10 @@ def lettered_tokens(data, documents, words, start, bits, size, apostrophes):
                 if not core:
                     n += 1 + before - free
                     core, letter = True, False
-                elif (hyphen and pending == 1) or pending == 0 or wide:
+                elif (hyphen and pending == 1) or (pending == 0 and plain and _is_plain(data, i, bits[w])) or wide:
                     n += 1 + (hyphen and pending == 1) + wide
                     letter = False
+                plain = _is_plain(data, i, bits[w])
                 behind, pending, wide = 0, 0, 0
                 if bits[w] & LETTER:
                     m += not letter

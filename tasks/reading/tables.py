@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,10 @@ else:
     parquet_rows = wrapt.lazy_import("gristmill.tasks.reading.parquet_rows")
 
 _DETAIL = 200
+# The name of a page, also as it is stored: packed, or with a query behind it (wget).
+_HTML_NAME = re.compile(r"\.s?html?(?:\?[^/]*)?(?:\.(?:gz|zst))?$", re.IGNORECASE)
 _DAMAGE = (OSError, EOFError, pa.ArrowException)
+_PATH_END = re.compile("[?#]")  # begins the query or the fragment of an address
 
 
 def records(
@@ -316,7 +320,7 @@ def _text(
     if len(text) > max_bytes:
         yield lost(0, "too_large", f"more than {max_bytes} bytes")
     else:
-        yield (_page if columns.pages else _row)(0, text, "", "", "")
+        yield _page(0, text, "", "", "", type_name=path) if columns.pages else _row(0, text, "", "", "")
 
 
 class _Pieces(io.RawIOBase):
@@ -359,9 +363,21 @@ def _row(number: int, text: bytes, url: str, identity: str, date: str, own: Mapp
     )
 
 
-def _page(number: int, page: bytes, url: str, identity: str, date: str, own: Mapping[str, Any] | None = None) -> Record:
-    """The record of a page of which nothing is declared: its bytes say what it is."""
-    return Record("row", number, None, record_id=identity, url=url, date=date, payload=page, own=own)
+def _page(
+    number: int,
+    page: bytes,
+    url: str,
+    identity: str,
+    date: str,
+    own: Mapping[str, Any] | None = None,
+    type_name: str = "",
+) -> Record:
+    """The record of a page of which no type is declared: its bytes say what it is, or that it is HTML the name of its
+    file, `type_name`, or of its address. What begins with words and has few tags does not look like HTML."""
+    content_type = "text/html" if _HTML_NAME.search(type_name or _PATH_END.split(url, 1)[0]) else ""
+    return Record(
+        "row", number, None, record_id=identity, url=url, date=date, content_type=content_type, payload=page, own=own
+    )
 
 
 def _charset(text: bytes) -> str | None:

@@ -131,7 +131,8 @@ class GopherQuality(RuleStep):
     Where the paper is silent or differs, the code is followed. Differences from it:
 
     - words are those of Unicode word segmentation (`gristmill.tasks.kernels.scan`) in every language; datatrove asks a
-      tokenizer of the language; `alpha_words` alone counts tokens like those of its English one;
+      tokenizer of the language; only `alpha_words` counts tokens like its English one does, and in scripts without
+      spaces the words of that segmentation and the punctuation between them;
     - a word is one of symbols if it has no letter, mark or number (general categories L, M, N); datatrove has a list of
       punctuation characters instead, and symbols outside it count as words;
     - a text without words or lines has 0 where datatrove divides by zero.

@@ -159,4 +159,4 @@ def test_ranges_hold_what_larger_runs_took(tmp_path, capsys):
     with capsys.disabled():
         Console(width=200).print(table)
     assert not wrong
-    assert known, "some are known"
+    assert known or wanted != [""], "of all shapes some are known"

@@ -1,4 +1,4 @@
-"""What extraction counted of each source, beside what it kept and dropped. Separate: `Report` is long enough."""
+"""What extraction counted of each source, beside what it kept and dropped. Separate: sentences and sums, no rows."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ def date_lines(recipe: Recipe, corpus: Corpus) -> Iterator[str]:
             )
     undated = sum(dates["none"] + dates["unread"] for dates in sources.values())
     for step in recipe.steps:
-        by_date = {"newest", "oldest"}.intersection(getattr(step, "keep", ()))
+        by_date = [order for order in getattr(step, "keep", ()) if order in ("newest", "oldest")]
         if undated and by_date and "keep" in step.model_fields_set:
             yield (
-                f"{step.step} keeps the {by_date.pop()} of duplicates, and {undated:,} documents have no date: "
+                f"{step.step} keeps the {by_date[0]} of duplicates, and {undated:,} documents have no date: "
                 "they come after all that have one"
             )

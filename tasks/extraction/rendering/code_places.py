@@ -248,6 +248,10 @@ def code(source: Source, first: int, last: int) -> str:
         pos, last_tag, tag = end[k], k, element[k]
         number = False
         lines.close(k)
+        if k in source.hidden:
+            pos, k = source.after_hidden(k)
+            pos, k = (pos, k) if k <= last else (source.begin[last], last)
+            continue
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
                 lines.line_break()

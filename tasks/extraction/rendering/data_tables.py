@@ -3,9 +3,10 @@
 from gristmill.tasks.extraction.nesting import Tables
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.vocabulary import ENDS, E
+from gristmill.tasks.extraction.vocabulary import ENDS, OTHER, E
 
 _TABLE, _TR, _TD, _TH, _CAPTION, _PRE = E["table"], E["tr"], E["td"], E["th"], E["caption"], E["pre"]
+_THEAD, _TFOOT = E["thead"], E["tfoot"]
 _PARTS = tuple(E[name] for name in ("tr", "tbody", "thead", "tfoot", "table"))
 # At the edges of these a span of rows ends (HTML standard, 4.9.12).
 _GROUPS = tuple(code for name in ("tbody", "thead", "tfoot") for code in (E[name], ENDS - E[name]))
@@ -45,7 +46,8 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
     """(caption and what else stands outside of cells, the cells row by row) between the tags of a table.
 
     All rows are equally long. A cell that spans several columns or rows has its text in the first of each; the others
-    are empty. Rows and columns without any text are left out.
+    are empty. Rows and columns without any text are left out. The rows of the first `thead` come first and those of the
+    first `tfoot` last, wherever they are in the source, as browsers show them (CSS 2.2, 17.2).
     """
     outside: list[str] = []
     grid: list[list[str]] = []
@@ -53,7 +55,11 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
     below: dict[int, int] = {}  # of each column, how many more rows a cell from above reaches into
     last_tag, cell, size = first, -1, 0
     in_row = False  # a row has begun, and no cell of it
+    following = first + 1  # the tag behind a hidden part
+    parts: list[tuple[int, int]] = []  # the tags of groups of rows, and where these begin in `grid`
     for k in range(first + 1, last + 1):
+        if k < following:
+            continue
         tag = source.element[k] if k < last else ENDS - _TABLE
         if not _bounds(tag):
             continue
@@ -70,14 +76,30 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
             size += _place(source, cell, text.replace("|", "\\|") if "|" in text else text, row, below, spans)
         elif text:
             outside.append(text)
-        last_tag, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1
+        if k in source.hidden:
+            following = source.hidden[k]
+            last_tag, cell, tag = following, -1, OTHER
+        else:
+            last_tag, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1
         if tag in _PARTS or (tag < 0 and ENDS - tag in _PARTS):
             if row is not None or in_row:
                 _reach([] if row is None else row, below)
             row, in_row = None, tag == _TR
             if tag in _GROUPS:
                 below.clear()
-    return outside, _even([row for row in grid if any(row)], size)
+                parts.append((tag, len(grid)))
+    return outside, _even([row for row in _as_shown(grid, parts) if any(row)], size)
+
+
+def _as_shown(grid: list[list[str]], parts: list[tuple[int, int]]) -> list[list[str]]:
+    """The rows in the order in which they are shown; `parts`: the tags of groups of rows, and before which row."""
+    ends = [*(row for _, row in parts[1:]), len(grid)][: len(parts)]
+    spans = {tag: (begin, end) for (tag, begin), end in reversed(list(zip(parts, ends, strict=True)))}
+    head, foot = spans.get(_THEAD, (0, 0)), spans.get(_TFOOT, (len(grid), len(grid)))
+    if not head[0] and foot[1] == len(grid):
+        return grid
+    rest = [row for i, row in enumerate(grid) if not (head[0] <= i < head[1] or foot[0] <= i < foot[1])]
+    return [*grid[slice(*head)], *rest, *grid[slice(*foot)]]
 
 
 def _bounds(tag: int) -> bool:

@@ -15,7 +15,7 @@ MATH, SCRIPT, IMG = E["math"], E["script"], E["img"]
 # Elements that hold one formula, by their class.
 RENDERED = re.compile(r"(?:^|\s)(?:katex|MathJax\w*|mjx-chtml|MJXc-display|mwe-math-element)(?:\s|$)")
 _SCRIPT = re.compile(rb"<script[^>]*math/tex([^>]*)>(.*?)(?:</script|\Z)", re.DOTALL | re.IGNORECASE)
-# The class and the address of images of formulas, as `markup.is_formula_image` has them.
+# The class and the address of images of formulas, as `markup.text_of_image` has them.
 _CLASS = re.compile(r"(?i)(?:latex|(?:^|[^a-z0-9])(?:tex|math))(?:$|[^a-z0-9])")
 _ADDRESS = re.compile(
     r"(?i)(?!data:).*?(?:m(?:ath|ime)tex|(?:[?&/](?:la)?|\.la)tex(?:[./?=]|$)|/math/(?:render/|[0-9a-f]+[./]))",

@@ -8,6 +8,8 @@ from gristmill.tasks.extraction.vocabulary import BLOCK, CUSTOM, ENDS, PROPERTIE
 
 _SUP, _SUB, _RT, _RTC, _RP, _A, _BR, _WBR = (E[name] for name in ("sup", "sub", "rt", "rtc", "rp", "a", "br", "wbr"))
 _SPAN, _DIV = E["span"], E["div"]
+_Q, _STRUCK = E["q"], (E["del"], E["s"], E["strike"])
+_REWRITTEN = (_SUP, _SUB, _RT, _RTC, _RP, _Q, *_STRUCK)
 _MARKS = {
     **{E[name]: "**" for name in ("b", "strong")},
     **{E[name]: "*" for name in ("i", "em")},
@@ -26,11 +28,20 @@ _ELEMENT = re.compile(r"(?:^|[^A-Za-z])(?:[A-Z][a-z]?\d*)+[)\]]?$|\)$")
 # Elements that change nothing in plain text; with their end tags.
 _INERT = frozenset(
     code
-    for name in "a b i u em strong font small big tt s strike nobr cite dfn abbr code kbd samp var mark span".split()
+    for name in "a b i u em strong font small big tt nobr cite dfn abbr code kbd samp var mark span".split()
     for code in (E[name], ENDS - E[name])
 )
-# A `sup` that is the mark of a note: a link to a place of the page stands in it or around it.
-_NOTE = -1
+# A `sup` that is the mark of a note: a link to a place of the page stands in it or around it; a `q` in another.
+_NOTE, _INNER_Q = -1, -2
+_QUOTES = frozenset("\"'\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u300c\u300e")
+# The images of an emoji: one character, or several that are joined or modified; or what has been typed, such as `:-)`.
+_SIGN = "[\u00a9\u00ae\u203c-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+_MODIFIED = "[\ufe0e\ufe0f\u20e3\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*"
+_EMOJI = re.compile(
+    rf"(?:{_SIGN}|[0-9#*](?=\ufe0f?\u20e3)){_MODIFIED}(?:\u200d{_SIGN}{_MODIFIED})*|(?!.*\w\w)\S{{2,5}}"
+)
+_OPENING, _CLOSING = frozenset("([{‘“«（「『"), frozenset(",.;:!?)]}’”»、。，；：！？）」』")
+_EMOJI_CLASS = re.compile(rb"(?i)emoji|smil|emoticon")
 _NUMBERS = re.compile(r"\d{1,3}(?:\s?[,–-]\s?\d{1,3})*$")
 _BOLD_APART = re.compile(r"(?<=[^\s*\\])\*\* \*\*(?=[^\s*])")
 # How many elements whose text is rewritten may lie in each other.
@@ -41,7 +52,9 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     """The text between two tags, white space collapsed, a line for each `<br>`; blocks in it are parted by spaces.
 
     Fractions and exponents are written as `1/2` and `10^8`, marks of notes as `[1]`, ruby in brackets behind its base,
-    formulas as LaTeX. Links of headings to themselves and names of icons are left out.
+    formulas as LaTeX, quotations in the marks of the page's language, images of emoji as these. What is struck
+    through stays, as on the page, a space from the words beside it: `<del>10</del><ins>12</ins>` is two numbers. Links
+    of headings to themselves and names of icons are left out.
     """
     if last == first + 1:
         return _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
@@ -50,12 +63,11 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
         text = source.between(first, last)
         if (
             _SIGNS.isdisjoint(text)
-            and not source.hides(first, last)
+            and not source.hidden
             and source.data.find(b"editsection", end[first], source.begin[last]) < 0
         ):
             return _SPACE.sub(" ", text).strip()
     ends = source.ends(first, last)
-    hides = source.hides(first, last)
     out: list[str] = []
     open_elements: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
     pos, k = end[first], first + 1
@@ -76,6 +88,11 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             pos, k = max(pos, end[last_tag]), last_tag + 1
             continue
         searched = max(searched, last_tag)
+        if k in source.hidden:
+            pos, k = source.after_hidden(k)
+            if k > last:  # it ends beyond the piece
+                pos, k = source.begin[last], last
+            continue
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
                 out.append("\n")
@@ -84,7 +101,6 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
                 pos = end[k]
             elif k in ends and (
                 (tag == _SPAN and b"editsection" in source.tag(k))  # MediaWiki's [edit]
-                or (hides and not PROPERTIES[tag] & BLOCK and source.hidden(k))
                 or (source.icons and not PROPERTIES[tag] & BLOCK and _ICON.search(source.classes(k)))
             ):
                 k = ends[k]
@@ -95,10 +111,13 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             elif PROPERTIES[tag] & BLOCK:
                 out.append(" ")
             elif k in ends and len(open_elements) < _NESTED:
-                if tag in (_SUP, _SUB, _RT, _RTC, _RP):
-                    open_elements.append(
-                        (ends[k], len(out), _NOTE if tag == _SUP and _is_note(source, k, ends[k]) else tag)
-                    )
+                if tag in _REWRITTEN:
+                    kind = tag
+                    if tag == _SUP and _is_note(source, k, ends[k]):
+                        kind = _NOTE
+                    elif tag == _Q and any(outer == _Q for *_, outer in open_elements):
+                        kind = _INNER_Q
+                    open_elements.append((ends[k], len(out), kind))
                 elif _marks(tag, markdown, open_elements):
                     open_elements.append((ends[k], len(out), tag))
         elif tag < 0 and PROPERTIES[ENDS - tag] & BLOCK:
@@ -116,14 +135,29 @@ def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: i
     text = "".join(out[length:])
     content = text.strip()
     del out[length:]
-    if kind not in _MARKS:
+    if kind in _STRUCK:
+        if content:
+            out += (" " * _adjoins(_last(out), text[0]), text)
+            out.append(" " * _adjoins(text[-1], _following(source, tag, last)[:1]))
+    elif kind in (_Q, _INNER_Q):
+        if content and content[0] not in _QUOTES and _last(out) not in _QUOTES:
+            first = 0 if kind == _Q else 2
+            before, _, after = text.partition(content)
+            text = f"{before}{source.quotes[first]}{content}{source.quotes[first + 1]}{after}"
+        out.append(text)
+    elif kind not in _MARKS:
         out.append(_rewritten(kind, content, out, "*`" if markdown else ""))
     elif not content:
         out.append(text)
     else:
         before, _, after = text.partition(content)
-        previous = before[-1:] or next((piece[-1] for piece in reversed(out) if piece), "")
+        previous = before[-1:] or _last(out)
         out += (before, _emphasised(_MARKS[kind], previous, content, after or _following(source, tag, last)), after)
+
+
+def _last(out: list[str]) -> str:
+    """The last character that is written, "" without one."""
+    return next((piece[-1] for piece in reversed(out) if piece), "")
 
 
 def _following(source: Source, tag: int, last: int) -> str:
@@ -141,6 +175,12 @@ def _emphasised(mark: str, previous: str, content: str, following: str) -> str:
     return f"{mark}{content}{mark}" if "\n" not in content and content[0] != "$" and all(apart) else content
 
 
+def _adjoins(before: str, following: str) -> bool:
+    """Whether two characters, "" for none, have no space between them and none belongs there."""
+    texts = before and following and not (before.isspace() or following.isspace())
+    return bool(texts) and before not in _OPENING and following not in _CLOSING
+
+
 def _apart(outside: str, inside: str) -> bool:
     return outside != "*" and (inside.isalnum() or not outside.isalnum())
 
@@ -151,7 +191,7 @@ def _marks(tag: int, markdown: bool, open_elements: list[tuple[int, int, int]]) 
 
 
 def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tuple[str | None, int]:
-    """(the formula that begins with a tag, its last tag); (None, the last tag that was searched) if none does.
+    """(the formula or emoji that begins with a tag, its last tag); (None, the last tag that was searched) if none does.
 
     searched: whether an element around it shows a formula, and has none of the notations that are known.
     """
@@ -161,6 +201,9 @@ def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tu
         return formula, k if formula is not None else k - 1
     if tag == formulas.IMG:
         formula = formulas.of_image(source, k)
+        if formula is None and _EMOJI_CLASS.search(source.tag(k)):
+            alt = (source.attribute(k, "alt") or "").strip()
+            formula = alt if _EMOJI.fullmatch(alt) else None
         return formula, k if formula is not None else k - 1
     if tag == formulas.MATH or tag == CUSTOM:
         if k in ends and (tag == formulas.MATH or source.name(k) == "mjx-container"):

@@ -3,24 +3,59 @@
 import html
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 
-from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, Page
+from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, E, Page
 from gristmill.tasks.kernels.phrases import contains
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
 _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
-_HIDDEN = re.compile(r"(?i)display\s*:\s*none")
+_EVERY_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
+# What the source of an element has that is not shown, `hidden` or a style; `aria-hidden` is for screen readers.
+_HIDES = re.compile(rb"""(?i)display\s*:\s*none|visibility\s*:\s*hidden|[\s"'/]hidden(?=[\s=/>])""")
+_HIDING = (b"idden", b"IDDEN", b"isplay", b"ISPLAY")
+_DECLARATION = re.compile(r"(display|visibility)\s*:\s*([a-z-]+)\s*(!\s*important)?\s*")
+_LANGUAGE = re.compile(_ATTRIBUTE.replace(b"(?<=", rb"<html\b[^>]*?(?<=", 1) % rb"(?:xml:)?lang")
+_HEAD = 10_000  # bytes in which the page's own start tag is looked for
+# What browsers draw around `q`, by language (CLDR, delimiters).
+_ENGLISH = "\u201c\u201d\u2018\u2019"
+_QUOTES = {
+    language: quotes
+    for languages, quotes in (
+        ("de cs sk sl is", "„“‚‘"),
+        ("bg lt mk", "„“„“"),
+        ("pl ro", "„”«»"),
+        ("hu", "„”»«"),
+        ("hr", "„”‚‘"),
+        ("et", "„“«»"),
+        ("sr", "„“‘‘"),
+        ("ru uk be", "«»„“"),
+        ("fr", "«»«»"),
+        ("es it ca gl pt-pt el", "«»“”"),
+        ("no nb nn", "«»‘’"),
+        ("fa", "«»‹›"),
+        ("de-ch fr-ch it-ch", "«»‹›"),
+        ("nl", "‘’“”"),
+        ("sv fi he", "””’’"),
+        ("ar", "”“’‘"),
+        ("ja zh-hant zh-tw zh-hk", "「」『』"),
+    )
+    for language in languages.split()
+}
+_XMP, _PLAINTEXT = E["xmp"], E["plaintext"]
 _ATTRIBUTES: dict[str, re.Pattern[bytes]] = {}
 
 
 class Source:
-    """`data`: the page's bytes; `page`: its scan. Tags are named by their numbers; see `scanned.Tags`."""
+    """`data`: the page's bytes; `page`: its scan; `hidden`: the elements that are left out because no reader sees them
+    (`visibility.hidden_elements`), start tag and the tag that ends it. Tags are named by their numbers; see
+    `vocabulary.Tags`."""
 
-    def __init__(self, data: bytes, page: Page) -> None:
-        self.data, self.page = data, page
+    def __init__(self, data: bytes, page: Page, hidden: Mapping[int, int] | None = None) -> None:
+        self.data, self.page, self.hidden = data, page, hidden or {}
 
     @cached_property
     def begin(self) -> list[int]:
@@ -39,6 +74,15 @@ class Source:
     def formulas(self) -> bool:
         """Whether elements of any name may show formulas, so that their classes must be looked at."""
         return any(self.has(word) for word in (b"MathJax", b"katex", b"mwe-math", b"mjx"))
+
+    @cached_property
+    def quotes(self) -> str:
+        """The quotation marks of the page's language: opening and closing, and those inside of others."""
+        match = _LANGUAGE.search(self.data, 0, _HEAD)
+        language = (match[1] or match[2] or match[3]).decode("ascii", "replace").lower() if match else ""
+        while language and language not in _QUOTES:
+            language = language.rpartition("-")[0]
+        return _QUOTES.get(language, _ENGLISH)
 
     @cached_property
     def icons(self) -> bool:
@@ -70,19 +114,57 @@ class Source:
     def classes(self, number: int) -> str:
         return self.attribute(number, "class") or ""
 
-    def hides(self, first: int, last: int) -> bool:
-        """Whether an element between two tags may be hidden by its style."""
-        return self.data.find(b"display", self.end[first], self.begin[last]) >= 0
+    def attributes(self, number: int) -> dict[str, str]:
+        """The attributes of a tag by their names in lower case; of two of one name the first counts."""
+        tag = self.tag(number).decode("utf-8", "replace")
+        attributes: dict[str, str] = {}
+        for name, double, single, bare in _EVERY_ATTRIBUTE.findall(tag, len(tag.split(None, 1)[0])):
+            attributes.setdefault(name.lower(), html.unescape(double or single or bare))
+        return attributes
 
-    def hidden(self, number: int) -> bool:
-        """Whether the style of a tag says that its element is not shown."""
-        tag = self.tag(number)
-        return b"display" in tag and b"none" in tag and bool(_HIDDEN.search(self.attribute(number, "style") or ""))
+    def hides(self, first: int, last: int) -> bool:
+        """Whether an element between two tags may not be shown."""
+        begin, end = self.end[first], self.begin[last]
+        # a search for words is ten times as fast as that for a pattern
+        if all(self.data.find(word, begin, end) < 0 for word in _HIDING):
+            return False
+        return bool(_HIDES.search(self.data, begin, end))
+
+    def is_hidden(self, number: int) -> bool:
+        """Whether a start tag says that its element is not shown: by `hidden`, unless the element is found by a search
+        (HTML standard, 6.1), or by the last declaration of `display` or `visibility` in its style."""
+        if not _HIDES.search(self.data, self.begin[number], self.end[number]):
+            return False
+        attributes = self.attributes(number)
+        style: dict[str, tuple[bool, str]] = {}
+        for each in attributes.get("style", "").lower().split(";"):
+            if match := _DECLARATION.fullmatch(each.strip()):
+                important = bool(match[3])
+                if important >= style.get(match[1], (False, ""))[0]:
+                    style[match[1]] = important, match[2]
+        if style.get("visibility", (False, ""))[1] == "hidden":
+            return True
+        if "display" in style:
+            return style["display"][1] == "none"
+        return attributes.get("hidden", "until-found").strip().lower() != "until-found"
+
+    def after_hidden(self, first: int) -> tuple[int, int]:
+        """(where the source goes on after a hidden element, in bytes; the first tag there)."""
+        last = self.hidden[first]
+        if last < len(self.element) and self.element[last] == ENDS - self.element[first]:
+            return self.end[last], last + 1
+        return self.begin[last], last
+
+    @cached_property
+    def _raw(self) -> frozenset[int]:
+        """Where raw text begins that is shown as it stands, without entities (HTML standard, 13.2.6.4.7)."""
+        element = self.page.tags.element
+        return frozenset(self.page.tags.end[(element == _XMP) | (element == _PLAINTEXT)].tolist())
 
     def text(self, begin: int, end: int) -> str:
         """What stands between two tags, with its entities decoded."""
         text = self.data[begin:end].decode("utf-8", "replace")
-        if "&" in text:
+        if "&" in text and begin not in self._raw:
             text = html.unescape(text)
         return text.replace("\0", "")
 

@@ -183,7 +183,8 @@ class Texts(_Rows):
 
 
 class Pages(_Rows):
-    """Files of pages, one document a file, known by their content: HTML, PDF or text, plain, gzip or zstd.
+    """Files of pages, one document a file, known by their content: HTML (also by its name, as `.html`), PDF or text,
+    plain, gzip or zstd.
 
     PDF documents are read if the step `extract` has `types: [..., pdf]`.
     """

@@ -23,6 +23,8 @@ OURS = {
     "gristmill.flows",
     "gristmill.flows.cli",
     "gristmill.flows.cli.app",
+    "gristmill.flows.machine",
+    "gristmill.flows.machine.limits",
     "gristmill.storage",
     "gristmill.storage.printable",
 }

@@ -169,7 +169,7 @@ def test_a_raised_version_makes_its_stage_and_those_whose_inputs_differ(recipe, 
     assert made() == ["candidates", "near_duplicates"]
     monkeypatch.setattr(near_duplicates, "ORDERING", 2)
     assert made() == ["near_duplicates"]
-    monkeypatch.setattr(GopherQuality, "work_version", 2)
+    monkeypatch.setattr(GopherQuality, "work_version", 3)
     assert made() == ["documents"], "the step's signals are as before"
 
     # other contents: an undeclared change makes nothing again, a declared one what reads them
@@ -180,5 +180,5 @@ def test_a_raised_version_makes_its_stage_and_those_whose_inputs_differ(recipe, 
     measure = gopher_quality.measure
     monkeypatch.setattr(gopher_quality, "measure", one_more)
     assert made() == []
-    monkeypatch.setattr(GopherQuality, "work_version", 3)
+    monkeypatch.setattr(GopherQuality, "work_version", 4)
     assert made() == ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]

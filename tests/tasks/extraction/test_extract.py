@@ -132,7 +132,9 @@ def test_types_are_counted_and_what_a_server_makes_up_is_one_of_them(run, page):
     types = found.record["types"]
     assert sum(types.values()) == len(declared) and list(types)[0] == "application/pdf"
     named = {name: count for name, count in types.items() if name != "other"}
-    assert len(types) == 30 and types["application/pdf"] == 3 and set(named) <= set(declared)
+    # a word without a slash is no type: these bytes are of an unknown one
+    assert types["application/octet-stream"] == 2 and set(named) <= {*declared, "application/octet-stream"}
+    assert len(named) == 30 and types["application/pdf"] == 3 and types["other"] == len(declared) - sum(named.values())
 
 
 def test_the_type_that_a_crawler_found_counts_where_the_server_says_nothing(run, page):
@@ -371,6 +373,42 @@ def test_a_page_without_a_type_is_looked_at(run, page):
     assert [row["text"] for row in found.documents] == [text] * 9
     assert [row["content_type"] for row in found.documents] == ["text/html"] * 8 + ["text/plain"]
     assert found.ledger["rule"].to_pylist() == ["content_type"] * 2
+
+
+WORDS_AND_BREAKS = "<br>\n".join(STORY)
+
+
+@pytest.mark.parametrize("name", ["a.html", "A.HTM", "a.shtml", "index.html?page=2", "a.html.gz"])
+def test_a_file_of_a_page_is_html_by_its_name(tmp_path, extracted, name):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(WORDS_AND_BREAKS.encode()) if name.endswith("gz") else WORDS_AND_BREAKS.encode())
+    found = extracted(Shard("page", str(path), name, Columns(pages=True)), engine="blocks")
+    assert [text.split("\n") for text in found.texts] == [list(STORY)]
+    assert [(row["content_type"], row["engine"]) for row in found.documents] == [("text/html", "blocks")]
+
+
+def test_files_of_other_names_are_what_their_bytes_say(tmp_path, extracted):
+    for name, content in (("a.txt", STORY[0]), ("html", STORY[0]), ("a.html.txt", STORY[0]), ("b.txt", html(STORY[0]))):
+        (tmp_path / name).write_text(content)
+        found = extracted(Shard("page", str(tmp_path / name), name, Columns(pages=True)), folder=f"out {name}")
+        assert found.texts == [STORY[0]]
+        kind = "text/html" if content != STORY[0] else "text/plain"
+        assert [row["content_type"] for row in found.documents] == [kind]
+    (tmp_path / "c.html").write_bytes(b"%PDF-1.7 " + bytes(99))
+    found = extracted(Shard("page", str(tmp_path / "c.html"), "c.html", Columns(pages=True)), folder="c")
+    assert found.ledger["detail"].to_pylist() == ["application/pdf"]
+
+
+def test_a_page_of_few_tags_is_html_by_its_address_or_its_server(tmp_path, run, page, extracted):
+    addresses = ["https://a.example/b.html?c#d", "https://[a.example/b.htm", "https://a.example/b"]
+    table = pa.table({"page": [WORDS_AND_BREAKS.encode()] * 3, "url": addresses})
+    pq.write_table(table, tmp_path / "a.parquet")
+    columns = Columns(text="page", url="url", pages=True)
+    found = extracted(Shard("parquet", str(tmp_path / "a.parquet"), "a", columns), folder="table")
+    assert [row["content_type"] for row in found.documents] == ["text/html", "text/html", "text/plain"]
+    assert [text.count("<br>") for text in found.texts] == [0, 0, 2]
+    found = run([page(WORDS_AND_BREAKS.encode(), (("Content-Type", "text/html"),))], engine="blocks")
+    assert [text.split("\n") for text in found.texts] == [list(STORY)]
 
 
 @pytest.mark.parametrize("engine", ["resiliparse", "trafilatura"])

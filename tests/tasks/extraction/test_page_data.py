@@ -105,3 +105,17 @@ def test_texts_are_without_tags_and_each_is_there_once():
     assert text_of("a  b\r\n\r\n\r\nc") == "a b\n\nc"
     teaser = "The old mill stands where the river leaves ..."
     assert joined([teaser, TEXTS[0], TEXTS[0], "a", "a"]) == f"{TEXTS[0]}\n\na"
+
+
+@pytest.mark.parametrize("begin", ["", "<!--", "//<!--", " // <![CDATA[", "<![CDATA["])
+@pytest.mark.parametrize("end", ["", "-->", "\n//-->\n", "// ]]>", "]]>"])
+def test_fences_of_scripts_are_no_part_of_them(begin, end):
+    data = json.dumps({"articleBody": "\n".join(TEXTS)})
+    page = f'{APP}<SCRIPT TYPE="APPLICATION/LD+JSON">{begin}\n{data}\n{end}</SCRIPT>'
+    assert extracted(page)["text"] == "\n".join(TEXTS)
+
+
+def test_names_of_states_begin_a_word():
+    state = json.dumps({"article": {"body": " ".join(TEXTS)}})
+    assert extracted(f"{APP}<script>window.__APP_STATE__ = {state}</script>")["engine"] == "data"
+    assert extracted(f"{APP}<script>window.a__APP_STATE__ = {state}</script>")["rule"] == "page_shell"

@@ -16,6 +16,7 @@ from gristmill.tasks.extraction.classifier import best_f1
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.visibility import hidden_blocks, hidden_elements
 from gristmill.tasks.extraction.rendering.whole import shared, units
 from tests.tasks.extraction.test_blocks import SOURCES
 
@@ -33,8 +34,9 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
     words = np.ones(len(likely), np.float32)
     found = Source(data, page)
     together = units(found)
-    chosen = best_f1(shared(page, likely, words, together.unit), words)
-    return render(found, together, completed(found, together, chosen), markdown)
+    chosen = completed(found, together, best_f1(shared(page, likely, words, together.unit), words))
+    hidden = hidden_elements(found, together, chosen, words)
+    return render(Source(data, page, hidden), together, chosen & ~hidden_blocks(page, hidden), markdown)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,34 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
         # ruby
         ("<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>だ", "漢字(かんじ)だ"),
         ("<ruby>東<rt>とう</rt>京<rt>きょう</rt></ruby>", "東(とう)京(きょう)"),
+        # raw text (HTML standard, 13.2.6.4.7 and 15.3.3)
+        ("<xmp>if (a<b && c>d) { <i>no tag</i> }</xmp>", "if (a<b && c>d) { <i>no tag</i> }"),
+        ("<p>x<xmp>\n  a &lt; b\n</p>\n</xmp><p>&lt;y", "x\n\n  a &lt; b\n</p>\n\n<y"),
+        ("<table><tr><th>a<th>b<tr><td><xmp><b>&amp;</xmp><td>&amp;</table>", "| a | b |\n| <b>&amp; | & |"),
+        ("<p>x<plaintext>a &lt; <b>b</plaintext>", "x\n\na &lt; <b>b</plaintext>"),
+        ("<p>x<noembed>a</noembed><noframes>b</noframes><iframe>c</iframe>y", "xy"),
+        # what is struck through stays, and no word is joined to it
+        ("<p>It is <del>10</del><ins>12</ins> crowns, not <s>ten</s>.", "It is 10 12 crowns, not ten."),
+        ("<p>10<s>11</s>12 (<strike>a</strike>)<strike>b</strike>c<s></s>d", "10 11 12 (a) b cd"),
+        ("<p><del>$10</del><ins>$12</ins> <del>9 </del>8<del> 7</del>, <s>e</s>, f", "$10 $12 9 8 7, e, f"),
+        (
+            "<h2>A<del>B</del></h2><table><tr><th>c<th>d<tr><td><del>1</del>2<td>3</table>",
+            "A B\n\n| c | d |\n| 1 2 | 3 |",
+        ),
+        ("<pre>-<del>a</del>\n+<ins>b</ins></pre>", "-a\n+b"),
+        # quotation marks as browsers draw them, in the language of the page
+        ("<p>He said <q>the mill is mine</q> and went.", "He said “the mill is mine” and went."),
+        ("<p>He <q>said <b><q>it</q> is</b> mine</q>.<q></q>", "He “said ‘it’ is mine”."),
+        ("<p>\"<q>a</q>\" <q>'b'</q> <q> c </q>", "\"a\" 'b' “c”"),
+        ("<html lang=de-AT><p>Er sagte <q>mein <q>Rad</q></q>.", "Er sagte „mein ‚Rad‘“."),
+        ("<html class=a xml:lang='fr'><p><q>a</q>", "«a»"),
+        ("<html lang=xx><p lang=de><q>a</q>", "“a”"),
+        # emoji that are images
+        ("<p>a <img class='emoji' alt='😀' src=e.svg> b <img class=wp-smiley alt=':-)'>", "a 😀 b :-)"),
+        ("<p>a<img class=twemoji alt='👩‍🚀'><img class=emoji alt='&#x1f1e9;&#x1f1ea;'>b", "a👩‍🚀🇩🇪b"),
+        ("<p>a<img src=/emoji/1.png alt='1️⃣'> <img class=smilies alt=';)'>", "a1️⃣ ;)"),
+        ("<p>a<img class=emoji alt=':octocat:'><img class=emoji alt='Emoji'>b", "ab"),
+        ("<p>a<img class=emoji alt='😀 😀'><img alt='😀'>b", "ab"),
         # lists
         ("<ol><li>a<li>b<ul><li>c</ul><li>d</ol>", "1. a\n2. b\n   - c\n3. d"),
         ("<ol start=9><li>a<li value=20>b<li>c</ol>", "9. a\n20. b\n21. c"),
@@ -366,6 +396,44 @@ def test_numbers_of_lists_by_their_style():
 def test_spans_of_rows_end_with_their_group():
     page = "<table><tbody><tr><th>a<td rowspan=9>b<tbody><tr><th>c<td>d<tr><th rowspan=2>e<td>f<tr><td>g</table>"
     assert rendered(page) == "| a | b |\n| c | d |\n| e | f |\n|  | g |"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "<thead>{head}</thead><tfoot>{foot}</tfoot><tbody>{body}</tbody>",  # HTML 4
+        "<thead>{head}<tfoot>{foot}<tbody>{body}",
+        "<tfoot>{foot}<thead>{head}<tbody>{body}",
+        "<tbody>{body}<tfoot>{foot}<thead>{head}",
+        "<thead>{head}</thead><tfoot>{foot}</tfoot>{body}",
+        "<thead>{head}<tbody>{body}<tfoot>{foot}",
+        "<tfoot></tfoot><thead>{head}<tbody>{body}{foot}",
+    ],
+)
+def test_heads_and_feet_of_tables_are_where_browsers_show_them(parts):
+    rows = {
+        "head": "<tr><th>Flour<th>Bag<th>Price",
+        "body": "<tr><td rowspan=2>Wheat<td>1 kg<td>2<tr><td>5 kg<td>7<tr><td>Rye<td>1 kg<td>3",
+        "foot": "<tr><td>Sum<td><td>12",
+    }
+    page = f"<table><caption>Prices</caption>{parts.format(**rows)}</table>"
+    shown = (
+        "| Flour | Bag | Price |",
+        "| Wheat | 1 kg | 2 |",
+        "|  | 5 kg | 7 |",
+        "| Rye | 1 kg | 3 |",
+        "| Sum |  | 12 |",
+    )
+    assert rendered(page) == "\n".join(("Prices\n", *shown))
+    assert rendered(page, markdown=True).split("\n")[2:5] == [shown[0], "| --- | --- | --- |", shown[1]]
+
+
+def test_only_one_head_and_one_foot_of_a_table_are_moved():
+    page = (
+        "<table><tr><td>a<td>1<tfoot><tr><td>b<td>2<tfoot><tr><td>c<td>3<tbody><tr><td>d<td>4"
+        "<thead><tr><td>e<td>5<thead><tr><td>f<td>6</table>"
+    )
+    assert rendered(page).split("\n") == [f"| {name} | {n} |" for name, n in zip("eacdfb", "513462", strict=True)]
 
 
 def test_what_a_style_hides_is_no_part_of_a_cell():

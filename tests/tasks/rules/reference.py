@@ -90,6 +90,10 @@ def share(where: Iterable[bool]) -> float:
     return ratio(sum(found), len(found))
 
 
+def lettered(word: str) -> bool:
+    return word[0] in "0123456789" or any(map(str.isalpha, word))
+
+
 def tokens(field: str) -> list[str]:
     """The tokens of a run without white space.
 
@@ -109,7 +113,7 @@ def tokens(field: str) -> list[str]:
         if words[i] == "-" and real[i - 1] and real[i + 1]:
             found += [token, "-"]
             token = ""
-        elif token and real[i] and real[i - 1]:
+        elif token and real[i] and real[i - 1] and lettered(words[i]) and lettered(words[i - 1]):
             found.append(token)
             token = words[i]
         elif "\u3000" <= words[i][0] <= "\u3fff" and not real[i] or "\uf000" <= words[i][0] <= "\uffff" and not real[i]:
