@@ -52,6 +52,8 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
     if now == run.recipe:
         return given
     found = list(differences(run.recipe, now))
+    if not found:  # the same files, named from another folder
+        return given
     changed = {name.partition(".")[0].partition("[")[0] for name, _, _ in found}
     # what has not changed is taken from the given recipe, whose addresses have what lets a reader in
     kept = {name: getattr(given, name) for name in type(given).model_fields if name not in changed}

@@ -35,10 +35,10 @@ def search(recipe: str) -> int:
 
 def compare(first: str, second: str) -> float:
     difference: Difference = gristmill.diff(first, second)
-    decision: DecisionReport = gristmill.ablate(first, [second])
-    law: ScalingReport = gristmill.scale(first)
-    order: AgreementReport = gristmill.agreement(first, [second])
-    print(difference, decision, law, order, gristmill.mix(first))
+    decision: DecisionReport = gristmill.ablate(first, [second], clean="texts.jsonl", pairs=[3, 6])
+    law: ScalingReport = gristmill.scale(first, [3_000_000], [30_000_000])
+    order: AgreementReport = gristmill.agreement(first, sizes=[3, 15], tokens=[30, 150], against=[second])
+    print(difference, decision, law, order, gristmill.mix(first, method="regmix", judge=["books"]))
     report = gristmill.pipeline({"name": "web", "sources": [{"name": "web", "warc": ["*.warc.gz"]}]})
     return float(report.result["heldout/bits_per_byte"])
 
@@ -48,7 +48,9 @@ def plan(path: Path) -> TrainingPlan:
     with gristmill.remake(["rules"]):
         gristmill.tokens(recipe)
     gristmill.pretrain(path)
-    return gristmill.plan(recipe, devices=8)
+    planned = gristmill.plan(recipe, device="h100", devices=8)
+    print(planned.best.micro_batch, f"{planned.bill.hours:.1f} hours")
+    return planned
 
 
 if __name__ == "__main__":
