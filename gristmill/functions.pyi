@@ -1,4 +1,4 @@
-"""Signatures of functions whose parameters the code makes, as `python -m tests.public.signatures` writes them."""
+"""Signatures of functions whose parameters the code makes. Written by `python -m tests.public.signatures`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -124,8 +124,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
 }
 
-# Commands by their names in release 0.1.0, which run until the next release, with a line that says the new name. An
-# option in brackets takes an argument that the old command had.
+# Commands by their names before 0.2.0, which run in 0.2, with a line that says the new name, and go with 0.3. An option
+# in brackets takes an argument that the old command had.
 RENAMED: dict[str, str] = {
     "tokens": "run --tokens-only",
     "pretrain": "run",

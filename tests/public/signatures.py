@@ -18,7 +18,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 
 FUNCTIONS = ("corpus", "tokens", "pretrain", "pipeline", "ablate", "agreement", "mix", "plan", "scale")
-HEAD = '''"""Signatures of functions whose parameters the code makes, as `python -m tests.public.signatures` writes them."""
+HEAD = '''"""Signatures of functions whose parameters the code makes. Written by `python -m tests.public.signatures`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
