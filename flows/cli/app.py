@@ -8,7 +8,6 @@ import inspect
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,9 +15,11 @@ import wrapt
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
+    from gristmill.flows.cli import version
     from gristmill.flows.machine import settings as machine_settings
     from gristmill.flows.machine import variables
 else:
+    version = wrapt.lazy_import("gristmill.flows.cli.version")
     machine_settings = wrapt.lazy_import("gristmill.flows.machine.settings")
     variables = wrapt.lazy_import("gristmill.flows.machine.variables")
 
@@ -249,14 +250,17 @@ for _group, _summary in GROUPS.items():
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        typer.echo(f"gristmill {version('gristmill')}")
+        typer.echo("\n".join(version.lines()))
         raise typer.Exit
 
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version, and end")
+    is_version_requested: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="print the version, commit and libraries, and end"
+        ),
     ] = False,
 ) -> None:
     """Options of the program itself."""

@@ -3,12 +3,11 @@
 from contextlib import nullcontext
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from gristmill.storage import files, layout, ledger, parquet
+from gristmill.storage import checked_json, files, layout, ledger, parquet
 from gristmill.storage.files import DiskFullError
 from gristmill.storage.home import verify
 from gristmill.storage.schema import SELECTION
