@@ -15,11 +15,11 @@ import wrapt
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from gristmill.flows.cli import version
+    from gristmill.flows.machine import installed
     from gristmill.flows.machine import settings as machine_settings
     from gristmill.flows.machine import variables
 else:
-    version = wrapt.lazy_import("gristmill.flows.cli.version")
+    installed = wrapt.lazy_import("gristmill.flows.machine.installed")
     machine_settings = wrapt.lazy_import("gristmill.flows.machine.settings")
     variables = wrapt.lazy_import("gristmill.flows.machine.variables")
 
@@ -250,7 +250,7 @@ for _group, _summary in GROUPS.items():
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        typer.echo("\n".join(version.lines()))
+        typer.echo("\n".join(installed.lines()))
         raise typer.Exit
 
 

@@ -19,7 +19,7 @@ import wrapt
 
 from gristmill.flows.machine.runs import RELEASED, RecordedRun, all_runs, stages_of_runs
 from gristmill.storage import files, layout, leftovers
-from gristmill.storage.home import FinishedStage, Home, StageFolder, UnreadableStage, UnfinishedStage, UnreadableStage
+from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 from gristmill.tasks.engine.executors import WORK
 from gristmill.tasks.engine.lease import is_held, lease, maker_of
 from gristmill.tasks.engine.shared import works
@@ -106,7 +106,7 @@ def _all(home: Home) -> Iterator[StageFolder]:
 
 
 def _is_kept(stage: StageFolder) -> bool:
-    """Whether a stage stays though no run holds it: a model that nobody has released, readable by this release or not."""
+    """Whether a stage stays though no run holds it: a model that nobody has released, of this format or another."""
     return (
         isinstance(stage, FinishedStage | UnreadableStage)
         and stage.name == "model"

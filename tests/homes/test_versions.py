@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from gristmill.flows.cli.app import RENAMED
-from tests.homes.versions import PAGE, ROOT, SHARED, _changes, page, stages, steps
+from tests.homes.versions import PAGE, ROOT, SHARED, changes_beside, page, stages, steps
 
 
 def test_the_page_has_the_versions_of_the_code():
@@ -36,9 +36,9 @@ def test_each_version_has_a_comment(declared):
 
 def test_comments_of_versions_are_read():
     lines = ["    x = 1", "    # 2: a thing; at 10: 30,", "    # and more", "    # 3: another", "    work_version = 3"]
-    assert _changes(lines, 5) == {2: "a thing; at 10: 30, and more", 3: "another"}
-    assert _changes(["version=2,  # 2: a thing"], 1) == {2: "a thing"}
-    assert _changes(["version=1,"], 1) == {}
+    assert changes_beside(lines, 5) == {2: "a thing; at 10: 30, and more", 3: "another"}
+    assert changes_beside(["version=2,  # 2: a thing"], 1) == {2: "a thing"}
+    assert changes_beside(["version=1,"], 1) == {}
 
 
 def test_the_page_names_old_commands():

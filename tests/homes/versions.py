@@ -52,7 +52,7 @@ def _stages(path: Path) -> Iterator[Declared]:
             continue
         values = {keyword.arg: keyword.value for keyword in node.keywords}
         name, version = values["name"], values["version"]
-        number, changes = _number(path, version), _changes(lines, version.lineno)
+        number, changes = _number(path, version), changes_beside(lines, version.lineno)
         if isinstance(name, ast.Constant):
             yield Declared(str(name.value), number, changes)
         elif number != 1:
@@ -74,11 +74,11 @@ def _of_class(kind: type) -> dict[int, str]:
             lines = path.read_text(encoding="utf-8").splitlines()
             start = next(number for number, line in enumerate(lines, 1) if re.match(rf"class {base.__name__}\b", line))
             at = next(n for n, line in enumerate(lines[start:], start + 1) if line.strip().startswith("work_version"))
-            return _changes(lines, at)
+            return changes_beside(lines, at)
     return {}
 
 
-def _changes(lines: list[str], number: int) -> dict[int, str]:
+def changes_beside(lines: list[str], number: int) -> dict[int, str]:
     """The comments `# 2: what changed` beside the line with this number, and above it."""
     comments = [lines[number - 1].partition("# ")[2]]
     for line in reversed(lines[: number - 1]):

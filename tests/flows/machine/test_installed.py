@@ -11,7 +11,7 @@ from importlib import metadata
 
 import pytest
 
-from gristmill.flows.cli import version
+from gristmill.flows.machine import installed
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.tasks.extraction.engines import ENGINES
 from gristmill.tasks.reading.sources import FORMATS
@@ -34,9 +34,9 @@ def declared() -> set[str]:
 
 
 def test_the_libraries_are_those_that_decide_outputs():
-    missing = {name for name in declared() if name not in version.LIBRARIES and name != "byte_bpe"}
-    assert not missing, "add them to flows/cli/version.py"
-    assert [*version.LIBRARIES] == sorted({*version.LIBRARIES})
+    missing = {name for name in declared() if name not in installed.LIBRARIES and name != "byte_bpe"}
+    assert not missing, "add them to flows/machine/installed.py"
+    assert [*installed.LIBRARIES] == sorted({*installed.LIBRARIES})
 
 
 def test_it_prints_what_is_installed():
@@ -46,7 +46,7 @@ def test_it_prints_what_is_installed():
     assert first == f"gristmill {metadata.version('gristmill')}"
     assert f"Python {platform.python_version()}" in rest and f"pyarrow {metadata.version('pyarrow')}" in rest
     shown = [line.partition(" ")[0] for line in rest]
-    assert COMPUTING <= {*shown} <= {"commit", "Python", *version.LIBRARIES}
+    assert COMPUTING <= {*shown} <= {"commit", "Python", *installed.LIBRARIES}
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ def checkout(tmp_path, monkeypatch):
 
 def test_the_commit_is_that_of_the_checkout(checkout, monkeypatch):
     monkeypatch.setenv("GIT_DIR", "/nowhere")  # as a hook of another repository sets it
-    name = version.commit(checkout)
+    name = installed.commit(checkout)
     assert re.fullmatch(r"[0-9a-f]{40}", name)
     (checkout / "file").write_text("another text")
-    assert version.commit(checkout) == f"{name} with uncommitted changes"
+    assert installed.commit(checkout) == f"{name} with uncommitted changes"
     monkeypatch.setenv("PATH", os.devnull)
-    assert version.commit(checkout) == "", "there is no git"
+    assert installed.commit(checkout) == "", "there is no git"
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_without_a_checkout_it_is_the_commit_that_pip_has_recorded(tmp_path, mon
     if recorded is not None:
         (folder / "direct_url.json").write_text(json.dumps(recorded))
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert version.commit(tmp_path / "site-packages") == name
+    assert installed.commit(tmp_path / "site-packages") == name
