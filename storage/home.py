@@ -74,8 +74,8 @@ class FinishedStage(StageFolder):
 
     @property
     def version(self) -> int:
-        """The version of the stage: 1 up to manifests of format 5, which declared none."""
-        return self._manifest.get("version", 1)
+        """The declared version of the stage."""
+        return self._manifest["version"]
 
     @property
     def contents(self) -> str:
@@ -85,13 +85,12 @@ class FinishedStage(StageFolder):
     @property
     def inputs(self) -> dict[str, str]:
         """Keys of the stages that were read, or digests of files, by what they are to the stage."""
-        read = {name: label.rpartition("-")[2] for name, label in self._manifest.get("read", {}).items()}
+        read = {name: label.rpartition("-")[2] for name, label in self._manifest["read"].items()}
         return {**self._manifest["inputs"], **read}
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digests of the contents of the stages that were read, or of files, by what they are to the stage. Up to
-        manifests of format 5 those of stages are their keys."""
+        """Digests of the contents of the stages that were read, or of files, by what they are to the stage."""
         return self._manifest["inputs"]
 
     def reads(self, name: str, other: "FinishedStage") -> bool:

@@ -25,8 +25,6 @@ from gristmill.storage.contents import PartsDigest, sum_counts
 from gristmill.storage.damage import DamagedFileError, RecordedFile, check_name, damaged
 
 FORMAT = 6
-# Manifests of format 5 have no digest of contents: their list of parts, with the digests of all files, stands for it.
-_READ = (5, FORMAT)
 _DONE = re.compile(r"(.+)-(\d{5,})\.json")
 
 
@@ -148,31 +146,20 @@ def manifest(folder: str) -> dict | None:
         return None
     try:
         value = checked_json.content(data, path)
-        if (format_version := value.get("format")) in (*_READ, None):
+        if (format_version := value.get("format")) in (FORMAT, None):
             check_name(path, value.pop("file", "a file of another version"))
             return value
     except DamagedFileError as error:
-        if (format_version := _older_format(data)) is None:
-            raise ManifestError(str(error)) from None
+        raise ManifestError(str(error)) from None
     raise ManifestError(
         f"{path} is of format {format_version}, this version reads {FORMAT}: another version of gristmill made the "
         "stage; run its recipe again, or install that version"
     )
 
 
-def _older_format(data: bytes) -> int | None:
-    """The format of a manifest without a checksum: those before 3 had none."""
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    version = value.get("format", 1) if isinstance(value, dict) and "checksum" not in value else None
-    return version if version in (1, 2) else None
-
-
 def contents(value: Mapping[str, Any]) -> str:
     """The digest of the contents of a stage with this manifest."""
-    return str(value.get("contents") or value["parts"]["digest"])
+    return str(value["contents"])
 
 
 # In the manifest of a stage whose files `gristmill home gc` has removed: it still says what they held.

@@ -33,10 +33,10 @@ from gristmill.storage.damage import check_name, damaged, missing, name_of
 from gristmill.storage.remote import traffic
 from gristmill.storage.remote.config import RemoteIOConfig, configured
 
-_PARQUET, _MARK = b"PAR1", b"GRISTSH2"
+_PARQUET, MARK = b"PAR1", b"GRISTSH2"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
 # What stands behind the chunks and the name: their number, its length, the digest, the mark.
-_END = 8 + 8 + 16 + len(_MARK)
+_END = 8 + 8 + 16 + len(MARK)
 # The end of a remote file that is fetched at once: footers of shards have some 20 KB.
 _TAIL = 1 << 16
 
@@ -81,7 +81,7 @@ def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData, name: bytes) -> None:
     assert begin == len(_PARQUET) + chunks["length"].sum(), "column chunks are all that stands before the footer"
     chunk_list = chunks.tobytes() + name + len(chunks).to_bytes(8, "little") + len(name).to_bytes(8, "little")
     f.seek(begin)
-    f.write(chunk_list + xxhash.xxh3_128_digest(chunk_list + footer) + _MARK + footer)
+    f.write(chunk_list + xxhash.xxh3_128_digest(chunk_list + footer) + MARK + footer)
 
 
 def _columns(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
@@ -195,7 +195,7 @@ class CheckedFile:
             tail = self._data.tail(footer + _END)
         stop = len(tail) - footer
         end = tail[stop - _END : stop].to_pybytes()
-        if not end.endswith(_MARK):
+        if not end.endswith(MARK):
             raise damaged(self._path, "is damaged at its end, or was not written by this version")
         chunks = int.from_bytes(end[:8], "little") * _CHUNK.itemsize
         list_length = chunks + int.from_bytes(end[8:16], "little") + _END

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,8 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
         "OpenedWords Report Rows ScalingReport Trace TrainingPlan ablate agreement corpus diff find find_words load "
         "memorised mix open open_index open_words pipeline plan pretrain remake scale tokens trace"
     )
-    assert done.stdout.splitlines() == ["True True", "pipeline corpus", "demo Report 0.1.0", every, "True False"]
+    report = f"demo Report {version('gristmill')}"
+    assert done.stdout.splitlines() == ["True True", "pipeline corpus", report, every, "True False"]
 
 
 @pytest.mark.parametrize("kind", ["package", "module"])

@@ -8,7 +8,6 @@ import inspect
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,9 +15,11 @@ import wrapt
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
+    from gristmill.flows.machine import installed
     from gristmill.flows.machine import settings as machine_settings
     from gristmill.flows.machine import variables
 else:
+    installed = wrapt.lazy_import("gristmill.flows.machine.installed")
     machine_settings = wrapt.lazy_import("gristmill.flows.machine.settings")
     variables = wrapt.lazy_import("gristmill.flows.machine.variables")
 
@@ -124,8 +125,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
 }
 
-# Commands by their names in release 0.1.0, which run until the next release, with a line that says the new name. An
-# option in brackets takes an argument that the old command had.
+# Commands by their names before 0.2.0, which run in 0.2, with a line that says the new name, and go with 0.3. An option
+# in brackets takes an argument that the old command had.
 RENAMED: dict[str, str] = {
     "tokens": "run --tokens-only",
     "pretrain": "run",
@@ -249,14 +250,17 @@ for _group, _summary in GROUPS.items():
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        typer.echo(f"gristmill {version('gristmill')}")
+        typer.echo("\n".join(installed.lines()))
         raise typer.Exit
 
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version, and end")
+    is_version_requested: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="print the version, commit and libraries, and end"
+        ),
     ] = False,
 ) -> None:
     """Options of the program itself."""

@@ -2,7 +2,6 @@
 files outside of the home.
 
 <home>/runs/<recipe>/<time>-<random>.json    a run
-<home>/runs/<recipe>.json                    the last run of the recipe, as releases up to 0.1.0 wrote it
 
 Readers open the newest run of a recipe that is finished. A run holds its stages: `gristmill home gc` removes none of
 them until the run is forgotten.
@@ -27,7 +26,6 @@ from gristmill.tasks.engine.code_version import release
 log = logging.getLogger(__name__)
 
 RELEASED = "released.json"  # in the folder of a model whose run a person, or a takedown, has released
-EARLIER = "earlier"  # the id of a run that a release up to 0.1.0 recorded
 
 
 @dataclass(frozen=True)
@@ -189,17 +187,12 @@ def runs_of(home: str, name: str) -> list[RecordedRun]:
     """The runs of a recipe: finished ones first, and of these the newest. One that is damaged is passed over with a
     warning, since no stage needs it."""
     runs = [run for run in _read_all(home, [name]) if isinstance(run, RecordedRun)]
-    return sorted(runs, key=lambda run: (bool(run.ended), *_age(run)), reverse=True)
+    return sorted(runs, key=lambda run: (bool(run.ended), run.id), reverse=True)
 
 
 def is_finished(home: str, name: str, recipe: Mapping[str, Any]) -> bool:
     """Whether the home has a finished run of a recipe, given as JSON; its stages may be gone."""
     return any(run.ended and run.recipe == redacted(recipe) for run in runs_of(home, name))
-
-
-def _age(run: RecordedRun) -> tuple[bool, str]:
-    """Later for a later run."""
-    return run.id != EARLIER, run.id
 
 
 def all_runs(home: str) -> list[RecordedRun]:
@@ -210,7 +203,7 @@ def all_runs(home: str) -> list[RecordedRun]:
         if isinstance(run, DamagedFileError):
             raise run
         runs.append(run)
-    return sorted(runs, key=lambda run: (run.name, *_age(run)))
+    return sorted(runs, key=lambda run: (run.name, run.id))
 
 
 def forget(home: str, run: RecordedRun) -> None:
@@ -231,7 +224,7 @@ def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
     for run in _read_all(home, _names(home)):
         if isinstance(run, RecordedRun):
             last = newest.get(run.name)
-            if last is None or _age(run) > _age(last):
+            if last is None or run.id > last.id:
                 newest[run.name] = run
     recipes: dict[str, list[str]] = {}
     for name, run in sorted(newest.items()):
@@ -246,7 +239,7 @@ def stages_of_runs(home: str) -> set[str]:
 
 
 def _names(home: str) -> list[str]:
-    return sorted({name.removesuffix(".json") for name in files.names(files.join(home, "runs"))})
+    return [name for name in files.names(files.join(home, "runs")) if not name.endswith(".json")]
 
 
 def _read_all(home: str, names: list[str]) -> Iterator[RecordedRun | DamagedFileError]:
@@ -254,7 +247,6 @@ def _read_all(home: str, names: list[str]) -> Iterator[RecordedRun | DamagedFile
     paths = []
     for name in names:
         folder = files.join(home, "runs", name)
-        paths.append((name, EARLIER, f"{folder}.json"))
         paths += [(name, each.removesuffix(".json"), files.join(folder, each)) for each in files.names(folder)]
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
         for run in pool.map(lambda one: _read(*one), [one for one in paths if one[2].endswith(".json")]):
@@ -275,11 +267,11 @@ def _read(name: str, id_: str, path: str) -> RecordedRun | DamagedFileError | No
         name,
         id_,
         path,
-        flow=value.get("flow", ""),
-        stages=(*value["stages"], *value.get("earlier", ())),
-        outside=value.get("outside", {}),
-        recipe=value.get("recipe"),
-        release=value.get("release", ""),
-        began=value.get("began", ""),
-        ended=value.get("ended", "unknown" if id_ == EARLIER else ""),
+        flow=value["flow"],
+        stages=tuple(value["stages"]),
+        outside=value["outside"],
+        recipe=value["recipe"],
+        release=value["release"],
+        began=value["began"],
+        ended=value["ended"],
     )

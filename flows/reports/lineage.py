@@ -139,8 +139,7 @@ def record_again(
 ) -> tuple[Record | None, str]:
     """The record of a row of a shard, or why it cannot be had: the file may have moved, or be another one by now."""
     record = stage.part_records[number]
-    opened = record[ADDRESSES] if ADDRESSES in record else record["files"]  # as up to manifests of format 5
-    shard = recorded_file(_SHARDS.validate_python(opened), row["file"])
+    shard = recorded_file(_SHARDS.validate_python(record[ADDRESSES]), row["file"])
     where = f"{shard.path}, offset {row['offset']}"
     place = row["file"], row["offset"], row["length"]
     try:

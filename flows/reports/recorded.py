@@ -24,7 +24,7 @@ from gristmill.tasks.engine.spec import StageSpec
 log = logging.getLogger(__name__)
 
 # The flows whose runs readers open: a decision, say, records stages of other recipes, too.
-FLOWS = ("corpus", "tokens", "pretrain", "pipeline", "index", "word_index", "")
+FLOWS = ("corpus", "tokens", "pretrain", "pipeline", "index", "word_index")
 
 
 def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Recipe]:
@@ -52,6 +52,8 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
     if now == run.recipe:
         return given
     found = list(differences(run.recipe, now))
+    if not found:  # the same files, named from another folder
+        return given
     changed = {name.partition(".")[0].partition("[")[0] for name, _, _ in found}
     # what has not changed is taken from the given recipe, whose addresses have what lets a reader in
     kept = {name: getattr(given, name) for name in type(given).model_fields if name not in changed}
@@ -124,10 +126,6 @@ class RecordedStages:
 def reasons(spec: StageSpec, manifest: Mapping[str, Any]) -> list[str]:
     """Why a stage with this manifest has another key than it would have now, each in a few words."""
     now, found = spec.identity, []
-    if "version" not in manifest:
-        was = {name: value for name, value in manifest["record"].items() if name in now["record"]}
-        settings = [f"the setting {n} was {_short(v)}, is {_short(w)}" for n, v, w in differences(was, now["record"])]
-        return settings or ["an earlier release of gristmill made it"]
     for name, was, is_ in differences(
         {"version": manifest["version"], **manifest["versions"]}, {"version": now["version"], **now["versions"]}
     ):

@@ -106,9 +106,9 @@ def _all(home: Home) -> Iterator[StageFolder]:
 
 
 def _is_kept(stage: StageFolder) -> bool:
-    """Whether a stage stays though no run holds it: a model that nobody has released."""
+    """Whether a stage stays though no run holds it: a model that nobody has released, of this format or another."""
     return (
-        isinstance(stage, FinishedStage)
+        isinstance(stage, FinishedStage | UnreadableStage)
         and stage.name == "model"
         and not files.exists(files.join(stage.folder, RELEASED))
     )

@@ -229,7 +229,7 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
     all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps, *choosing)
     spec = StageSpec(
         name="documents",
-        version=2,  # 2: with the documents that may be held out, where URL steps come before the extraction
+        version=2,  # 2: also writes the documents that may be held out, if URL steps come before extraction
         body=_extract,
         record=record,
         inputs={"files": digest([of["files"] for of in seen.values()])},

@@ -101,7 +101,7 @@ class SentenceDedup(_Passages):
     FineWeb's spans of three lines made models worse, as its lines did: see `line_dedup`.
     """
 
-    # 2: Sentence_Terminal of Unicode 17, as Khmer's full stop
+    # 2: terminal punctuation follows Unicode 17, so it includes Khmer's full stop
     work_version: ClassVar[int] = 2
     rule: ClassVar = "repeated_sentences"
     step: Literal["sentence_dedup"] = "sentence_dedup"

@@ -27,7 +27,7 @@ class Where(DocumentStep):
     may have the step several times, each with its own name: `step: where`, `step: where_short`.
     """
 
-    # 2: expressions are SQL, so rules in the ledger are written as SQL
+    # 2: expressions are SQL, and so are the rules in the ledger
     work_version: ClassVar[int] = 2
     modules: ClassVar = ("gristmill.tasks.documents.expressions",)
 

@@ -219,7 +219,7 @@ class PhaseCost:
 
     @property
     def is_sized(self) -> bool:
-        """Whether the sizes of its jobs are known: releases up to 0.1.0 did not record them."""
+        """Whether the sizes of its jobs are known."""
         return bool(self.sizes) and all(size.read_bytes is not None for size in self.sizes)
 
     def as_json(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class PhaseCost:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "PhaseCost":
-        return cls(**{**values, "sizes": [JobSize(*size) for size in values.get("sizes", ())]})
+        return cls(**{**values, "sizes": [JobSize(*size) for size in values["sizes"]]})
 
 
 @dataclass

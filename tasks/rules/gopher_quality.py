@@ -143,7 +143,7 @@ class GopherQuality(RuleStep):
     stop words are those of the settings, and put in lower case code point by code point.
     """
 
-    # 2: words that touch, and East Asian signs between words, are tokens of their own in alpha_words
+    # 2: alpha_words counts words that touch, and East Asian signs between words, one by one
     work_version: ClassVar[int] = 2
 
     pins_files: ClassVar = True

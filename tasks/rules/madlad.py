@@ -54,7 +54,7 @@ RULES = (
 class Madlad(RuleStep):
     """MADLAD-400's questionable sentences: lists in title case, odd lengths, technical characters, known rubbish."""
 
-    # 2: Sentence_Terminal of Unicode 17, as Khmer's full stop
+    # 2: terminal punctuation follows Unicode 17, so it includes Khmer's full stop
     work_version: ClassVar[int] = 2
 
     step: Literal["madlad"] = "madlad"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import checked_json, files, layout, parquet
 from gristmill.storage.contents import sum_counts
 from gristmill.storage.home import FinishedStage, Home, open_stage, verify
 from gristmill.storage.schema import LEDGER
@@ -29,9 +29,9 @@ class Written:
             for number, steps in enumerate(shards or [])
         ]
         parts = [layout.Part("make", number, record, {}) for number, record in enumerate(records)]
-        identity = {"stage": name, "key": key, "record": {}, "inputs": {}, "result": {}, **given}
+        identity = {"stage": name, "key": key, "version": 1, "record": {}, "inputs": {}, "read": {}, "result": {}}
         # the list need not be in the order of the shards
-        layout.write_manifest(folder, identity, parts[::-1])
+        layout.write_manifest(folder, identity | given, parts[::-1])
         for number in range(len(parts)):
             parquet.write_table(layout.part(folder, number), LEDGER.empty_table())
         return folder
@@ -54,7 +54,7 @@ def home(tmp_path) -> Home:
         layout.mark_done(
             layout.stage_folder(str(tmp_path), "tokens", "t0"), "encode", number, {"record": {}, "files": {}}
         )
-    files.write_json(str(tmp_path / "stages/rules-old/manifest.json"), {"stage": "rules", "shards": []})
+    checked_json.write(str(tmp_path / "stages/rules-old/manifest.json"), {"stage": "rules", "format": 5})
     files.write_bytes(str(tmp_path / "stages/tokenizer-torn/manifest.json"), b'{"format":')
     return Home(str(tmp_path))
 
@@ -133,10 +133,8 @@ def test_an_empty_home_has_no_stages(tmp_path):
 
 def test_stages_of_a_format_that_cannot_be_read_are_named(tmp_path, caplog):
     written = Written(str(tmp_path))
-    path = tmp_path / "stages/rules-old/manifest.json"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b'{"stage": "rules", "key": "old"}')
-    with pytest.raises(layout.ManifestError, match="1 stages .* cannot be read, as rules-old: .* is of format 1"):
+    checked_json.write(str(tmp_path / "stages/rules-old/manifest.json"), {"stage": "rules", "format": 5})
+    with pytest.raises(layout.ManifestError, match="1 stages .* cannot be read, as rules-old: .* is of format 5"):
         Home(written.address).check_readable()
     written.stage("documents", "d0")
     Home(written.address).check_readable()

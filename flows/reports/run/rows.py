@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from pandas import DataFrame
 
+Filter = Any  # a `pyarrow.compute.Expression`; pyarrow has no types, and a user's type checker would report that
+
 
 @dataclass(frozen=True, repr=False)
 class Rows:
@@ -60,7 +62,7 @@ class Rows:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.reader().__arrow_c_stream__(requested_schema)
 
-    def reader(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> pa.RecordBatchReader:
+    def reader(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> pa.RecordBatchReader:
         """The rows as a stream, of the columns that are named; others are not read, unless there is a filter.
 
         `filter`: an expression of Arrow's about any of the columns. Holds a row group, and of what was measured one
@@ -73,7 +75,7 @@ class Rows:
         return pa.RecordBatchReader.from_batches(self._of(columns), self._batches(columns, filter))
 
     def to_pandas(
-        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, n: int | None = None
+        self, columns: Sequence[str] | None = None, filter: Filter | None = None, n: int | None = None
     ) -> "DataFrame":
         """The first `n` of the rows as a data frame; default: all of them, which are held. Else as `reader`.
 
@@ -115,7 +117,7 @@ class Rows:
             fingerprint=layout.digest_of([self.key, str(schema)]),
         )
 
-    def _batches(self, columns: Sequence[str] | None, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Sequence[str] | None, filter: Filter | None) -> Iterator[pa.RecordBatch]:
         # an error here is ours: one that comes through a stream of Arrow's is Arrow's, with our words
         schema = self._of(columns)
         names = schema.names if filter is None else self.schema.names

@@ -77,11 +77,10 @@ class EarlierCrawl:
 def crawl_of(folder: str, manifest: Mapping[str, Any]) -> EarlierCrawl:
     """The crawl of a finished stage `near_duplicates`. Its other stages are beside it, wherever the home is moved."""
     layout_of = manifest["result"]["inputs_layout"]
-    stages = manifest.get("read", layout_of)  # up to format 5 the labels were in the result
     home, _, label = folder.rstrip("/").rpartition("/")
     rows = [part.record["rows_in"] for part in layout.parts(folder, manifest) if part.counts_documents]
     names = ("documents", "signatures", "candidates")
-    folders = {name: files.join(home, stages[name]) for name in names}
+    folders = {name: files.join(home, manifest["read"][name]) for name in names}
     partitions, contents = layout_of["partitions"], layout.contents(manifest)
     return EarlierCrawl(label, contents, folder, **folders, partitions=partitions, rows=tuple(rows))
 
@@ -108,9 +107,8 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
 def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierCrawl]) -> None:
     """Raise ValueError for a crawl that was made with other earlier crawls than those that are named before it."""
     theirs, ours = manifest["result"]["inputs_layout"]["earlier"], [crawl.contents for crawl in before]
-    of_keys = "read" not in manifest  # up to format 5
-    if theirs != ([crawl.label.rpartition("-")[2] for crawl in before] if of_keys else ours):
-        labels = [label for name, label in manifest.get("read", {}).items() if name.startswith("earlier ")]
+    if theirs != ours:
+        labels = [label for name, label in manifest["read"].items() if name.startswith("earlier ")]
         raise ValueError(
             f"`earlier` names {folder}, which has itself {labels or theirs or 'nothing'} as `earlier`; here "
             f"{[crawl.label for crawl in before] or 'nothing'} comes before it: name all earlier crawls, the oldest "
@@ -120,8 +118,7 @@ def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierC
 
 def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
     """Raise ValueError for a crawl that another version signed, banded or ordered."""
-    versions = manifest.get("versions", {})  # up to format 5 no version was declared, and all are 1
-    theirs = {name: versions.get(name, 1) for name in ("signing", "banding")} | {"ordering": manifest.get("version", 1)}
+    theirs = {name: manifest["versions"][name] for name in ("signing", "banding")} | {"ordering": manifest["version"]}
     for name, ours in {"signing": SIGNING, "banding": BANDING, "ordering": ORDERING}.items():
         if theirs[name] != ours:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The first page that a newcomer sees, the help of each command, and commands by the names of release 0.1.0."""
+"""The first page that a newcomer sees, the help of each command, and commands by their names before 0.2.0."""
 
 import inspect
 import re

@@ -57,7 +57,7 @@ def home(tmp_path):
     folder = layout.stage_folder(str(tmp_path), "rules", "k0")
     layout.write_manifest(
         folder,
-        {"stage": "rules", "key": "k0", "record": {}, "inputs": {}, "result": {}},
+        {"stage": "rules", "key": "k0", "version": 1, "record": {}, "inputs": {}, "read": {}, "result": {}},
         [layout.Part("decide", 0, record, {})],
     )
     files.write_json(str(tmp_path / "stages/tokens-k1/done/encode-00000.json"), {})

@@ -16,6 +16,7 @@ from gristmill.flows.stats.crossed import Components
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import layout, parquet
 from gristmill.tasks.evaluation.documents import evaluation_file
+from gristmill.training.config import TRAINING_VERSION
 from tests.decisions import evaluation, of_hosts
 from tests.simulated_runs import Simulator
 
@@ -45,7 +46,8 @@ def home(tmp_path_factory) -> str:
         [bits] = runs([request])
         table = {"set": np.array(judged.names)[judged.set_of], "document": np.arange(len(bits)), "bits": bits}
         parquet.write_table(f"{stage}/document_losses.parquet", pa.table(table | {"bytes": judged.size}))
-        manifest = {"record": record.model_dump(mode="json"), "inputs": {"mixture": request.arm}}
+        manifest = {"version": TRAINING_VERSION, "record": record.model_dump(mode="json")}
+        manifest |= {"inputs": {"mixture": request.arm}, "read": {}}
         layout.write_manifest(stage, manifest | {"result": {"tokens": request.tokens}}, [])
     return str(folder)
 
@@ -64,17 +66,19 @@ def test_hosts_are_those_of_the_evaluation_documents_in_the_home(home, tmp_path)
         given = record.model_dump(mode="json")
         if number % 2:
             del given["processes"]  # as a version wrote it whose runs were of one process
-        manifest = {"record": given, "inputs": {"mixture": request.arm}}
+        manifest = {"version": TRAINING_VERSION, "record": given, "inputs": {"mixture": request.arm}, "read": {}}
         layout.write_manifest(stage, manifest | {"result": {"tokens": TOKENS}}, [])
     alone = fit_noise(str(tmp_path), PROXY, "simulated runs")
     assert alone.components.host == 0 and alone.components.document > 0.1
     old = evaluation_file(layout.stage_folder(str(tmp_path), "evaluation_documents", "d" * 16))
     parquet.write_table(old, pa.table({"set": names, "bytes": judged.size}))  # of a version that knew no hosts
-    layout.write_manifest(old.rsplit("/", 1)[0], {"record": {}, "inputs": {}, "result": {}}, [])
+    layout.write_manifest(
+        old.rsplit("/", 1)[0], {"version": 1, "record": {}, "inputs": {}, "read": {}, "result": {}}, []
+    )
     stage = layout.stage_folder(str(tmp_path), "evaluation_documents", "e" * 16)
     hosts = [f"{one}.invalid" for one in judged.cluster_of]
     parquet.write_table(evaluation_file(stage), pa.table({"set": names, "bytes": judged.size, "host": hosts}))
-    layout.write_manifest(stage, {"record": {}, "inputs": {}, "result": {}}, [])
+    layout.write_manifest(stage, {"version": 1, "record": {}, "inputs": {}, "read": {}, "result": {}}, [])
     found = fit_noise(str(tmp_path), PROXY, "simulated runs")
     assert found.components.host == pytest.approx(0.2, rel=0.3)
     assert found.components.document == pytest.approx(0.05, rel=0.3)

@@ -6,15 +6,15 @@ import pytest
 
 from gristmill.flows.machine import runs
 from gristmill.flows.machine.runs import RunRecorder, all_runs, recipes_by_stage, runs_of
-from gristmill.storage import checked_json
 
 
 def test_a_damaged_file_is_named_and_passed_over(tmp_path, caplog):
-    checked_json.write(str(tmp_path / "runs/web.json"), {"stages": ["rules-1"]})
-    (tmp_path / "runs/books.json").write_bytes(b"{")
+    record(tmp_path, "rules-1", {"name": "web"})
+    (tmp_path / "runs/books").mkdir()
+    (tmp_path / "runs/books/20260101-000000-000000-0001.json").write_bytes(b"{")
     assert recipes_by_stage(str(tmp_path)) == {"rules-1": ["web"]}
     [message] = caplog.messages
-    assert f"{tmp_path}/runs/books.json" in message and "\n" not in message
+    assert f"{tmp_path}/runs/books/2026" in message and "\n" not in message
 
 
 def record(home, stage: str, recipe: dict) -> None:

@@ -112,7 +112,7 @@ def stage(home, name, settings, inputs, rows, parts, ledgers=()):
     ledger.write_ledger(folder, 0, gone)
     steps = [ledger.count(name, rows, None, gone, 0)]
     record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": steps}
-    identity = {"stage": name, "key": key, "record": settings, "inputs": inputs, "result": {}}
+    identity = {"stage": name, "key": key, "version": 1, "record": settings, "inputs": inputs, "read": {}, "result": {}}
     layout.write_manifest(folder, identity, [layout.Part("make", 0, record, {})])
     return key
 

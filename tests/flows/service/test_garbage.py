@@ -42,9 +42,16 @@ def home(tmp_path) -> str:
     files.write_bytes(f"{written.address}/stages/model-gone/{RELEASED}", b"{}")
     layout.mark_done(layout.stage_folder(written.address, "tokens", "begun"), "encode", 0, {"record": {}, "files": {}})
     files.write_bytes(f"{written.address}/stages/rules-torn/manifest.json", b'{"format":')
-    checked_json.write(f"{written.address}/runs/web.json", {"stages": ["documents-d0", "rules-new"]})
-    checked_json.write(f"{written.address}/runs/books.json", {"stages": ["documents-d0", "tokens-t0"]})
+    record(written.address, "web", "documents-d0", "rules-new")
+    record(written.address, "books", "documents-d0", "tokens-t0")
     return written.address
+
+
+def record(home: str, recipe: str, *stages: str) -> None:
+    """A finished run of a recipe."""
+    run = RunRecorder(home, recipe, flow="corpus", recipe={"name": recipe})
+    run.add(*stages)
+    run.finished()
 
 
 def labels(found) -> set[str]:
@@ -71,6 +78,11 @@ def test_only_what_no_run_needs_can_go(home):
         assert one.bytes == sum(path.stat().st_size for path in on_disk)
         assert one.modified == pytest.approx(max(path.stat().st_mtime for path in on_disk), abs=1)
     assert found.held == () and found.young == ()
+
+
+def test_a_model_that_this_release_cannot_read_stays(home):
+    checked_json.write(f"{home}/stages/model-old/manifest.json", {"stage": "model", "format": 5})
+    assert "model-old" not in labels(garbage.find(home, 0).garbage)
 
 
 def test_what_is_young_stays(home):
@@ -126,14 +138,15 @@ os._exit(0)"""
 
 def test_a_stage_that_a_run_has_taken_up_meanwhile_stays(home):
     found = next(one for one in garbage.find(home, 0).garbage if one.label == "rules-old")
-    checked_json.write(f"{home}/runs/third.json", {"stages": ["rules-old"]})
+    record(home, "third", "rules-old")
     assert not garbage.remove(home, found)
     assert files.exists(f"{found.folder}/manifest.json")
 
 
 def test_a_record_that_cannot_be_read_stops_it(home):
-    Path(home, "runs", "web.json").write_bytes(b"{")
-    with pytest.raises(DamagedFileError, match="web.json"):
+    [path] = Path(home, "runs", "web").glob("*.json")
+    path.write_bytes(b"{")
+    with pytest.raises(DamagedFileError, match=path.name):
         garbage.find(home, 0)
 
 

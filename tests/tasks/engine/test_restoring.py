@@ -46,23 +46,3 @@ def test_a_restoration_that_other_code_began(tmp_path):
     layout.mark_done(whole.folder, "write", 0, done or {})
     assert restored(tmp_path).contents == whole.contents
     assert [part.read_bytes() for part in parts] == texts
-
-
-@pytest.mark.parametrize("counted", [True, False])
-def test_a_stage_of_an_earlier_format_keeps_its_digest_if_its_counts_are_the_same(tmp_path, counted):
-    """No digest of its contents was recorded, so what was made of it knows it by that of its list of parts."""
-    whole = made(tmp_path, spec())
-    manifest = layout.manifest(whole.folder) or {}
-    before = {name: value for name, value in manifest.items() if name != "contents"} | {"format": 5}
-    if not counted:
-        before["parts"] = {**before["parts"], "jobs": 99}
-    checked_json.write(f"{whole.folder}/manifest.json", before)
-    known_by = layout.contents(before)
-    layout.collect(whole.folder)
-    if not counted:
-        with pytest.raises(RuntimeError, match="holds other values than before"):
-            restored(tmp_path)
-        return
-    assert restored(tmp_path).contents == known_by
-    found = find(str(tmp_path), spec())
-    assert found is not None and found.contents == known_by and not found.is_collected

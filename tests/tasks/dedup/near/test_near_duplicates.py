@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from gristmill.flows.stages.dedup import near_duplicates
-from gristmill.storage import layout, parquet, sorted_files
+from gristmill.storage import checked_json, layout, parquet, sorted_files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.dedup import exchange
@@ -335,7 +335,7 @@ def test_earlier_crawls_must_fit(tmp_path):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
     with pytest.raises(ValueError, match="no finished stage"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
-    (tmp_path / "manifest.json").write_text('{"stage": "near_duplicates", "lies": {}}')
+    checked_json.write(str(tmp_path / "manifest.json"), {"stage": "near_duplicates", "format": 5})
     with pytest.raises(ValueError, match="another version of gristmill made the stage; run its recipe again"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
 

