@@ -8,12 +8,13 @@ saved from the page as JSON; `agreement` compares them with the filter.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import wrapt
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -29,11 +30,16 @@ from gristmill.flows.reports.whatif import decided_by
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import opening
 from gristmill.storage.home import FinishedStage, Home
-from gristmill.tasks.documents.beta import wilson_interval
 from gristmill.tasks.documents.decisions import decide, distances, wanted
 from gristmill.tasks.documents.selection import gather, select, uniform
 from gristmill.tasks.documents.step import EditStep, Step
 from gristmill.tasks.engine import options
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = wrapt.lazy_import("scipy.stats")
+
 
 NEAREST, SAMPLED = 40, 20  # documents, half of them of either side
 KEPT, DROPPED = "kept", "dropped"
@@ -370,7 +376,8 @@ def share(agreeing: int, votes: int) -> Share:
     if not votes:
         return Share(0, 0, 0.0, 1.0)
 
-    return Share(agreeing, votes, *wilson_interval(agreeing, votes, LEVEL))
+    found = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "wilson")
+    return Share(agreeing, votes, float(found.low), float(found.high))
 
 
 def _shares(drawn: Iterable[str], right: Mapping[str, bool], sides: Mapping[str, str], names: Iterable[str]) -> Shares:

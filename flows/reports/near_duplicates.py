@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
+from scipy.stats import binomtest
 
 from gristmill.flows.curation import Passed, curate
 from gristmill.flows.machine.context import RunContext, job_options
@@ -36,7 +37,6 @@ from gristmill.tasks.dedup.near.documents import crawl_of as crawl_number
 from gristmill.tasks.dedup.near.recall import Bin, Clusters
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.verify import decided_files
-from gristmill.tasks.documents.beta import exact_interval
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import StageResult, find_or_make
@@ -152,7 +152,8 @@ def interval(lost: int, draws: int) -> tuple[float, float]:
     there is nothing of which it is a share."""
     if not draws:
         return 0.0, 0.0
-    return exact_interval(lost, draws, LEVEL)
+    ends = binomtest(lost, draws).proportion_ci(LEVEL, "exact")
+    return float(ends.low), float(ends.high)
 
 
 _LARGEST = 20  # clusters that are listed

@@ -17,7 +17,6 @@ from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import by_this_code
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import read_rows
-from gristmill.tasks.engine import extras
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,6 @@ def look_up(
     `progress(stage, done, total)`: documents put into an index. Signatures that another version of the code has made
     are passed over. Raises LookupError where there is no such stage or document.
     """
-    extras.require_all("looking up similar documents", ["datasketch"])
     found = Home(home)
     texts = [stage for stage in found.stages() if stage.parts and "text" in parquet.columns(stage.parts[0])]
     indexed = [

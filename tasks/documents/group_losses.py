@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from gristmill.storage import files, layout, parquet
-from gristmill.tasks.documents.beta import chance_of_few
 from gristmill.tasks.documents.expressions import evaluate, parsed
 from gristmill.tasks.documents.step import Settings
 
@@ -221,9 +219,15 @@ def lost_too_much(groups: Sequence[Group], every: Iterable[Group], least: float,
 def chance(kept: int, documents: int, like: np.ndarray) -> float:
     """The probability that a group of so many documents keeps as few, or fewer, if its share is one of those whose log
     odds are `like`, float64 (two or more,)."""
+    from scipy.special import expit  # here, since workers count without it
+    from scipy.stats import binom, t
+
     count = len(like)
-    middle, spread, freedom = float(np.mean(like)), float(np.std(like, ddof=1)), count - 1.0
+    middle, spread, freedom = np.mean(like), np.std(like, ddof=1), count - 1.0
     if count >= _ROBUST:
-        middle = float(np.median(like))
-        spread, freedom = 1.4826 * float(np.median(np.abs(like - middle))), _EFFICIENCY * (count - 1)
-    return chance_of_few(kept, documents, middle, spread * sqrt(1 + 1 / count), freedom)
+        middle = np.median(like)
+        spread, freedom = 1.4826 * np.median(np.abs(like - middle)), _EFFICIENCY * (count - 1)
+    # over the shares from the lowest: quantiles that are dense where a small probability comes from
+    levels = np.concatenate([np.geomspace(1e-12, 0.01, 300, endpoint=False), np.linspace(0.01, 1 - 1e-9, 500)])
+    shares = expit(middle + spread * np.sqrt(1 + 1 / count) * t.ppf(levels, freedom))
+    return float(np.trapezoid(binom.cdf(kept, documents, shares), levels))

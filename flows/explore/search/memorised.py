@@ -9,8 +9,10 @@ before gives for 50 tokens; Lee et al. 2022 (arXiv 2107.06499) find ten times le
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+import wrapt
 from markupsafe import Markup
 
 from gristmill.flows.experiments.models.evaluation import trained_model
@@ -21,11 +23,15 @@ from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.flows.reports.tables import Table
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files
-from gristmill.tasks.documents.beta import wilson_interval
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import drawn
 from gristmill.training.evaluate.heldout import document_ends
 from gristmill.training.evaluate.sample import verbatim
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = wrapt.lazy_import("scipy.stats")
 
 PROMPTS, TOKENS = 2_000, 50
 # The fewest copies of each group; the first is of held-out text.
@@ -114,8 +120,10 @@ def memorised(
 
 def _group(least: int, most: int | None, found: np.ndarray, continuation: int) -> Group:
     whole = int((found == continuation).sum())
-    low, high = wilson_interval(whole, len(found), LEVEL)
-    return Group(least, most, len(found), whole / len(found), low, high, float(found.mean() / continuation))
+    low, high = stats.binomtest(whole, len(found)).proportion_ci(LEVEL, "wilson")
+    return Group(
+        least, most, len(found), whole / len(found), float(low), float(high), float(found.mean() / continuation)
+    )
 
 
 def _too_short(size: int, what: str) -> ValueError:
