@@ -20,7 +20,8 @@ def main():
         folder = Path(name)
         (folder / "text").write_text(TEXT)
         (folder / "lines").write_text("".join(f"__label__{line.split()[1]} {line}\n" for line in TEXT.splitlines()))
-        model = fasttext.train_supervised(str(folder / "lines"), dim=8, epoch=20, lr=0.5, wordNgrams=2, bucket=1000, verbose=0)
+        settings = {"dim": 8, "epoch": 20, "lr": 0.5, "wordNgrams": 2, "bucket": 1000, "verbose": 0}
+        model = fasttext.train_supervised(str(folder / "lines"), **settings)
         assert model.predict(["the river turns the wheel"])[0] == [["__label__river"]]
         ngram_models.estimate(folder / "text", folder / "model.bin", order=3)
         scores = [kenlm.Model(str(folder / "model.bin")).score(line) for line in ("the river turns", "turns river the")]
