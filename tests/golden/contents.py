@@ -1,13 +1,17 @@
 """What a finished stage has made, as one digest or as numbers, and the versions that it declares."""
 
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from packaging.requirements import Requirement
 
 from gristmill.storage import files, layout
 from gristmill.storage.parquet import read_table
 from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import Work
 
 
 def contents(stage: StageResult) -> str:
@@ -18,6 +22,26 @@ def contents(stage: StageResult) -> str:
 def versions(stage: StageResult) -> tuple[int, dict[str, int]]:
     """The version of the stage, and by name those of the steps whose work it does."""
     return stage.manifest["version"], dict(sorted(stage.manifest["versions"].items()))
+
+
+def other_releases(work: Work) -> str:
+    """The distributions in the key of a stage that are installed in another release than the table was made with, which
+    is that of constraints.txt; "" if there are none."""
+    names = dict.fromkeys([*work.libraries, *(address.partition(":")[0].replace("_", "-") for address in work.data)])
+    return ", ".join(f"{name} {version(name)}" for name in names if name in LOCKED and version(name) != LOCKED[name])
+
+
+def _locked() -> dict[str, str]:
+    lines = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    needed = [Requirement(line) for line in lines if not line.startswith("#")]
+    return {
+        each.name: str(each.specifier).removeprefix("==")
+        for each in needed
+        if not each.marker or each.marker.evaluate()
+    }
+
+
+LOCKED = _locked()
 
 
 def numbers(stage: StageResult) -> dict[str, list[float]]:

@@ -13,7 +13,7 @@ from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
 from tests import corpora
-from tests.golden.contents import contents, numbers, versions
+from tests.golden.contents import contents, numbers, other_releases, versions
 
 Entry = dict[str, Any]
 Table = dict[str, dict[str, Entry]]
@@ -22,20 +22,23 @@ Table = dict[str, dict[str, Entry]]
 @dataclass
 class Golden:
     """The home that rows share, and the folder of the fixture. `asked`: the stages that a row has asked for, by key, in
-    order; `known`: entries of stages, by key."""
+    order; `known`: entries of stages, by key; `others`: other releases that made them, by key."""
 
     home: str
     fixture: Path
     threads: int = 1
     asked: dict[str, StageResult] = field(default_factory=dict)
     known: dict[tuple[str, bool], Entry] = field(default_factory=dict)
+    others: dict[str, str] = field(default_factory=dict)
 
     def context(self) -> RunContext:
         given = corpora.context(self.home, Threads(self.threads, None))
 
         def build(spec: StageSpec) -> StageResult:
             made = given.build(spec)
-            self.asked.setdefault(f"{made.key} {made.folder}", made)
+            place = f"{made.key} {made.folder}"
+            self.asked.setdefault(place, made)
+            self.others[place] = other_releases(spec.work)
             return made
 
         return RunContext(given.settings, build)
@@ -66,7 +69,8 @@ class Golden:
         if (place, is_float) not in self.known:
             version, steps = versions(stage)
             made = {"numbers": numbers(stage)} if is_float else {"contents": contents(stage)}
-            self.known[place, is_float] = {"version": version, "versions": steps} | made
+            others = {"others": self.others[place]} if self.others[place] else {}
+            self.known[place, is_float] = {"version": version, "versions": steps} | made | others
         return self.known[place, is_float]
 
     def _inputs(self, stage: StageResult, labels: dict[str, str]) -> Entry:

@@ -203,3 +203,12 @@ def test_the_table_is_written_as_it_is_read(tmp_path):
     for line in (tmp_path / "table.json").read_text().splitlines():
         counts["version" in line] += 1
     assert counts[True] == 3
+
+
+def test_stages_of_other_releases_and_what_reads_them_are_not_compared():
+    made = deepcopy(KNOWN)
+    made["one"]["documents"] |= {"contents": "xx", "others": "trafilatura 1.0"}
+    made["one"]["rules"]["contents"] = "yy"
+    assert not differences(KNOWN, made, {"one": True, "other": True})
+    del made["one"]["documents"]["others"]
+    assert len(differences(KNOWN, made, {"one": True, "other": True})) == 1
