@@ -15,9 +15,8 @@ import wrapt
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from gristmill.flows.machine import installed
+    from gristmill.flows.machine import installed, variables
     from gristmill.flows.machine import settings as machine_settings
-    from gristmill.flows.machine import variables
 else:
     installed = wrapt.lazy_import("gristmill.flows.machine.installed")
     machine_settings = wrapt.lazy_import("gristmill.flows.machine.settings")
