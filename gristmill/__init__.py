@@ -10,8 +10,8 @@ for a finished run, of which it makes nothing: its `Report` has documents, score
 `scale` fits a scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size
 (`AgreementReport`), `plan` says what a training takes on devices that are named (`TrainingPlan`). `diff` says what
 differs between two finished corpora (`Difference`). `open_index` gives the index of a recipe (`OpenedIndex`), in which
-`find` looks for a phrase (`FoundPhrase`), `trace` for the spans of a text (`Trace`), and by which `memorised` says what
-the recipe's model has by heart (`Memorised`); `open_words` that of its words (`OpenedWords`), by which `find_words`
+`find` looks for a phrase (`FoundPhrase`), `trace` for the spans of a text (`Trace`), and by which `memorized` says what
+the recipe's model has memorized (`Memorized`); `open_words` that of its words (`OpenedWords`), by which `find_words`
 ranks documents (`FoundWords`). Within a block of `remake`, flows make finished stages again.
 Each is imported when it is asked for: the flows take seconds, since Prefect does.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.planning.plan import TrainingPlan
     from gristmill.flows.experiments.scaling.ladder import AgreementReport
     from gristmill.flows.experiments.scaling.report import ScalingReport
-    from gristmill.flows.explore.search.memorised import Memorised, memorised
+    from gristmill.flows.explore.search.memorized import Memorized, memorized
     from gristmill.flows.explore.search.opened import OpenedIndex, open_index
     from gristmill.flows.explore.search.phrases import FoundPhrase, Trace, find, trace
     from gristmill.flows.explore.search.words import FoundWords, OpenedWords, find_words, open_words
@@ -59,7 +59,7 @@ __all__ = [
     "FoundMixture",
     "FoundPhrase",
     "FoundWords",
-    "Memorised",
+    "Memorized",
     "OpenedIndex",
     "OpenedWords",
     "Report",
@@ -75,7 +75,7 @@ __all__ = [
     "find",
     "find_words",
     "load",
-    "memorised",
+    "memorized",
     "mix",
     "open",
     "open_index",
@@ -96,7 +96,7 @@ _MODULES = {
     "FoundMixture": "gristmill.flows.experiments.mixtures",
     "FoundPhrase": "gristmill.flows.explore.search.phrases",
     "FoundWords": "gristmill.flows.explore.search.words",
-    "Memorised": "gristmill.flows.explore.search.memorised",
+    "Memorized": "gristmill.flows.explore.search.memorized",
     "OpenedIndex": "gristmill.flows.explore.search.opened",
     "OpenedWords": "gristmill.flows.explore.search.words",
     "Report": "gristmill.flows.reports.run",
@@ -111,7 +111,7 @@ _MODULES = {
     "find": "gristmill.flows.explore.search.phrases",
     "find_words": "gristmill.flows.explore.search.words",
     "load": "gristmill.flows.recipe.recipe",
-    "memorised": "gristmill.flows.explore.search.memorised",
+    "memorized": "gristmill.flows.explore.search.memorized",
     "mix": "gristmill.flows.experiments.mixtures",
     "open_index": "gristmill.flows.explore.search.opened",
     "open_words": "gristmill.flows.explore.search.words",

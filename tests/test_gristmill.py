@@ -47,9 +47,9 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
     done = run(program, folder, ROOT)
     assert done.returncode == 0, done.stderr
     every = (
-        "AgreementReport DecisionReport Difference FoundMixture FoundPhrase FoundWords Memorised OpenedIndex "
+        "AgreementReport DecisionReport Difference FoundMixture FoundPhrase FoundWords Memorized OpenedIndex "
         "OpenedWords Report Rows ScalingReport Trace TrainingPlan ablate agreement corpus diff find find_words load "
-        "memorised mix open open_index open_words pipeline plan pretrain remake scale tokens trace"
+        "memorized mix open open_index open_words pipeline plan pretrain remake scale tokens trace"
     )
     report = f"demo Report {version('gristmill')}"
     assert done.stdout.splitlines() == ["True True", "pipeline corpus", report, every, "True False"]

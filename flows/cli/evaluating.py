@@ -15,7 +15,7 @@ from gristmill.tasks.engine.extras import require
 if TYPE_CHECKING:
     from gristmill.flows.cli import searching
     from gristmill.flows.experiments.models import evaluation
-    from gristmill.flows.explore.search import memorised as memorization
+    from gristmill.flows.explore.search import memorized as memorization
     from gristmill.flows.reports import tokenizers
     from gristmill.flows.reports.tokenizers import TokenizerFigures
     from gristmill.flows.run import progress
@@ -24,7 +24,7 @@ else:
     evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
     tokenizers = wrapt.lazy_import("gristmill.flows.reports.tokenizers")
     progress = wrapt.lazy_import("gristmill.flows.run.progress")
-    memorization = wrapt.lazy_import("gristmill.flows.explore.search.memorised")
+    memorization = wrapt.lazy_import("gristmill.flows.explore.search.memorized")
 
 
 def evaluate(
@@ -35,26 +35,26 @@ def evaluate(
             help="a folder of tasks, one *.jsonl file each, with `context`, `choices`, `answer` or `context`, `target`"
         ),
     ] = None,
-    memorised: Annotated[
+    memorized: Annotated[
         bool,
         typer.Option(
-            "--memorised",
+            "--memorized",
             help="instead: how much of its training text a recipe's model continues verbatim, by the number of copies",
         ),
     ] = False,
-    prompts: Annotated[int, typer.Option(min=1, help="with --memorised: drawn from training and held-out text")] = 2000,
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="with --memorised: of each prompt")] = 50,
-    continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorised: that have to follow")] = 50,
+    prompts: Annotated[int, typer.Option(min=1, help="with --memorized: drawn from training and held-out text")] = 2000,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="with --memorized: of each prompt")] = 50,
+    continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorized: that have to follow")] = 50,
     as_json: Json = False,
 ) -> None:
     """Bits per byte on the held-out text of each source, and accuracy on tasks of multiple choice or of a last word.
     Written beside the model as JSON, and logged to the recipe's MLflow run.
 
-    With --memorised what it has by heart, with a page; copies are counted by the index of `gristmill explain find`,
+    With --memorized what it has memorized, with a page; copies are counted by the index of `gristmill explain find`,
     which is made where it is not there."""
     require("train", "evaluating a model")
-    if memorised:
-        _memorised(name, prompts, prompt_tokens, continuation_tokens, as_json)
+    if memorized:
+        _memorized(name, prompts, prompt_tokens, continuation_tokens, as_json)
         return
 
     with progress.progress_bar() as bar:
@@ -65,10 +65,10 @@ def evaluate(
     print_result(result, (*result.tables, *result.remarks()), as_json)
 
 
-def _memorised(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
+def _memorized(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
     if evaluation.trained_model(name).report is None:  # ahead of the index, which takes longer
         raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
-    result = memorization.memorised(searching.opened_index(name), prompts, prompt, continuation)
+    result = memorization.memorized(searching.opened_index(name), prompts, prompt, continuation)
     path = memorization.write(result, MachineSettings().home)
     print_result(vars(result) | {"page": path}, [result.table, path], as_json)
 

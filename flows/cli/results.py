@@ -207,7 +207,7 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
         )
     if capacity.unmeasured:
         lines.append(
-            f"without the sizes of jobs, which an earlier release did not record: {_several(capacity.unmeasured)}"
+            f"without the sizes of jobs, which the home does not have any more: {_several(capacity.unmeasured)}"
         )
     gaps = capacity.gaps if core_hours is None else capacity.time_gaps
     if gaps and capacity.remedy:

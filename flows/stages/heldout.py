@@ -169,7 +169,7 @@ def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus) -> St
     chosen, extracted = held_out(recipe, corpus), corpus.extracted
     counts = {}
     for name, of in extracted.result["sources"].items():
-        # a stage of an earlier release, which is only read, has no such count: without one all are looked at
+        # a source without files has no such count
         documents = of.get("drawn", 0) / recipe.heldout_fraction if recipe.before else of["documents"]
         counts[name] = chosen.fractions[name] * documents
     record = _record(recipe, {f"heldout/{name}": count for name, count in counts.items()})

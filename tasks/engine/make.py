@@ -51,7 +51,7 @@ class StageResult:
     @property
     def made_by(self) -> str:
         """The release of Gristmill that made it, if this is another; else ""."""
-        release = str(self.manifest.get("release", "an earlier version"))
+        release = str(self.manifest["release"])
         return "" if release == code_version.release() else release
 
     @property
@@ -223,7 +223,7 @@ def _may_go_on(spec: StageSpec, folder: str, progress: Progress) -> bool:
     if begun is None:
         checked_json.write(files.join(folder, MAKER), ours)
         return True
-    theirs = begun.get("release") or "of an earlier release"
+    theirs = begun.get("release") or "of an unknown release"
     what = "other releases of libraries" if begun.get("code") == ours["code"] else f"other code (gristmill {theirs})"
     if spec.resumes:
         checked_json.write(files.join(folder, MAKER), ours)

@@ -185,7 +185,7 @@ class Capacity:
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """The stages that a release has made which did not record the sizes of jobs."""
+        """The stages whose sizes of jobs are not in the home, since their files were removed."""
         return tuple(stage.stage for stage in self.stages if stage.phases is None)
 
     @property

@@ -116,7 +116,7 @@ def code_sent(workers: Executor, module: str) -> Code | None:
 
 
 def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
-    """The index of a recipe, by which `find`, `trace` and `memorised` look texts up; it is made, and all that comes
+    """The index of a recipe, by which `find`, `trace` and `memorized` look texts up; it is made, and all that comes
     before it, where it is not there. `recipe`: a YAML file, the name of one that ships, or a mapping; `make`: is given
     what makes it. Raises RecipeError, also for a recipe without a mixture.
     """

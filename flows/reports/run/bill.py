@@ -21,7 +21,7 @@ from gristmill.training.run.tracking import METRICS, TIMING
 
 @dataclass(frozen=True)
 class StageBill:
-    """`core_hours`: None for a stage of a version that did not measure it; `bytes`: of its files in the home;
+    """`core_hours`: None for a stage whose files were removed; `bytes`: of its files in the home;
     `requests`: to the store, None where the home is none."""
 
     stage: str

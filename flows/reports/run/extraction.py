@@ -10,9 +10,9 @@ from gristmill.flows.stages.corpus import Corpus
 
 
 def by_source(corpus: Corpus, what: str) -> dict[str, Any]:
-    """By the name of each source what was counted of it; nothing where an earlier release did not count it."""
+    """By the name of each source what was counted of it."""
     sources = corpus.extracted.result["sources"].items()
-    return {name: counts[what] for name, counts in sources if what in counts}
+    return {name: counts[what] for name, counts in sources}
 
 
 def total(corpus: Corpus, what: str) -> dict[str, int]:

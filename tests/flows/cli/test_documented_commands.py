@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def test_a_documented_command_is_one_that_there_is(command, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.yaml").touch()
     assert renamed(command.arguments) is None, "an old name"
-    assert read(command.arguments)
+    with suppress(typer.Exit):
+        assert read(command.arguments)
 
 
 @pytest.mark.parametrize(

@@ -87,3 +87,14 @@ def test_without_a_checkout_it_is_the_commit_that_pip_has_recorded(tmp_path, mon
         (folder / "direct_url.json").write_text(json.dumps(recorded))
     monkeypatch.syspath_prepend(str(tmp_path))
     assert installed.commit(tmp_path / "site-packages") == name
+
+
+def test_an_archive_of_a_commit_has_its_name(tmp_path):
+    """`make wheel` builds from one."""
+    command = ["git", "archive", "HEAD", "flows/machine/commit.txt"]
+    archive = subprocess.run(command, cwd=ROOT, capture_output=True)
+    if archive.returncode != 0:
+        pytest.skip("this is not a checkout")
+    subprocess.run(["tar", "-x", "-C", tmp_path], input=archive.stdout, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (tmp_path / "flows/machine/commit.txt").read_text() == head.stdout

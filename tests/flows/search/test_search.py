@@ -295,11 +295,11 @@ def test_what_a_model_has_by_heart_is_the_same_from_python(undisturbed, recipe, 
     made(load(recipe), Path(home))
     given = ["--prompts", "80", "--prompt-tokens", "6", "--continuation-tokens", "4"]
     said = CliRunner().invoke(
-        app, ["train", "evaluate", str(target), "--memorised", *given, "--json"], catch_exceptions=False
+        app, ["train", "evaluate", str(target), "--memorized", *given, "--json"], catch_exceptions=False
     )
     assert said.exit_code == 0, said.output
     page = json.loads(said.stdout)
-    found = gristmill.memorised(gristmill.open_index(str(target)), prompts=80, prompt=6, continuation=4)
+    found = gristmill.memorized(gristmill.open_index(str(target)), prompts=80, prompt=6, continuation=4)
     assert {name: each for name, each in page.items() if name != "page"} == plain(found)
     assert found.groups[0].name == "held out" and found.groups[0].prompts == 80
     assert sum(group.prompts for group in found.groups[1:]) == 80

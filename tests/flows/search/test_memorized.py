@@ -1,4 +1,4 @@
-"""What a model has by heart: planted copies are counted, memorised the more the more copies there are, and less where
+"""What a model has by heart: planted copies are counted, memorized the more the more copies there are, and less where
 near-duplicates were removed. Real trainings."""
 
 import json
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.experiments.models.evaluation import trained_model
-from gristmill.flows.explore.search.memorised import Memorised, memorised, write
+from gristmill.flows.explore.search.memorized import Memorized, memorized, write
 from gristmill.flows.explore.search.opened import opened
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
@@ -53,7 +53,7 @@ def recipe(folder: Path, steps: list[dict]) -> dict:
     }
 
 
-def measured(runs, home: str, given: dict) -> Memorised:
+def measured(runs, home: str, given: dict) -> Memorized:
     runs.run(home, ("pipeline", given))
     settings = MachineSettings(home=str(runs.home(home)))
     path = runs.home(home).parent / f"{home}.yaml"
@@ -64,22 +64,22 @@ def measured(runs, home: str, given: dict) -> Memorised:
     run.build(search_index_spec(run, load(given), model.report.data))
     index = opened(load(given), settings)
     assert index is not None
-    found = memorised(index, prompts=3_000, prompt=20, continuation=20)
-    assert found == memorised(index, prompts=3_000, prompt=20, continuation=20)
+    found = memorized(index, prompts=3_000, prompt=20, continuation=20)
+    assert found == memorized(index, prompts=3_000, prompt=20, continuation=20)
     assert Path(write(found, settings.home)).read_text().count("<svg") == 1
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # two trainings, five minutes on two idle cores
-def test_more_copies_are_memorised_more_and_fewer_are_left_after_deduplication(runs, tmp_path, monkeypatch):
+def test_more_copies_are_memorized_more_and_fewer_are_left_after_deduplication(runs, tmp_path, monkeypatch):
     (tmp_path / "web.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents()))
     raw = measured(runs, "raw", recipe(tmp_path, []))
     monkeypatch.setenv("GRISTMILL_HOME", str(runs.home("raw")))
     target = str(runs.home("raw").parent / "raw.yaml")
-    said = CliRunner().invoke(app, ["train", "evaluate", target, "--memorised", "--prompts", "300", "--json"])
+    said = CliRunner().invoke(app, ["train", "evaluate", target, "--memorized", "--prompts", "300", "--json"])
     assert said.exit_code == 0, said.output
-    from_python = gristmill.memorised(gristmill.open_index(target), prompts=300)
+    from_python = gristmill.memorized(gristmill.open_index(target), prompts=300)
     page = json.loads(said.stdout)
     assert {name: each for name, each in page.items() if name != "page"} == json.loads(to_json(asdict(from_python)))
     clean = measured(runs, "clean", recipe(tmp_path, [{"step": "minhash", "unit": "words"}]))

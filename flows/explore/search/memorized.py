@@ -1,8 +1,8 @@
-"""What a model has by heart: how often it continues its training text verbatim, by the number of copies, beside
+"""What a model has memorized: how often it continues its training text verbatim, by the number of copies, beside
 held-out text.
 
 Prompts are drawn evenly from the tokens of what is trained on; how often the drawn text stands there is counted by the
-index. Carlini et al. 2023 (arXiv 2202.07646) call text memorised that a model's likeliest continuation of the 50 tokens
+index. Carlini et al. 2023 (arXiv 2202.07646) call text memorized that a model's likeliest continuation of the 50 tokens
 before gives for 50 tokens; Lee et al. 2022 (arXiv 2107.06499) find ten times less of it after deduplication.
 """
 
@@ -67,7 +67,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Memorised:
+class Memorized:
     """`groups`: those with a prompt; `epochs`: how often training read each source."""
 
     model: str
@@ -85,13 +85,13 @@ class Memorised:
         return Table((*columns, "#tokens before the first other|.1%"), rows, title)
 
 
-def memorised(
+def memorized(
     index: OpenedIndex,
     prompts: int = PROMPTS,
     prompt: int = TOKENS,
     continuation: int = TOKENS,
     seed: int = 1,
-) -> Memorised:
+) -> Memorized:
     """Continue `prompts` texts of the training data, of `prompt` tokens each, and as many of held-out text, with the
     recipe's model.
 
@@ -115,7 +115,7 @@ def memorised(
         if within.any():
             groups.append(_group(least, most, found[within], continuation))
     epochs = {name: source["epochs"] for name, source in index.data.mixture.result["sources"].items()}
-    return Memorised(model.name, prompt, continuation, epochs, tuple(groups))
+    return Memorized(model.name, prompt, continuation, epochs, tuple(groups))
 
 
 def _group(least: int, most: int | None, found: np.ndarray, continuation: int) -> Group:
@@ -166,19 +166,19 @@ def _of_heldout(
     return np.array(found)
 
 
-def write(found: Memorised, home: str) -> str:
+def write(found: Memorized, home: str) -> str:
     """Write the page into the home's `reports`; returns its path."""
     content = page(found)
-    return pages.write(home, f"memorised-{found.model}-{files.digest(content.encode())[:16]}.html", content)
+    return pages.write(home, f"memorized-{found.model}-{files.digest(content.encode())[:16]}.html", content)
 
 
-def page(found: Memorised) -> str:
+def page(found: Memorized) -> str:
     """The page; the same figures give the same bytes."""
     read = ", ".join(f"{name} {times:.2f} times" for name, times in found.epochs.items())
-    return pages.render("memorised.html", found=found, read=read, plot=_plot(found))
+    return pages.render("memorized.html", found=found, read=read, plot=_plot(found))
 
 
-def _plot(found: Memorised) -> Markup:
+def _plot(found: Memorized) -> Markup:
     held, groups = found.groups[0], [group for group in found.groups if group.least]
     shares, low, high = ([getattr(group, name) for group in groups] for name in ("share", "low", "high"))
     return charts.plot(
