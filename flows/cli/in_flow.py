@@ -13,6 +13,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.shortages import shortages
 from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def recipe_to_run(name: str, limit: int | None) -> Recipe:
     try:
         before_run(recipe, settings)
     except RecipeError:
+        if any(shortages(recipe, settings)):  # without its packages no stage of the home can be looked up
+            raise
         finished.check_run(recipe, settings)  # where files are gone, the home may have what was made of them
     return recipe
 

