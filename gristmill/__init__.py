@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling.ladder import AgreementReport
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.scale import agreement, scale
+    from gristmill.flows.explore.search.indexes import find, find_words, open_index, open_words, trace
     from gristmill.flows.explore.search.memorised import Memorised, memorised
-    from gristmill.flows.explore.search.opened import OpenedIndex, open_index
-    from gristmill.flows.explore.search.phrases import FoundPhrase, Trace, find, trace
-    from gristmill.flows.explore.search.words import FoundWords, OpenedWords, find_words, open_words
     from gristmill.flows.machine.remaking import remake
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
     from gristmill.flows.recipe.recipe import Recipe, load
     from gristmill.flows.reports.diff.difference import Difference, diff
     from gristmill.flows.reports.run import Report
     from gristmill.flows.reports.run.rows import Rows
+    from gristmill.flows.reports.search.opened import OpenedIndex
+    from gristmill.flows.reports.search.phrases import FoundPhrase, Trace
+    from gristmill.flows.reports.search.words import FoundWords, OpenedWords
 
     __version__: str
 
@@ -84,34 +85,34 @@ _MODULES = {
     "DecisionReport": "gristmill.flows.experiments.decisions.report",
     "Difference": "gristmill.flows.reports.diff.difference",
     "FoundMixture": "gristmill.flows.experiments.mixtures",
-    "FoundPhrase": "gristmill.flows.explore.search.phrases",
-    "FoundWords": "gristmill.flows.explore.search.words",
+    "FoundPhrase": "gristmill.flows.reports.search.phrases",
+    "FoundWords": "gristmill.flows.reports.search.words",
     "Memorised": "gristmill.flows.explore.search.memorised",
-    "OpenedIndex": "gristmill.flows.explore.search.opened",
-    "OpenedWords": "gristmill.flows.explore.search.words",
+    "OpenedIndex": "gristmill.flows.reports.search.opened",
+    "OpenedWords": "gristmill.flows.reports.search.words",
     "Report": "gristmill.flows.reports.run",
     "Rows": "gristmill.flows.reports.run.rows",
     "ScalingReport": "gristmill.flows.experiments.scaling.report",
-    "Trace": "gristmill.flows.explore.search.phrases",
+    "Trace": "gristmill.flows.reports.search.phrases",
     "TrainingPlan": "gristmill.flows.experiments.planning.plan",
     "ablate": "gristmill.flows.experiments.decisions.ablate",
     "agreement": "gristmill.flows.experiments.scaling.scale",
     "corpus": "gristmill.flows.pipeline",
     "diff": "gristmill.flows.reports.diff.difference",
-    "find": "gristmill.flows.explore.search.phrases",
-    "find_words": "gristmill.flows.explore.search.words",
+    "find": "gristmill.flows.explore.search.indexes",
+    "find_words": "gristmill.flows.explore.search.indexes",
     "load": "gristmill.flows.recipe.recipe",
     "memorised": "gristmill.flows.explore.search.memorised",
     "mix": "gristmill.flows.experiments.mixtures",
-    "open_index": "gristmill.flows.explore.search.opened",
-    "open_words": "gristmill.flows.explore.search.words",
+    "open_index": "gristmill.flows.explore.search.indexes",
+    "open_words": "gristmill.flows.explore.search.indexes",
     "pipeline": "gristmill.flows.pipeline",
     "plan": "gristmill.flows.experiments.planning.plan",
     "pretrain": "gristmill.flows.pipeline",
     "remake": "gristmill.flows.machine.remaking",
     "scale": "gristmill.flows.experiments.scaling.scale",
     "tokens": "gristmill.flows.pipeline",
-    "trace": "gristmill.flows.explore.search.phrases",
+    "trace": "gristmill.flows.explore.search.indexes",
 }
 
 
@@ -143,4 +144,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

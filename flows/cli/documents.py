@@ -15,8 +15,8 @@ from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search.batches import Batch
-    from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase, Trace
-    from gristmill.flows.explore.search.words import FoundWords, RankedDocument
+    from gristmill.flows.reports.search.phrases import Count, FoundDocument, FoundPhrase, Trace
+    from gristmill.flows.reports.search.words import FoundWords, RankedDocument
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.dropped import Dropped, Edit

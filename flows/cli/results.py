@@ -1,4 +1,4 @@
-"""Results for the terminal: the report of a run, decisions, scaling laws, and the capacity of a crawl."""
+"""Results for the terminal: lines about a run, decisions, scaling laws, and the capacity of a crawl."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gristmill.flows.machine.settings import DEFAULT_HOME, MachineSettings
-from gristmill.flows.reports import funnel
 from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage.printable import redact_url
 
@@ -30,32 +29,6 @@ else:
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     server = wrapt.lazy_import("gristmill.flows.run.server")
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
-
-
-def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
-    """The funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
-    title = f"Funnel of {report.recipe.name}"
-    yield funnel.table(report.steps, report.characters_per_token, report.tokens, title)
-    if report.types:
-        yield types_line(report.types)
-    if report.relabeled:
-        yield relabeled_line(report.relabeled)
-    yield from report.date_lines
-    if report.empty_files:
-        yield f"files that held no record: {', '.join(report.empty_files)}"
-    if report.engines:
-        yield f"texts by engine: {listed(report.engines)}"
-    if report.mixture:
-        yield mixture_line(report)
-    if report.trained:
-        yield from training_lines(report)
-        if report.result["sample"] is not None:
-            yield from _section("Sample", report.result["sample"])
-    outputs = (f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages)
-    yield from _section("Outputs", *outputs)
-    if report.exported:
-        yield from _section("Exported", exported_line(report.exported))
-    yield from _section("Look at it", *places_to_look(report.settings, bool(report.trained)))
 
 
 def _section(name: str, *lines: str) -> Iterator[RenderableType]:
@@ -115,14 +88,19 @@ def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
     return {what: value for what, value in sets.items() if value is not None}
 
 
-def places_to_look(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
-    """Where a person sees the recorded runs: addresses of named servers, and the command that shows the others."""
+def served_pages(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
+    """Addresses of the named servers that show the recorded runs. `trained`: whether MLflow has a run, too."""
     prefect, mlflow = server.named(), redact_url(settings.tracking_uri)
     if prefect is not None:
         yield f"Prefect: {redact_url(prefect[1])}"
     if mlflow.startswith("http") and trained:
         yield f"MLflow: {mlflow}"
-    if prefect is None or (trained and not mlflow.startswith("http")):
+
+
+def places_to_look(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
+    """Where a person sees the recorded runs: addresses of named servers, and the command that shows the others."""
+    yield from served_pages(settings, trained)
+    if server.named() is None or (trained and not settings.tracking_uri.startswith("http")):
         is_default = settings.home == str(Path(DEFAULT_HOME).resolve())
         yield "gristmill ui" if is_default else f"gristmill ui --home {shlex.quote(redact_url(settings.home))}"
 

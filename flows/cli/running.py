@@ -11,8 +11,8 @@ import wrapt
 
 from gristmill.flows import demo as harvesting
 from gristmill.flows.cli.app import Limit, RecipeArgument
+from gristmill.flows.cli.card import run_parts
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.results import report_parts
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 
@@ -105,12 +105,14 @@ def pretrain(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -
 
 def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | None = None) -> None:
     with remaking.remake(remake or ()):
-        run_flow(flow, recipe_to_run(name, limit), remake or ())
+        run_flow(flow, name, recipe_to_run(name, limit), remake or ())
 
 
-def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
-    """Run a flow, and print what it made. A recipe that it cannot use is an error before Prefect is imported, and a
-    flow whose stages are all finished does without Prefect."""
+def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
+    """Run a flow, and print the card of its run. `name`: the argument of the command, which the next commands have.
+
+    A recipe that the flow cannot use is an error before Prefect is imported, and a flow whose stages are all finished
+    does without Prefect."""
     if flow != "corpus":
         recipe.training_mixture()
     if flow in ("pipeline", "pretrain"):
@@ -128,7 +130,7 @@ def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
             typer.echo(line, err=True)
         return report
 
-    print_texts(report_parts(in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find)))
+    print_texts(run_parts(in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find), name))
 
 
 def _default_folder() -> Path:

@@ -14,16 +14,14 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_aga
 from gristmill.flows.cli.terminal import print_result, print_texts
 
 if TYPE_CHECKING:
-    from gristmill.flows.explore.search import expressions, phrases
-    from gristmill.flows.explore.search import opened as opened_indexes
-    from gristmill.flows.explore.search import phrases as span_search
-    from gristmill.flows.explore.search import words as word_search
-    from gristmill.flows.explore.search.opened import OpenedIndex
+    from gristmill.flows.explore.search import expressions, indexes
+    from gristmill.flows.reports.search import phrases
+    from gristmill.flows.reports.search import words as word_search
+    from gristmill.flows.reports.search.opened import OpenedIndex
 else:
-    opened_indexes = wrapt.lazy_import("gristmill.flows.explore.search.opened")
-    phrases = wrapt.lazy_import("gristmill.flows.explore.search.phrases")
-    span_search = wrapt.lazy_import("gristmill.flows.explore.search.phrases")
-    word_search = wrapt.lazy_import("gristmill.flows.explore.search.words")
+    indexes = wrapt.lazy_import("gristmill.flows.explore.search.indexes")
+    phrases = wrapt.lazy_import("gristmill.flows.reports.search.phrases")
+    word_search = wrapt.lazy_import("gristmill.flows.reports.search.words")
     expressions = wrapt.lazy_import("gristmill.flows.explore.search.expressions")
 
 Shown = Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of what is kept and of the rest")]
@@ -79,7 +77,7 @@ def find(
 
         recipe = recipe_to_run(name, None)
         ranked = word_search.find_words(
-            word_search.open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n
+            indexes.open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n
         )
         print_result(ranked, render.ranked(ranked), as_json)
         return
@@ -114,7 +112,7 @@ def trace(
     else:
         query = _text(text)
 
-    result = span_search.trace(opened, query, spans, n, words)
+    result = phrases.trace(opened, query, spans, n, words)
     print_result(result, render.trace(result), as_json)
 
 
@@ -135,4 +133,4 @@ def _text(text: str) -> str:
 def opened_index(name: str) -> "OpenedIndex":
     """A recipe's index, which is made where it is not there."""
     recipe = recipe_to_run(name, None)
-    return opened_indexes.open_index(recipe, partial(in_flow, "index", recipe.name))
+    return indexes.open_index(recipe, partial(in_flow, "index", recipe.name))

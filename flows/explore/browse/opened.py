@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gristmill.flows.explore.search.opened import OpenedIndex, opened
-from gristmill.flows.explore.search.words import OpenedWords, opened_words
+from gristmill.flows.reports.search.opened import OpenedIndex, opened
+from gristmill.flows.reports.search.words import OpenedWords, opened_words
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished

@@ -16,7 +16,7 @@ import wrapt
 from markupsafe import Markup
 
 from gristmill.flows.experiments.models.evaluation import trained_model
-from gristmill.flows.explore.search.opened import OpenedIndex
+from gristmill.flows.reports.search.opened import OpenedIndex
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from gristmill.flows.reports import similar as similar_report
     from gristmill.flows.reports import whatif as whatif_report
     from gristmill.flows.reports.lineage import Lineage
+    from gristmill.flows.reports.run import hints as hints_report
     from gristmill.flows.reports.run import sql as sql_queries
+    from gristmill.flows.reports.run.hints import Hint
     from gristmill.flows.reports.run.sql import View
     from gristmill.flows.stages.model import Trained
 else:
+    hints_report = wrapt.lazy_import("gristmill.flows.reports.run.hints")
     lineage_report = wrapt.lazy_import("gristmill.flows.reports.lineage")
     similar_report = wrapt.lazy_import("gristmill.flows.reports.similar")
     sql_queries = wrapt.lazy_import("gristmill.flows.reports.run.sql")
@@ -351,6 +354,17 @@ class Report:
             for row in compared
         )
         return found.astype({"documents_out": "Int64", "whatif": "Int64"})
+
+    def hints(self) -> "list[Hint]":
+        """Up to three thresholds with many documents just beyond them, and what a looser threshold would have kept.
+
+        Replays the decisions over the stored signals of all documents, so the counts are exact; without enough
+        documents near any threshold the list is empty.
+
+        >>> run.hints()
+        []
+        """
+        return hints_report.hints(self.recipe, self.settings, self.steps)
 
     def sql(self, query: str) -> "DuckDBPyRelation":
         """The result of an SQL query over the run, as a relation of DuckDB: `.df()`, `.pl()`, `.to_arrow_table()`.

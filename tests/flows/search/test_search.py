@@ -21,8 +21,8 @@ from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.search.batches import batch_of
 from gristmill.flows.explore.search.expressions import find_expression
-from gristmill.flows.explore.search.opened import OpenedIndex, opened
-from gristmill.flows.explore.search.phrases import find, trace
+from gristmill.flows.reports.search.opened import OpenedIndex, opened
+from gristmill.flows.reports.search.phrases import find, trace
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.stages.indexes import search_index_spec

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gristmill.flows.explore.search.opened import OpenedIndex
+from gristmill.flows.reports.search.opened import OpenedIndex
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.kernels.scan import scan
 from gristmill.tasks.search import look_ups

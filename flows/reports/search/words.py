@@ -3,16 +3,13 @@
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import wrapt
+from typing import Any
 
 from gristmill.flows.curation import Outputs
-from gristmill.flows.explore.search.opened import Make, code_sent, executor, found_or_made, portions_of
+from gristmill.flows.reports.search.opened import code_sent, executor, portions_of
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.corpus import Corpus
@@ -20,11 +17,6 @@ from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import word_index
 from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
-
-if TYPE_CHECKING:
-    from gristmill.flows.explore.search import index as index_flow
-else:
-    index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
 
 # Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
 # to start.
@@ -71,17 +63,6 @@ class FoundWords:
     query: str
     matching: int
     documents: tuple[RankedDocument, ...]
-
-
-def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
-    """The word index of a recipe; it is made, and the corpus that it is of, where it is not there. `recipe` and `make`
-    as for `open_index`. Raises RecipeError."""
-    recipe = load(recipe)
-
-    def run() -> None:
-        index_flow.word_index(recipe)
-
-    return found_or_made(partial(opened_words, recipe), make, run)
 
 
 def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedWords | None:

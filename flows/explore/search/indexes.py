@@ -1,0 +1,108 @@
+"""The indexes of a recipe, built where they are missing, and searches by recipe: what Python users call."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import wrapt
+
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.search import phrases, words
+from gristmill.flows.reports.search.opened import OpenedIndex, check_mixture, opened
+from gristmill.flows.reports.search.phrases import FoundPhrase, Trace
+from gristmill.flows.reports.search.words import FoundWords, OpenedWords, opened_words
+
+if TYPE_CHECKING:
+    from gristmill.flows.explore.search import index as index_flow
+else:
+    index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
+
+R = TypeVar("R")
+# Given a function that builds an index, it calls that.
+Make = Callable[[Callable[[], Any]], Any]
+
+
+def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
+    """Return the index of a recipe's phrases, in which `find` and `trace` search; build it first if it is missing.
+
+    `recipe`: a YAML file, the name of a shipped recipe, or a mapping; `make`: called with the function that builds the
+    index, and all that it needs. Raises RecipeError; ValueError, with the command to run, for a recipe without a
+    mixture.
+    """
+    recipe = load(recipe)
+    check_mixture(recipe)
+
+    def run() -> None:
+        index_flow.index(recipe)
+
+    return _built(partial(opened, recipe), make, run)
+
+
+def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
+    """Return the index of a recipe's words, in which `find_words` searches; build it and its corpus first if they are
+    missing. A recipe needs no mixture for it. `recipe` and `make` as for `open_index`. Raises RecipeError."""
+    recipe = load(recipe)
+
+    def run() -> None:
+        index_flow.word_index(recipe)
+
+    return _built(partial(opened_words, recipe), make, run)
+
+
+def find(phrase: "str | OpenedIndex", recipe: Any, n: int = 5, dropped: bool = True) -> FoundPhrase:
+    """Find every place of a phrase, byte for byte, in a recipe's texts.
+
+    `recipe`: a finished run, an opened index, or as for `open_index`, which builds the index if it is missing; `n`: how
+    many kept and how many dropped documents are shown; `dropped`: whether dropped documents are searched, too. Raises
+    ValueError for an empty phrase, or a recipe without a mixture.
+
+    >>> gristmill.find("olive oil", "recipe.yaml").kept.documents
+    12
+    """
+    index, text = _index(phrase, recipe)
+    return phrases.find(index, text, n, dropped)
+
+
+def trace(text: "str | OpenedIndex", recipe: Any, spans: int = 10, n: int = 3, words: int = 6) -> Trace:
+    """Find the longest spans of a text in what is trained on, the rarest first.
+
+    `recipe`: as for `find`; `spans`: how many are shown; `n`: how many documents of each; `words`: of the shortest
+    span. Raises ValueError for a text without words, or a recipe without a mixture.
+    """
+    index, query = _index(text, recipe)
+    return phrases.trace(index, query, spans, n, words)
+
+
+def find_words(query: "str | OpenedWords", recipe: Any, n: int = 5) -> FoundWords:
+    """Rank documents, kept and dropped, by the words of a query in tantivy's language, and return the first `n`.
+
+    `recipe`: a finished run, an opened word index, or as for `open_words`, which builds it if it is missing. Raises
+    ValueError for a query that cannot be parsed.
+    """
+    if isinstance(query, OpenedWords):  # release 0.1.0 had the index first
+        query, recipe = recipe, query
+    assert isinstance(query, str), "one of the two is the index"
+    if isinstance(recipe, Report):
+        return recipe.find_words(query, n)
+    return words.find_words(recipe if isinstance(recipe, OpenedWords) else open_words(recipe), query, n)
+
+
+def _index(text: "str | OpenedIndex", recipe: Any) -> tuple[OpenedIndex, str]:
+    """The index to search, and what is looked up in it."""
+    if isinstance(text, OpenedIndex):  # release 0.1.0 had the index first
+        text, recipe = recipe, text
+    assert isinstance(text, str), "one of the two is the index"
+    if isinstance(recipe, Report):
+        return recipe.index(), text
+    return recipe if isinstance(recipe, OpenedIndex) else open_index(recipe), text
+
+
+def _built(look: Callable[[], R | None], make: Make, run: Callable[[], Any]) -> R:
+    """What `look` returns, after `make(run)` if that is None."""
+    result = look()
+    if result is None:
+        make(run)
+        result = look()
+    assert result is not None, "it was just built"
+    return result
