@@ -4,8 +4,8 @@ import gristmill
 report = gristmill.pipeline("demo")
 report.result["heldout/bits_per_byte"]
 
-`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. `open` is
-for a finished run, of which it makes nothing: its `Report` has documents, scores, ledger, and the way of each document.
+`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Run`. `open` is
+for a finished run, of which it makes nothing: its `Run` has documents, scores, ledger, and the way of each document.
 `ablate` compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`FoundMixture`),
 `scale` fits a scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size
 (`AgreementReport`), `plan` says what a training takes on devices that are named (`TrainingPlan`). `diff` says what
@@ -17,6 +17,7 @@ Each is imported when it is asked for: the flows take seconds, since Prefect doe
 """
 
 import importlib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from gristmill.flows.machine.remaking import remake
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
     from gristmill.flows.recipe.recipe import Recipe, load
-    from gristmill.flows.reports.diff.difference import Difference, diff
-    from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.diff.difference import Difference
+    from gristmill.flows.reports.diff.targets import diff
+    from gristmill.flows.reports.run import Run
     from gristmill.flows.reports.run.rows import Rows
     from gristmill.flows.reports.search.opened import OpenedIndex
     from gristmill.flows.reports.search.phrases import FoundPhrase, Trace
@@ -53,7 +55,7 @@ __all__ = [
     "Memorised",
     "OpenedIndex",
     "OpenedWords",
-    "Report",
+    "Run",
     "Rows",
     "ScalingReport",
     "Trace",
@@ -90,7 +92,7 @@ _MODULES = {
     "Memorised": "gristmill.flows.explore.search.memorised",
     "OpenedIndex": "gristmill.flows.reports.search.opened",
     "OpenedWords": "gristmill.flows.reports.search.words",
-    "Report": "gristmill.flows.reports.run",
+    "Run": "gristmill.flows.reports.run",
     "Rows": "gristmill.flows.reports.run.rows",
     "ScalingReport": "gristmill.flows.experiments.scaling.report",
     "Trace": "gristmill.flows.reports.search.phrases",
@@ -98,7 +100,7 @@ _MODULES = {
     "ablate": "gristmill.flows.experiments.decisions.ablate",
     "agreement": "gristmill.flows.experiments.scaling.scale",
     "corpus": "gristmill.flows.pipeline",
-    "diff": "gristmill.flows.reports.diff.difference",
+    "diff": "gristmill.flows.reports.diff.targets",
     "find": "gristmill.flows.explore.search.indexes",
     "find_words": "gristmill.flows.explore.search.indexes",
     "load": "gristmill.flows.recipe.recipe",
@@ -116,7 +118,7 @@ _MODULES = {
 }
 
 
-def open(recipe: "str | Path | Mapping[str, Any] | Recipe", home: str = "") -> "Report":
+def open(recipe: "str | Path | Mapping[str, Any] | Recipe", home: str = "") -> "Run":
     """The finished run of a recipe: its documents, scores and ledger, and its training as far as it is finished.
 
     Nothing is made, and no flow is run; the sources may be elsewhere by now. `recipe`: a YAML file, the name of one
@@ -133,7 +135,14 @@ def open(recipe: "str | Path | Mapping[str, Any] | Recipe", home: str = "") -> "
     return finished(recipe, MachineSettings(home=home) if home else MachineSettings())
 
 
+# Names in release 0.1.0, which work for one more release.
+_RENAMED = {"Report": "Run"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        warnings.warn(f"gristmill.{name} is now gristmill.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name == "__version__":
         from importlib.metadata import version
 

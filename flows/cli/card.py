@@ -20,7 +20,7 @@ from gristmill.flows.reports import funnel
 from gristmill.flows.reports.tables import Table, listed
 
 if TYPE_CHECKING:
-    from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.run import Run
     from gristmill.flows.stages import group_losses
 else:
     group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
@@ -29,7 +29,7 @@ else:
 MAX_HINT_SHARDS = 200
 
 
-def run_parts(report: "Report", recipe: str) -> Iterator[RenderableType | Table]:
+def run_parts(report: "Run", recipe: str) -> Iterator[RenderableType | Table]:
     """All that a flow prints at its end. `recipe`: the argument that the user gave, for the next commands."""
     title = f"Funnel of {report.recipe.name}"
     yield funnel.table(report.steps, report.characters_per_token, report.tokens, title)
@@ -53,7 +53,7 @@ def run_parts(report: "Report", recipe: str) -> Iterator[RenderableType | Table]
     yield from card_lines(report, recipe)
 
 
-def card_lines(report: "Report", recipe: str) -> Iterator[str]:
+def card_lines(report: "Run", recipe: str) -> Iterator[str]:
     """The card of a finished run: what is kept, what dropped most, groups that lost much, hints, next commands."""
     yield kept_line(report)
     if (most := most_dropped_line(report)) is not None:
@@ -72,7 +72,7 @@ def card_lines(report: "Report", recipe: str) -> Iterator[str]:
     yield from (f"  {command}" for command in next_commands(report, typed))
 
 
-def kept_line(report: "Report") -> str:
+def kept_line(report: "Run") -> str:
     """`kept: 1,204 of 4,560 documents (26.4%), 1,234,567 tokens`; before there are tokens, characters."""
     first, last = report.steps[0].documents_in, report.steps[-1]
     share = f" ({last.documents_out / first:.1%})" if first else ""
@@ -80,7 +80,7 @@ def kept_line(report: "Report") -> str:
     return f"kept: {last.documents_out:,} of {first:,} documents{share}, {size}"
 
 
-def most_dropped_line(report: "Report") -> str | None:
+def most_dropped_line(report: "Run") -> str | None:
     """The rule that dropped most documents; None where none was dropped."""
     drops = [(count, row, rule) for row in report.steps for rule, count in row.drops.items() if count]
     if not drops:
@@ -89,7 +89,7 @@ def most_dropped_line(report: "Report") -> str | None:
     return f"most dropped by {row.step}.{rule}: {count:,} of the {row.documents_in:,} documents that reached it"
 
 
-def next_commands(report: "Report", recipe: str) -> Iterator[str]:
+def next_commands(report: "Run", recipe: str) -> Iterator[str]:
     """Three commands that can be typed as they are. `recipe`: quoted for a shell. A trained model is exported as a
     model; documents that the run has exported are not exported again."""
     yield f"gristmill browse {recipe}"

@@ -15,13 +15,13 @@ from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search.batches import Batch
-    from gristmill.flows.reports.search.phrases import Count, FoundDocument, FoundPhrase, Trace
-    from gristmill.flows.reports.search.words import FoundWords, RankedDocument
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.dropped import Dropped, Edit
     from gristmill.flows.reports.lineage import Decision, Lineage
     from gristmill.flows.reports.marking import Passage, Piece
+    from gristmill.flows.reports.search.phrases import Count, FoundDocument, FoundPhrase, Trace
+    from gristmill.flows.reports.search.words import FoundWords, RankedDocument
     from gristmill.flows.reports.similar import LookUp, Match
     from gristmill.flows.reports.status import KeptDocuments
     from gristmill.flows.reports.token_lineage import TokenLineage

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
-    from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.run import Run
     from gristmill.flows.run import server
     from gristmill.tasks.engine.make import StageResult
 else:
@@ -54,7 +54,7 @@ def relabeled_line(pairs: Mapping[str, int]) -> str:
     )
 
 
-def mixture_line(report: "Report") -> str:
+def mixture_line(report: "Run") -> str:
     """What a model is trained on."""
     mixed = (f"{source.name} {source.share:.0%} ({source.epochs:.2f} epochs)" for source in report.mixture)
     return f"mixture: {', '.join(mixed)}"
@@ -66,7 +66,7 @@ def exported_line(stage: "StageResult") -> str:
     return f"{counts['documents']:,} documents, {counts['characters']:,} characters in {stage.folder}"
 
 
-def training_lines(report: "Report") -> list[str]:
+def training_lines(report: "Run") -> list[str]:
     """The model, and how well it predicts."""
     result, losses = report.result, report.training_losses
     return [

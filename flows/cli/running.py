@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gristmill.flows.machine import remaking, runs
     from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.reports import recorded
-    from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.run import Run
     from gristmill.flows.run import progress as progress_bars
     from gristmill.flows.run import reuse, server
     from gristmill.flows.stages import export
@@ -120,7 +120,7 @@ def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ())
     if recipe.export is not None:
         export.check_target(recorded.open_run(MachineSettings(), recipe)[0], recipe)
 
-    def find() -> "Report | None":
+    def find() -> "Run | None":
         # to look up what was never finished would delay its start
         whole = recipe.model_dump(mode="json")
         if remake or server.named() or not runs.is_finished(MachineSettings().home, recipe.name, whole):

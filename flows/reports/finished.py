@@ -13,7 +13,7 @@ from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.storage.home import Damage, Home, Verified, verify
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
@@ -21,7 +21,7 @@ from gristmill.tasks.engine.spec import StageSpec
 from gristmill.training.checkpoint.keeping import verify_checkpoints
 
 
-def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
+def finished(recipe: Any, settings: MachineSettings | None = None) -> Run:
     """The report of a recipe's finished corpus, with data and training as far as they are finished. Makes nothing.
 
     Raises NotFinishedError, which names the remedy, where the corpus is not finished.
@@ -34,7 +34,7 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
     if outputs.recipe.mixture is not None:
         with suppress(NotFinishedError):
             outputs.make("pretrain")
-    return Report.of(outputs)
+    return Run.of(outputs)
 
 
 def check_run(recipe: Recipe, settings: MachineSettings) -> bool:

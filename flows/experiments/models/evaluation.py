@@ -14,7 +14,7 @@ import wrapt
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import model_training
 from gristmill.flows.stages.model import local_files, local_mixture
@@ -45,7 +45,7 @@ class TrainedModel:
     name: str
     folder: str
     saved: SavedModel
-    report: Report | None = None
+    report: Run | None = None
 
     @property
     def recipe(self) -> Recipe | None:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gristmill.flows.reports.search.opened import OpenedIndex, opened
-from gristmill.flows.reports.search.words import OpenedWords, opened_words
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.search.opened import OpenedIndex, opened
+from gristmill.flows.reports.search.words import OpenedWords, opened_words
 from gristmill.flows.stages.corpus import Corpus, pinned
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.flows.stats.distributions import Distribution, is_number
@@ -48,7 +48,7 @@ class Opened:
     """`given`: the recipe as it was asked for."""
 
     given: Any
-    report: Report
+    report: Run
 
     @property
     def recipe(self) -> Recipe:

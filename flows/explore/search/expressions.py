@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.experiments.models.evaluation import trained_model
-from gristmill.flows.reports.search.phrases import Count, FoundDocument, FoundPhrase
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.search.phrases import Count, FoundDocument, FoundPhrase
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.training.evaluate.sample import sample_text
 

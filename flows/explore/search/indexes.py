@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import wrapt
 
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search import phrases, words
 from gristmill.flows.reports.search.opened import OpenedIndex, check_mixture, opened
 from gristmill.flows.reports.search.phrases import FoundPhrase, Trace
@@ -83,7 +83,7 @@ def find_words(query: "str | OpenedWords", recipe: Any, n: int = 5) -> FoundWord
     if isinstance(query, OpenedWords):  # release 0.1.0 had the index first
         query, recipe = recipe, query
     assert isinstance(query, str), "one of the two is the index"
-    if isinstance(recipe, Report):
+    if isinstance(recipe, Run):
         return recipe.find_words(query, n)
     return words.find_words(recipe if isinstance(recipe, OpenedWords) else open_words(recipe), query, n)
 
@@ -93,7 +93,7 @@ def _index(text: "str | OpenedIndex", recipe: Any) -> tuple[OpenedIndex, str]:
     if isinstance(text, OpenedIndex):  # release 0.1.0 had the index first
         text, recipe = recipe, text
     assert isinstance(text, str), "one of the two is the index"
-    if isinstance(recipe, Report):
+    if isinstance(recipe, Run):
         return recipe.index(), text
     return recipe if isinstance(recipe, OpenedIndex) else open_index(recipe), text
 

@@ -16,10 +16,10 @@ import wrapt
 from markupsafe import Markup
 
 from gristmill.flows.experiments.models.evaluation import trained_model
-from gristmill.flows.reports.search.opened import OpenedIndex
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
+from gristmill.flows.reports.search.opened import OpenedIndex
 from gristmill.flows.reports.tables import Table
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gristmill.flows.reports import pages, tables
 from gristmill.flows.reports.search.opened import OpenedIndex
+from gristmill.flows.reports.tables import Table
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.kernels.scan import scan
 from gristmill.tasks.search import look_ups
@@ -60,6 +62,27 @@ class FoundPhrase:
     dropped: Count
     rules: dict[str, int]
     documents: tuple[FoundDocument, ...]
+
+    @property
+    def sentence(self) -> str:
+        """How often the phrase is in what is kept and in what was dropped."""
+        kept, dropped = (f"{one.times:,} times in {one.documents:,} documents" for one in (self.kept, self.dropped))
+        return f"{tables.short(self.phrase)!r}: {kept} that are kept, {dropped} that were dropped"
+
+    @property
+    def table(self) -> Table:
+        """A row for each document that is shown."""
+        rows = [(*_origin(one), one.times, f"{one.before}{one.match}{one.after}") for one in self.documents]
+        return Table(("document", "status", "#times", "text"), rows)
+
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.sentence], [self.table])
+
+
+def _origin(document: FoundDocument) -> tuple[str, str]:
+    """The URL or the id of a document, and whether it is kept, or the rule that dropped it."""
+    dropped = f"dropped by {document.step}.{document.rule}" if document.step else "dropped"
+    return document.record.get("url") or document.id, "kept" if document.kept else dropped
 
 
 def find(index: OpenedIndex, phrase: str, n: int = 5, dropped: bool = True) -> FoundPhrase:
@@ -161,6 +184,20 @@ class Trace:
     spans: tuple[Span, ...]
     all: int
     covered: float
+
+    @property
+    def sentence(self) -> str:
+        """How many spans there are, and how much of the text they cover."""
+        return f"{self.all:,} spans, which cover {self.covered:.1%} of {self.words:,} words"
+
+    @property
+    def table(self) -> Table:
+        """A row for each span that is shown."""
+        rows = [(self.text[span.begin : span.end], span.words, span.found.kept.documents) for span in self.spans]
+        return Table(("span", "#words", "#documents"), rows)
+
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.sentence], [self.table])
 
 
 def trace(index: OpenedIndex, text: str, spans: int = 10, n: int = 3, words: int = LEAST_WORDS) -> Trace:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gristmill.flows.curation import Outputs
-from gristmill.flows.reports.search.opened import code_sent, executor, portions_of
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.search.opened import code_sent, executor, portions_of
+from gristmill.flows.reports.tables import Table, short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
@@ -63,6 +65,28 @@ class FoundWords:
     query: str
     matching: int
     documents: tuple[RankedDocument, ...]
+
+    @property
+    def sentence(self) -> str:
+        """How many documents match."""
+        return f"{short(self.query)!r}: {self.matching:,} documents match"
+
+    @property
+    def table(self) -> Table:
+        """A row for each document that is shown, the best first."""
+        rows = [
+            (
+                one.record.get("url") or one.id,
+                "kept" if one.kept else f"dropped by {one.step}.{one.rule}",
+                one.score,
+                f"{one.before}{one.match}{one.after}",
+            )
+            for one in self.documents
+        ]
+        return Table(("document", "status", "#score|.2f", "text"), rows)
+
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.sentence], [self.table])
 
 
 def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedWords | None:

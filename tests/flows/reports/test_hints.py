@@ -34,7 +34,7 @@ def text(rng: Random, words: int, symbols: int, with_stop_words: bool = True) ->
     return " ".join(tokens)
 
 
-def finished(folder: Path, symbols: dict[int, int], stopless: int = 0) -> gristmill.Report:
+def finished(folder: Path, symbols: dict[int, int], stopless: int = 0) -> gristmill.Run:
     """A finished run over documents of 200 words. `symbols`: how many documents have so many symbols; `stopless`: how
     many more have 60 symbols and no stop words."""
     rng = Random(8)
@@ -49,7 +49,7 @@ def finished(folder: Path, symbols: dict[int, int], stopless: int = 0) -> gristm
 
 
 @pytest.fixture(scope="module")
-def near(tmp_path_factory) -> gristmill.Report:
+def near(tmp_path_factory) -> gristmill.Run:
     """Alphabetic words are about .75 of the tokens in 56 of 160 documents, and .5 in 16: Gopher asks for .8."""
     return finished(tmp_path_factory.mktemp("near") / "run", {0: 88, 40: 56, 200: 16})
 

@@ -18,7 +18,7 @@ from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run as report_module
-from gristmill.flows.reports.run import Report, rows
+from gristmill.flows.reports.run import Run, rows
 from gristmill.flows.stages.export import export
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import DamagedFileError
@@ -64,7 +64,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run(folder) -> Report:
+def run(folder) -> Run:
     return gristmill.open(folder / "recipe.yaml", home=str(folder / ".gristmill"))
 
 
@@ -72,7 +72,7 @@ EXAMPLES = [
     test
     for module, name, thing in [
         (gristmill, "open", gristmill.open),
-        (report_module, "Report", Report),
+        (report_module, "Run", Run),
         (rows, "Rows", rows.Rows),
     ]
     for test in doctest.DocTestFinder().find(thing, name, module=module)
@@ -81,8 +81,8 @@ EXAMPLES = [
 
 
 def test_what_a_user_calls_has_an_example():
-    public = {f"Report.{n}" for n in ("documents", "scores", "ledger", "clusters", "show", "dropped", "lineage")}
-    public |= {f"Report.{n}" for n in ("decisions", "similar", "whatif")} | {"open", "Report", "Rows"}
+    public = {f"Run.{n}" for n in ("documents", "scores", "ledger", "clusters", "show", "dropped", "lineage")}
+    public |= {f"Run.{n}" for n in ("decisions", "similar", "whatif")} | {"open", "Run", "Rows"}
     assert public <= {test.name for test in EXAMPLES}
 
 

@@ -21,10 +21,10 @@ from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.search.batches import batch_of
 from gristmill.flows.explore.search.expressions import find_expression
-from gristmill.flows.reports.search.opened import OpenedIndex, opened
-from gristmill.flows.reports.search.phrases import find, trace
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.search.opened import OpenedIndex, opened
+from gristmill.flows.reports.search.phrases import find, trace
 from gristmill.flows.stages.indexes import search_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.samples.source import SampleSource

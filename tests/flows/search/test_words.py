@@ -16,9 +16,9 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.browse.opened import Opened, open_recipe
 from gristmill.flows.explore.browse.pages import Pages
-from gristmill.flows.reports.search.words import FoundWords, OpenedWords, find_words, opened_words
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.search.words import FoundWords, OpenedWords, find_words, opened_words
 from gristmill.flows.stages.indexes import word_index_spec
 from tests.corpora import context
 from tests.flows.browse.hostile import STEP, finish, rows
