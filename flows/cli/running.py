@@ -11,8 +11,8 @@ import wrapt
 
 from gristmill.flows import demo as harvesting
 from gristmill.flows.cli.app import Limit, RecipeArgument
-from gristmill.flows.cli.card import run_parts
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.results import run_parts
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings, require
 

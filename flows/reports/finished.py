@@ -1,9 +1,11 @@
 """What is finished of a recipe, looked up in the home without making any, and whether its files are whole."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from gristmill.flows.curation import Outputs
@@ -15,6 +17,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.storage.home import Damage, Home, Verified, verify
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
@@ -24,13 +27,20 @@ from gristmill.training.checkpoint.keeping import verify_checkpoints
 def finished(recipe: Any, settings: MachineSettings | None = None) -> Run:
     """The report of a recipe's finished corpus, with data and training as far as they are finished. Makes nothing.
 
-    Raises NotFinishedError, which names the remedy, where the corpus is not finished.
+    Raises NotFinishedError, with the command to run, where the corpus is not finished.
     """
+    argument = shlex.quote(f"{recipe}") if isinstance(recipe, str | Path) else "RECIPE"
     recipe = load(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     outputs = Outputs(*open_run(settings, recipe))
-    outputs.make("corpus")
+    try:
+        outputs.make("corpus")
+    except NotFinishedError as error:
+        raise NotFinishedError(
+            f"the corpus of {recipe.name} is not finished in {redact_url(settings.home)}: run `gristmill corpus "
+            f"{argument}`; it resumes what was begun"
+        ) from error
     if outputs.recipe.mixture is not None:
         with suppress(NotFinishedError):
             outputs.make("pretrain")

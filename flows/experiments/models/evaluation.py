@@ -3,6 +3,7 @@
 A model is named as a user calls it: a recipe, a folder, or a checkpoint.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -64,9 +65,10 @@ def trained_model(target: str | Recipe, settings: MachineSettings | None = None)
     settings = settings or MachineSettings()
     recipe = load(target)
     recipe.training_mixture()
-    report = finished(recipe, settings)
+    report = finished(target, settings)
     if report.data is None or report.trained is None:
-        raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run` it first")
+        argument = shlex.quote(target) if isinstance(target, str) else "RECIPE"
+        raise NotFinishedError(f"the training of {recipe.name} is not finished: run `gristmill run {argument}`")
     folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))
     saved = open_model(folder, local_mixture(settings, report.data.mixture.folder))
     return TrainedModel(recipe.name, report.trained.model.folder, saved, report)

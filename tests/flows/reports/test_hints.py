@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import gristmill
-from gristmill.flows.cli.card import card_lines
+from gristmill.flows.cli.results import card_lines
 from gristmill.flows.reports.run.hints import MAX_HINTS, looser_threshold
 from tests.flows.reports.test_open import make
 from tests.planted.text import prose

@@ -160,8 +160,12 @@ def test_wrong_names_are_sentences(run, tmp_path):
         run.lineage("nowhere")
     with pytest.raises(LookupError, match="documents have an id that begins with : give more of it"):
         run.lineage("")
-    with pytest.raises(NotFinishedError, match="`gristmill run` the recipe planted first"):
-        gristmill.open(run.recipe, str(tmp_path / "empty"))
+    path = tmp_path / "my recipe.yaml"
+    path.write_text(yaml.safe_dump(run.recipe.model_dump(mode="json")))
+    for recipe, argument in ((run.recipe, "RECIPE"), (path, f"'{path}'")):
+        sentence = rf"the corpus of planted is not finished in .*: run `gristmill corpus {argument}`; it resumes"
+        with pytest.raises(NotFinishedError, match=sentence):
+            gristmill.open(recipe, str(tmp_path / "empty"))
 
 
 def test_the_copy_for_hugging_face_has_the_same_rows(run, monkeypatch, tmp_path):
