@@ -83,15 +83,16 @@ def card_lines(report: "Run", recipe: str) -> Iterator[str]:
 
 def kept_line(report: "Run") -> str:
     """`kept: 1,204 of 4,560 documents (26.4%), 1,234,567 tokens`; before there are tokens, characters."""
-    first, last = report.steps[0].documents_in, report.steps[-1]
+    first, last = report.steps[0].documents_in, funnel.funnel(report.corpus.stages)[-1]
     share = f" ({last.documents_out / first:.1%})" if first else ""
     size = f"{report.tokens:,} tokens" if report.tokens is not None else f"{last.characters_out or 0:,} characters"
     return f"kept: {last.documents_out:,} of {first:,} documents{share}, {size}"
 
 
 def most_dropped_line(report: "Run") -> str | None:
-    """The rule that dropped most documents; None where none was dropped."""
-    drops = [(count, row, rule) for row in report.steps for rule, count in row.drops.items() if count]
+    """The rule that dropped most documents of the corpus; None where none was dropped."""
+    rows = funnel.funnel(report.corpus.stages)
+    drops = [(count, row, rule) for row in rows for rule, count in row.drops.items() if count]
     if not drops:
         return None
     count, row, rule = max(drops, key=lambda one: one[0])

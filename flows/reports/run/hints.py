@@ -138,10 +138,12 @@ def _replayed(recipe: Recipe, settings: MachineSettings, one: _Candidate) -> Hin
         last = compared[-1]
         assert last.recorded is not None and last.replayed is not None, "replayed steps have both counts"
         kept = last.replayed.documents_out - last.recorded.documents_out
-        [dropped] = [step.rules[one.rule] for step in compared if step.step == one.row.step]
-        hint = Hint(
-            one.row.step, one.rule, one.setting, one.threshold, one.looser, one.row.documents_in, *dropped, kept
-        )
+        [step] = [step for step in compared if step.step == one.row.step]
+        dropped, looser_dropped = step.rules[one.rule]
+        if step.recorded != one.row:  # the home has a newer run of the recipe, which was replayed
+            return None
+        names = one.row.step, one.rule, one.setting, one.threshold, one.looser
+        hint = Hint(*names, one.row.documents_in, dropped, looser_dropped, kept)
         return hint if _is_supported(hint) else None
     return None
 
