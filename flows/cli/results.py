@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gristmill.flows.machine.settings import DEFAULT_HOME, MachineSettings
+from gristmill.flows.recipe.recipe import argument_of
 from gristmill.flows.reports import funnel
 from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage.printable import redact_url
@@ -71,7 +72,7 @@ def card_lines(report: "Run", recipe: str) -> Iterator[str]:
         yield from group_losses.sentences(report.group_losses.result)
     if report.exported:
         yield f"exported: {exported_line(report.exported)}"
-    typed = shlex.quote(recipe)
+    typed = argument_of(recipe)
     if len(report.corpus.sources) <= MAX_HINT_SHARDS:
         for hint in report.hints():
             yield f"hint: {hint.sentence}:"

@@ -1,11 +1,9 @@
 """What is finished of a recipe, looked up in the home without making any, and whether its files are whole."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from gristmill.flows.curation import Outputs
@@ -13,7 +11,7 @@ from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import Recipe, argument_of, load
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.storage.home import Damage, Home, Verified, verify
@@ -29,7 +27,7 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Run:
 
     Raises NotFinishedError, with the command to run, where the corpus is not finished.
     """
-    argument = shlex.quote(f"{recipe}") if isinstance(recipe, str | Path) else "RECIPE"
+    argument = argument_of(recipe)
     recipe = load(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))

@@ -3,7 +3,6 @@
 A model is named as a user calls it: a recipe, a folder, or a checkpoint.
 """
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import Recipe, argument_of, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.tables import Table
@@ -67,8 +66,8 @@ def trained_model(target: str | Recipe, settings: MachineSettings | None = None)
     recipe.training_mixture()
     report = finished(target, settings)
     if report.data is None or report.trained is None:
-        argument = shlex.quote(target) if isinstance(target, str) else "RECIPE"
-        raise NotFinishedError(f"the training of {recipe.name} is not finished: run `gristmill run {argument}`")
+        command = f"gristmill run {argument_of(target)}"
+        raise NotFinishedError(f"the training of {recipe.name} is not finished: run `{command}`")
     folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))
     saved = open_model(folder, local_mixture(settings, report.data.mixture.folder))
     return TrainedModel(recipe.name, report.trained.model.folder, saved, report)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import wrapt
 
-from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.recipe import argument_of, load
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search import phrases, words
 from gristmill.flows.reports.search.opened import OpenedIndex, check_mixture, opened
@@ -30,8 +30,9 @@ def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
     index, and all that it needs. Raises RecipeError; ValueError, with the command to run, for a recipe without a
     mixture.
     """
+    argument = argument_of(recipe)
     recipe = load(recipe)
-    check_mixture(recipe)
+    check_mixture(recipe, argument)
 
     def run() -> None:
         index_flow.index(recipe)

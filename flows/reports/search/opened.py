@@ -106,14 +106,15 @@ def code_sent(workers: Executor, module: str) -> Code | None:
     return None if isinstance(workers, Threads) else Code((module,), code_version((module,)))
 
 
-def check_mixture(recipe: Recipe) -> None:
-    """Raise ValueError for a recipe without a mixture: it has no token shards, which phrases are looked up in."""
+def check_mixture(recipe: Recipe, argument: str = "RECIPE") -> None:
+    """Raise ValueError for a recipe without a mixture: it has no token shards, which phrases are looked up in.
+    `argument`: the recipe as commands take it."""
     if recipe.mixture is None:
         weights = ", ".join(f"{source.name}: 1" for source in recipe.sources)
         raise ValueError(
             f"the recipe {recipe.name} has no `mixture`, and phrases are looked up in token shards: add `mixture: "
-            f"{{weights: {{{weights}}}}}` to the recipe and run `gristmill explain index`, or rank its documents by "
-            'words, without token shards: `gristmill explain find RECIPE --words "WORDS"`'
+            f"{{weights: {{{weights}}}}}` to the recipe and run `gristmill explain index {argument}`, or rank its "
+            f'documents by words, without token shards: `gristmill explain find {argument} --words "WORDS"`'
         )
 
 

@@ -6,9 +6,11 @@ from random import Random
 
 import pytest
 import yaml
+from lxml import html
 
 import gristmill
 from gristmill.flows.cli.results import card_lines
+from gristmill.flows.reports import run_page
 from gristmill.flows.reports.run.hints import MAX_HINTS, looser_threshold
 from tests.flows.reports.test_open import make
 from tests.planted.text import prose
@@ -82,6 +84,20 @@ def test_the_card_has_results_hints_and_commands_but_no_folder(near):
         "  gristmill export documents 'my recipe.yaml' --to near-documents",
     ]
     assert not [line for line in lines if "stages/" in line]
+
+
+def test_the_page_has_the_hints(near):
+    page = "".join(html.fromstring(run_page.page(near)).itertext())
+    assert "Hints" in page and near.hints()[0].sentence in page
+    assert "gristmill decide whatif RECIPE --set gopher_quality.min_alpha_words=0.7" in page
+
+
+def test_a_run_that_the_home_has_a_newer_one_of_gives_no_hint_by_its_figures(tmp_path):
+    older = finished(tmp_path / "run", {0: 88, 40: 56, 200: 16})
+    changed = RECIPE | {"steps": [{"step": "extract"}, {"step": "gopher_quality", "min_alpha_words": 0.75}]}
+    (tmp_path / "run/recipe.yaml").write_text(yaml.safe_dump(changed))
+    make(tmp_path / "run/recipe.yaml", str(tmp_path / "run/home"))
+    assert older.hints() == []
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_a_corpus_without_a_mixture_is_one_sentence_with_the_commands(recipe, ru
     bare = {key: value for key, value in recipe.items() if key != "mixture"}
     sentence = (
         r"the recipe searched has no `mixture`, and phrases are looked up in token shards: add `mixture: {weights: "
-        r"{web: 1}}` to the recipe and run `gristmill explain index`, or rank its documents by words, without token "
-        r'shards: `gristmill explain find RECIPE --words "WORDS"`'
+        r"{web: 1}}` to the recipe and run `gristmill explain index RECIPE`, or rank its documents by words, without "
+        r'token shards: `gristmill explain find RECIPE --words "WORDS"`'
     )
     calls = (
         lambda: gristmill.open_index(bare),
