@@ -225,7 +225,7 @@ def test_a_finished_model_is_printed_unless_mlflow_does_not_have_it(undisturbed,
     settings = MachineSettings(home=str(home), mlflow_uri=mlflow_uri)
     printed, _, heavy = command(settings, "run", str(path), GRISTMILL_MLFLOW_URI=mlflow_uri)
     assert heavy == set()
-    assert "trained model: " in printed and "gristmill ui --home" in printed
+    assert "trained model: " in printed and printed.endswith(f"  gristmill export model {path} --to small-model\n")
     [again] = runs_of(str(home), "small")
     assert again.id != run.id and (again.flow, again.stages) == ("pipeline", run.stages)
     shutil.rmtree(home / "mlflow-runs")

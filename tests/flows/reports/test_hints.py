@@ -10,6 +10,8 @@ from lxml import html
 
 import gristmill
 from gristmill.flows.cli.results import card_lines
+from gristmill.flows.machine.runs import RunRecorder
+from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.run.hints import MAX_HINTS, looser_threshold
 from tests.flows.reports.test_open import make
@@ -95,8 +97,12 @@ def test_the_page_has_the_hints(near):
 def test_a_run_that_the_home_has_a_newer_one_of_gives_no_hint_by_its_figures(tmp_path):
     older = finished(tmp_path / "run", {0: 88, 40: 56, 200: 16})
     changed = RECIPE | {"steps": [{"step": "extract"}, {"step": "gopher_quality", "min_alpha_words": 0.75}]}
-    (tmp_path / "run/recipe.yaml").write_text(yaml.safe_dump(changed))
-    make(tmp_path / "run/recipe.yaml", str(tmp_path / "run/home"))
+    path, home = tmp_path / "run/recipe.yaml", str(tmp_path / "run/home")
+    path.write_text(yaml.safe_dump(changed))
+    make(path, home)
+    newer = RunRecorder(home, "near", flow="corpus", recipe=load(path).model_dump(mode="json"))
+    newer.add(*(stage.label for stage in gristmill.open(path, home).corpus.stages))
+    newer.finished()
     assert older.hints() == []
 
 
