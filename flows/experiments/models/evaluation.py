@@ -5,6 +5,7 @@ A model is named as a user calls it: a recipe, a folder, or a checkpoint.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,10 @@ def trained_model(target: str | Recipe, settings: MachineSettings | None = None)
     settings = settings or MachineSettings()
     recipe = load(target)
     recipe.training_mixture()
-    report = finished(target, settings)
-    if report.data is None or report.trained is None:
+    report = None
+    with suppress(NotFinishedError):
+        report = finished(target, settings)
+    if report is None or report.data is None or report.trained is None:
         command = f"gristmill run {argument_of(target)}"
         raise NotFinishedError(f"the training of {recipe.name} is not finished: run `{command}`")
     folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))

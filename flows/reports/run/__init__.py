@@ -308,7 +308,7 @@ class Run:
         >>> run.hints()
         []
         """
-        return hints_report.hints(self.recipe, self.settings, self.steps)
+        return hints_report.hints(self.recipe, self.corpus)
 
     def sql(self, query: str) -> "DuckDBPyRelation":
         """The result of an SQL query over the run, as a relation of DuckDB: `.df()`, `.pl()`, `.to_arrow_table()`.

@@ -1,25 +1,29 @@
 """Hints about a finished run: thresholds with many documents just beyond them.
 
 A hint names a rule that dropped many documents, a slightly looser threshold, and what that threshold would have kept.
-The counts come from `whatif`, which replays the decisions over the signals of all documents of the run, so they are
-exact for this run and no estimate. There is no hint without such a count.
+The counts come from a replay of the recorded decisions over the signals of all documents of the run, as `decide whatif`
+replays them, so they are exact for this run and no estimate. There is no hint without such a count.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import ceil, floor
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
-from gristmill.flows.machine.settings import MachineSettings
+import pyarrow.compute as pc
+
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.reports import whatif as replaying
-from gristmill.flows.reports.funnel import FunnelRow
-from gristmill.flows.stages.corpus import NothingLeftError
+from gristmill.flows.reports.funnel import FunnelRow, funnel
+from gristmill.flows.reports.run.decisions import arrived, decisions_of, inputs_of
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import Bound, DocumentStep
-from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.tasks.engine.make import StageResult
 
 End = Literal["min", "max"]
 
@@ -67,22 +71,29 @@ class Hint:
 
 
 class _Candidate(NamedTuple):
+    stage: StageResult
     row: FunnelRow
-    rule: str
     setting: str
     threshold: float
     looser: float
+    bound: Bound
+    changed: Bound
+
+    @property
+    def dropped(self) -> int:
+        """Documents that the rule dropped in the run."""
+        return self.row.drops[self.bound.rule]
 
 
-def hints(recipe: Recipe, settings: MachineSettings, steps: Iterable[FunnelRow]) -> list[Hint]:
-    """Up to MAX_HINTS hints about a finished run, the largest gain first; none where no count supports one.
+def hints(recipe: Recipe, corpus: Corpus) -> list[Hint]:
+    """Up to MAX_HINTS hints about a finished corpus, the largest gain first; none where no count supports one.
 
-    `steps`: the funnel of the run. Replays at most MAX_REPLAYS thresholds, each of which reads the signals of every
-    shard. Returns no hint about steps whose signals are not in the home any more.
+    Replays at most MAX_REPLAYS thresholds, each of which reads the signals of every shard, in threads. Returns no hint
+    about steps whose signals were removed from the home.
     """
-    candidates = sorted(_candidates(recipe, steps), key=lambda one: -one.row.drops[one.rule])[:MAX_REPLAYS]
-    supported = [hint for one in candidates if (hint := _replayed(recipe, settings, one)) is not None]
-    return sorted(supported, key=lambda hint: -hint.kept)[:MAX_HINTS]
+    candidates = sorted(_candidates(recipe, corpus), key=lambda one: -one.dropped)[:MAX_REPLAYS]
+    replayed = [_replayed(corpus, one) for one in candidates]
+    return sorted(filter(_is_supported, replayed), key=lambda hint: -hint.kept)[:MAX_HINTS]
 
 
 def looser_threshold(threshold: float, end: End, is_whole: bool) -> float | None:
@@ -106,49 +117,72 @@ def looser_threshold(threshold: float, end: End, is_whole: bool) -> float | None
     return None
 
 
-def _candidates(recipe: Recipe, steps: Iterable[FunnelRow]) -> Iterator[_Candidate]:
+def _candidates(recipe: Recipe, corpus: Corpus) -> Iterator[_Candidate]:
     """Thresholds of rules that dropped a large share of what reached their step."""
-    rows = {row.step: row for row in steps if row.drops}
-    for step in recipe.after:
-        row = rows.get(step.step)
-        if not isinstance(step, DocumentStep) or row is None or row.documents_in < MIN_ARRIVED:
+    steps = {step.step: step for step in recipe.after if isinstance(step, DocumentStep)}
+    for stage in corpus.stages:
+        if not (decisions := decisions_of(stage)):
             continue
-        for bound in step.decisions():
-            if not isinstance(bound, Bound) or row.drops.get(bound.rule, 0) < MIN_DROPPED_SHARE * row.documents_in:
+        rows = {row.step: row for row in funnel([stage])}
+        for name, rules in decisions:
+            step, row = steps.get(name), rows[name]
+            if step is None or row.documents_in < MIN_ARRIVED:
                 continue
-            ends: tuple[tuple[End, float | None], ...] = (("min", bound.low), ("max", bound.high))
-            for end, threshold in ends:
-                setting = f"{end}_{bound.rule}"
-                if threshold is None or setting not in thresholds_of(step):
-                    continue
-                looser = looser_threshold(threshold, end, isinstance(getattr(step, setting), int))
-                if looser is not None:
-                    yield _Candidate(row, bound.rule, f"{step.step}.{setting}", threshold, looser)
+            for bound in rules:
+                if isinstance(bound, Bound) and row.drops.get(bound.rule, 0) >= MIN_DROPPED_SHARE * row.documents_in:
+                    yield from _looser(recipe, step, stage, row, bound)
 
 
-def _replayed(recipe: Recipe, settings: MachineSettings, one: _Candidate) -> Hint | None:
-    """The hint, if the run's own signals support it."""
-    try:
-        replaying.changed(recipe, {one.setting: one.looser})
-    except ValueError:  # a setting that cannot be replayed, or a value that the recipe refuses
+def _looser(
+    recipe: Recipe, step: DocumentStep, stage: StageResult, row: FunnelRow, bound: Bound
+) -> Iterator[_Candidate]:
+    """The looser thresholds of a rule that `decide whatif` can replay."""
+    ends: tuple[tuple[End, float | None], ...] = (("min", bound.low), ("max", bound.high))
+    for end, threshold in ends:
+        setting = f"{end}_{bound.rule}"
+        if threshold is None or setting not in thresholds_of(step):
+            continue
+        looser = looser_threshold(threshold, end, isinstance(getattr(step, setting), int))
+        if looser is None:
+            continue
+        try:
+            replaying.changed(recipe, {f"{step.step}.{setting}": looser})
+        except ValueError:  # a setting that cannot be replayed, or a value that the recipe refuses
+            continue
+        changed = replace(bound, low=looser) if end == "min" else replace(bound, high=looser)
+        yield _Candidate(stage, row, setting, threshold, looser, bound, changed)
+
+
+def _replayed(corpus: Corpus, one: _Candidate) -> Hint | None:
+    """What the looser threshold does to the documents; None where their signals were removed."""
+    recorded = decisions_of(one.stage)
+    assert recorded is not None, "a candidate is one of them"
+    decisions = tuple(
+        (step, tuple(one.changed if step == one.row.step and rule == one.bound else rule for rule in rules))
+        for step, rules in recorded
+    )
+    kept, measured = inputs_of(corpus, one.stage, decisions)
+    if any(stage.is_collected for stage in (kept, *measured)):
         return None
-    with suppress(NotFinishedError, NothingLeftError):  # signals that were removed to free the disk
-        replay = replaying.whatif(recipe, {one.setting: one.looser}, settings)
-        compared = [step for step in replaying.funnel(replay) if step.position == "replayed"]
-        last = compared[-1]
-        assert last.recorded is not None and last.replayed is not None, "replayed steps have both counts"
-        kept = last.replayed.documents_out - last.recorded.documents_out
-        [step] = [step for step in compared if step.step == one.row.step]
-        dropped, looser_dropped = step.rules[one.rule]
-        if step.recorded != one.row:  # the home has a newer run of the recipe, which was replayed
-            return None
-        names = one.row.step, one.rule, one.setting, one.threshold, one.looser
-        hint = Hint(*names, one.row.documents_in, dropped, looser_dropped, kept)
-        return hint if _is_supported(hint) else None
-    return None
+
+    def count(shard: int) -> tuple[int, int]:
+        table = arrived(kept, measured, shard, decisions)
+        drops = dict(decide(table, decisions))
+        by_rule = pc.sum(pc.equal(drops[one.row.step]["rule"], one.bound.rule)).as_py() or 0
+        return by_rule, len(table) - sum(map(len, drops.values()))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        counts = list(pool.map(count, range(len(corpus.sources))))
+    dropped, passed = (sum(each) for each in zip(*counts, strict=True))
+    setting = f"{one.row.step}.{one.setting}"
+    names = one.row.step, one.bound.rule, setting, one.threshold, one.looser
+    more = passed - funnel([one.stage])[-1].documents_out
+    return Hint(*names, one.row.documents_in, one.dropped, dropped, more)
 
 
-def _is_supported(hint: Hint) -> bool:
+def _is_supported(hint: Hint | None) -> TypeGuard[Hint]:
+    if hint is None:
+        return False
     released = hint.dropped - hint.looser_dropped
     least = max(MIN_KEPT, MIN_DROPPED_SHARE * hint.arrived)
     return released >= MIN_RELEASED_SHARE * hint.dropped and hint.kept >= least

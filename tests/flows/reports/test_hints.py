@@ -94,16 +94,21 @@ def test_the_page_has_the_hints(near):
     assert "gristmill decide whatif RECIPE --set gopher_quality.min_alpha_words=0.7" in page
 
 
-def test_a_run_that_the_home_has_a_newer_one_of_gives_no_hint_by_its_figures(tmp_path):
+def test_the_figures_are_those_of_the_run_at_hand(tmp_path):
+    """Not those of a newer one of the same recipe, whose threshold is another."""
     older = finished(tmp_path / "run", {0: 88, 40: 56, 200: 16})
-    changed = RECIPE | {"steps": [{"step": "extract"}, {"step": "gopher_quality", "min_alpha_words": 0.75}]}
+    changed = RECIPE | {"steps": [{"step": "extract"}, {"step": "gopher_quality", "min_alpha_words": 0.79}]}
     path, home = tmp_path / "run/recipe.yaml", str(tmp_path / "run/home")
     path.write_text(yaml.safe_dump(changed))
     make(path, home)
     newer = RunRecorder(home, "near", flow="corpus", recipe=load(path).model_dump(mode="json"))
     newer.add(*(stage.label for stage in gristmill.open(path, home).corpus.stages))
     newer.finished()
-    assert older.hints() == []
+    for run in (older, gristmill.open(path, home)):
+        [hint] = run.hints()
+        row = run.funnel.set_index("step").loc["gopher_quality"]
+        assert row["reasons"] == f"alpha_words {hint.dropped}" and row["documents_in"] == hint.arrived
+    assert older.hints()[0].threshold == 0.8 and hint.threshold == 0.79
 
 
 @pytest.mark.parametrize(
