@@ -70,7 +70,7 @@ def init(
     draft = first_recipes.first_recipe(paths, name, str(out.parent))
     typer.echo("init: running the steps on the first documents of each source", err=True)
     try:
-        draft, shown = _tried(draft)
+        draft, shown = _try_on_sample(draft)
     except corpora.NothingLeftError as error:  # nothing to look at; a run reports the same
         shown = [f"sample: {error}"]
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def init(
     print_texts(printable(line) for line in [*_lines(draft), *shown, *_next_lines(draft, out)])
 
 
-def _tried(draft: "FirstRecipe") -> "tuple[FirstRecipe, list[str]]":
+def _try_on_sample(draft: "FirstRecipe") -> "tuple[FirstRecipe, list[str]]":
     """The recipe with the threshold that fits its documents, and lines about what its steps do to a sample."""
     result = trials.trial(draft.recipe)
     if not result.is_punctuation_counted:

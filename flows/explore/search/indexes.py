@@ -37,7 +37,7 @@ def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
     def run() -> None:
         index_flow.index(recipe)
 
-    return _built(partial(opened, recipe), make, run)
+    return _find_or_build(partial(opened, recipe), make, run)
 
 
 def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
@@ -48,7 +48,7 @@ def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
     def run() -> None:
         index_flow.word_index(recipe)
 
-    return _built(partial(opened_words, recipe), make, run)
+    return _find_or_build(partial(opened_words, recipe), make, run)
 
 
 def find(phrase: "str | OpenedIndex", recipe: Any, n: int = 5, dropped: bool = True) -> FoundPhrase:
@@ -61,7 +61,7 @@ def find(phrase: "str | OpenedIndex", recipe: Any, n: int = 5, dropped: bool = T
     >>> gristmill.find("olive oil", "recipe.yaml").kept.documents
     12
     """
-    index, text = _index(phrase, recipe)
+    index, text = _index_and_text(phrase, recipe)
     return phrases.find(index, text, n, dropped)
 
 
@@ -71,7 +71,7 @@ def trace(text: "str | OpenedIndex", recipe: Any, spans: int = 10, n: int = 3, w
     `recipe`: as for `find`; `spans`: how many are shown; `n`: how many documents of each; `words`: of the shortest
     span. Raises ValueError for a text without words, or a recipe without a mixture.
     """
-    index, query = _index(text, recipe)
+    index, query = _index_and_text(text, recipe)
     return phrases.trace(index, query, spans, n, words)
 
 
@@ -89,7 +89,7 @@ def find_words(query: "str | OpenedWords", recipe: Any, n: int = 5) -> FoundWord
     return words.find_words(recipe if isinstance(recipe, OpenedWords) else open_words(recipe), query, n)
 
 
-def _index(text: "str | OpenedIndex", recipe: Any) -> tuple[OpenedIndex, str]:
+def _index_and_text(text: "str | OpenedIndex", recipe: Any) -> tuple[OpenedIndex, str]:
     """The index to search, and what is looked up in it."""
     if isinstance(text, OpenedIndex):  # release 0.1.0 had the index first
         text, recipe = recipe, text
@@ -99,7 +99,7 @@ def _index(text: "str | OpenedIndex", recipe: Any) -> tuple[OpenedIndex, str]:
     return recipe if isinstance(recipe, OpenedIndex) else open_index(recipe), text
 
 
-def _built(look: Callable[[], R | None], make: Make, run: Callable[[], Any]) -> R:
+def _find_or_build(look: Callable[[], R | None], make: Make, run: Callable[[], Any]) -> R:
     """What `look` returns, after `make(run)` if that is None."""
     result = look()
     if result is None:

@@ -230,7 +230,7 @@ class Run:
         ['https://a.example/0/2', 'https://a.example/0/3']
         """
         label = self._labelled(stage)[-1] if stage else self.corpus.kept.label
-        return frames.shown(self.settings.home, label, n)
+        return frames.kept_documents(self.settings.home, label, n)
 
     def dropped(self, rule: str = "", n: int = 20, stage: str = "", where: str = "") -> "DataFrame":
         """Up to `n` documents of each stage that a rule dropped, with their texts as they reached it.
@@ -244,7 +244,7 @@ class Run:
         [20.0, 20.0]
         """
         labels = {*self._labelled(stage)} if stage else self._deciding
-        return frames.dropped(self.settings.home, labels, rule, n, where)
+        return frames.dropped_documents(self.settings.home, labels, rule, n, where)
 
     def lineage(self, document: str) -> "Lineage":
         """Where a document comes from, and what every stage of the run made of it: its record, read again from the
@@ -324,7 +324,7 @@ class Run:
     def index(self) -> "OpenedIndex":
         """The index of phrases that `find` and `trace` search. Raises NotFinishedError, with the command that builds
         it, where the run has none; ValueError for a recipe without a mixture."""
-        return self._finished(searches.opened(self.recipe, self.settings), "index", "explain index RECIPE")
+        return self._required(searches.opened(self.recipe, self.settings), "index", "explain index RECIPE")
 
     def find(self, phrase: str, n: int = 5, dropped: bool = True) -> "FoundPhrase":
         """Find every place of a phrase, byte for byte. `n`: how many kept and how many dropped documents are shown;
@@ -341,10 +341,10 @@ class Run:
         """Rank documents, kept and dropped, by the words of a query in tantivy's language, and return the first `n`.
         Raises NotFinishedError, with the command that builds the index of words, where the run has none."""
         index = word_searches.opened_words(self.recipe, self.settings)
-        index = self._finished(index, "index of words", 'explain find RECIPE --words "WORDS"')
+        index = self._required(index, "index of words", 'explain find RECIPE --words "WORDS"')
         return word_searches.find_words(index, query, n)
 
-    def _finished(self, index: R | None, what: str, command: str) -> R:
+    def _required(self, index: R | None, what: str, command: str) -> R:
         if index is None:
             raise NotFinishedError(
                 f"the {what} of {self.recipe.name} is not built in {redact_url(self.settings.home)}: run `gristmill "
@@ -370,7 +370,7 @@ class Run:
         documents for which it is true are written. Runs on the executor of this machine. Raises FileExistsError where
         other files are there, RecipeError for an expression over columns that the documents do not have.
         """
-        return frames.exported(self.recipe, self.settings, self.corpus, f"{to}", format, where)
+        return frames.export_documents(self.recipe, self.settings, self.corpus, f"{to}", format, where)
 
     @property
     def tables(self) -> "dict[str, View]":

@@ -31,6 +31,8 @@ def inputs_of(corpus: Corpus, stage: StageResult, decisions: Decisions) -> tuple
     return stages[inputs["kept"]], [stages[inputs[name]] for name in names]
 
 
-def arrived(kept: StageResult, measured: Sequence[StageResult], shard: int, decisions: Decisions) -> pa.Table:
+def arriving_documents(
+    kept: StageResult, measured: Sequence[StageResult], shard: int, decisions: Decisions
+) -> pa.Table:
     """The documents of a shard that arrived at a stage, with `id` and the columns that the decisions read."""
     return gathered(tuple(each.part(shard) for each in measured), kept.part(shard), decisions)

@@ -53,13 +53,13 @@ def funnel(steps: Iterable[FunnelRow], estimated_tokens: Callable[[int | None], 
     )
 
 
-def shown(home: str, label: str, n: int) -> "DataFrame":
+def kept_documents(home: str, label: str, n: int) -> "DataFrame":
     """The first `n` documents that a stage kept, with their texts."""
     [sample] = show(home, label, n)
     return frame(document.row | {"text": document.text} for document in sample.documents)
 
 
-def dropped(home: str, labels: Collection[str], rule: str, n: int, where: str) -> "DataFrame":
+def dropped_documents(home: str, labels: Collection[str], rule: str, n: int, where: str) -> "DataFrame":
     """Up to `n` documents of each of some stages that a rule dropped, with the parts of the text that offended it."""
     stages = [stage for stage in Home(home).stages() if stage.label in labels]
     return frame(
@@ -145,7 +145,7 @@ def whatif(recipe: Recipe, changes: Mapping[str, Any], settings: MachineSettings
     return rows.astype({"documents_out": "Int64", "whatif": "Int64"})
 
 
-def exported(
+def export_documents(
     recipe: Recipe,
     settings: MachineSettings,
     corpus: Corpus,

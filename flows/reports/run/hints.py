@@ -19,7 +19,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.reports import whatif as replaying
 from gristmill.flows.reports.funnel import FunnelRow, funnel
-from gristmill.flows.reports.run.decisions import arrived, decisions_of, inputs_of
+from gristmill.flows.reports.run.decisions import arriving_documents, decisions_of, inputs_of
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import Bound, DocumentStep
@@ -92,7 +92,7 @@ def hints(recipe: Recipe, corpus: Corpus) -> list[Hint]:
     about steps whose signals were removed from the home.
     """
     candidates = sorted(_candidates(recipe, corpus), key=lambda one: -one.dropped)[:MAX_REPLAYS]
-    replayed = [_replayed(corpus, one) for one in candidates]
+    replayed = [_replay(corpus, one) for one in candidates]
     return sorted(filter(_is_supported, replayed), key=lambda hint: -hint.kept)[:MAX_HINTS]
 
 
@@ -130,10 +130,10 @@ def _candidates(recipe: Recipe, corpus: Corpus) -> Iterator[_Candidate]:
                 continue
             for bound in rules:
                 if isinstance(bound, Bound) and row.drops.get(bound.rule, 0) >= MIN_DROPPED_SHARE * row.documents_in:
-                    yield from _looser(recipe, step, stage, row, bound)
+                    yield from _looser_candidates(recipe, step, stage, row, bound)
 
 
-def _looser(
+def _looser_candidates(
     recipe: Recipe, step: DocumentStep, stage: StageResult, row: FunnelRow, bound: Bound
 ) -> Iterator[_Candidate]:
     """The looser thresholds of a rule that `decide whatif` can replay."""
@@ -153,7 +153,7 @@ def _looser(
         yield _Candidate(stage, row, setting, threshold, looser, bound, changed)
 
 
-def _replayed(corpus: Corpus, one: _Candidate) -> Hint | None:
+def _replay(corpus: Corpus, one: _Candidate) -> Hint | None:
     """What the looser threshold does to the documents; None where their signals were removed."""
     recorded = decisions_of(one.stage)
     assert recorded is not None, "a candidate is one of them"
@@ -166,7 +166,7 @@ def _replayed(corpus: Corpus, one: _Candidate) -> Hint | None:
         return None
 
     def count(shard: int) -> tuple[int, int]:
-        table = arrived(kept, measured, shard, decisions)
+        table = arriving_documents(kept, measured, shard, decisions)
         drops = dict(decide(table, decisions))
         by_rule = pc.sum(pc.equal(drops[one.row.step]["rule"], one.bound.rule)).as_py() or 0
         return by_rule, len(table) - sum(map(len, drops.values()))

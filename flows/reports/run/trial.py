@@ -85,19 +85,19 @@ def trial(recipe: Recipe) -> Trial:
             if stage.step_counts:
                 opened = open_stage(stage.folder)
                 drops |= samples(opened, corpus.sources, DROPS)
-                near += sum(_near(opened.ledger(shard)) for shard in range(len(opened.part_records)))
+                near += sum(_count_near(opened.ledger(shard)) for shard in range(len(opened.part_records)))
         steps = tuple(funnel(corpus.stages))
-    return Trial(steps, tuple(_in_turns(drops, steps)), near)
+    return Trial(steps, tuple(_take_turns(drops, steps)), near)
 
 
-def _near(ledger: str) -> int:
+def _count_near(ledger: str) -> int:
     """Rows of a ledger that a looser threshold of `alpha_words` would not have."""
     rows = parquet.read_table(ledger, ["rule", "value"])
     is_near = pc.and_(pc.equal(rows["rule"], ALPHA_WORDS), pc.greater_equal(rows["value"], LOOSER_ALPHA_WORDS))
     return pc.sum(is_near).as_py() or 0
 
 
-def _in_turns(drops: dict[tuple[str, str], list[Dropped]], steps: tuple[FunnelRow, ...]) -> list[Dropped]:
+def _take_turns(drops: dict[tuple[str, str], list[Dropped]], steps: tuple[FunnelRow, ...]) -> list[Dropped]:
     counts = {(row.step, rule): count for row in steps for rule, count in row.drops.items()}
     ranked = sorted(drops.items(), key=lambda item: -counts.get(item[0], 0))
     turns = [(turn, rank, one) for rank, (_, some) in enumerate(ranked) for turn, one in enumerate(some)]

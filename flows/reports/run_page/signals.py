@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from gristmill.flows.reports.pages.charts import bar
-from gristmill.flows.reports.run.decisions import Decisions, arrived, decisions_of, inputs_of
+from gristmill.flows.reports.run.decisions import Decisions, arriving_documents, decisions_of, inputs_of
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stats.distributions import Distribution
@@ -132,7 +132,7 @@ def _reached(
     kept, measured = inputs_of(corpus, stage, decisions)
     reference = stage.manifest["record"].get("reference", ())
     for shard, source in enumerate(corpus.sources):
-        table = arrived(kept, measured, shard, decisions)
+        table = arriving_documents(kept, measured, shard, decisions)
         units = {each.name: _unit(each) for one in measured for each in parquet.schema(one.part(shard))}
         for step, rules in decisions:
             yield table, step, units
