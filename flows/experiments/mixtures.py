@@ -21,6 +21,7 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
@@ -94,6 +95,9 @@ class FoundMixture:
         ]
         title = f"mixture of {self.recipe.name} by {self.method}"
         return Table((*columns, "#epochs|.2f", "#share taken|.3f"), rows, title)
+
+    def _repr_html_(self) -> str:
+        return pages.notebook([*self.found, *self.remarks()], [self.table])
 
     def remarks(self) -> list[str]:
         """A sentence for each source that is asked for more often than its text allows, or not at all."""

@@ -84,6 +84,9 @@ class Memorised:
         title = f"{self.prompt} tokens given, the {self.continuation} that follow expected of {self.model}"
         return Table((*columns, "#tokens before the first other|.1%"), rows, title)
 
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.table.title], [self.table])
+
 
 def memorised(
     index: OpenedIndex,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import gristmill
+from gristmill.flows.explore.search.memorised import Group, Memorised
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.search import phrases
@@ -55,6 +56,12 @@ def test_results_are_tables_in_a_notebook(run):
     assert "0 of them with another text" in run.diff(run)._repr_html_()
     assert f"Run of searched</strong> in {run.settings.home}" in run._repr_html_()
     assert repr(run).startswith(f"<Run of searched in {run.settings.home}: ") and " tokens to train on" in repr(run)
+
+
+def test_what_a_model_continues_is_a_table_in_a_notebook():
+    group = Group(least=4, most=15, prompts=120, share=0.25, low=0.18, high=0.33, tokens=0.5)
+    page = Memorised("small", 50, 50, {"web": 1.0}, (group,))._repr_html_()
+    assert "4 to 15" in page and "25.00%" in page and "50 tokens given" in page
 
 
 def test_a_corpus_without_a_mixture_is_one_sentence_with_the_commands(recipe, run):
