@@ -65,8 +65,8 @@ def main(folder: Path) -> None:
     look_at(gristmill.open(recipe))  # makes nothing; `corpus` has returned the same
 
 
-def look_at(run: gristmill.Report) -> None:
-    print(run)  # <Report of first: 461 of 3,949 documents kept>
+def look_at(run: gristmill.Run) -> None:
+    print(run)  # <Run of first in .../home: 461 of 3,949 documents kept>
     show(run.funnel[["step", "documents_in", "documents_out", "reasons"]])
 
     # Rows are read when they are asked for: as a data frame, as a stream of Arrow's, as one of Hugging Face's datasets.

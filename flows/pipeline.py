@@ -6,7 +6,7 @@ from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.run.artifacts import flow_run_name, publish
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
-def corpus(recipe: RecipeLike) -> Report:
+def corpus(recipe: RecipeLike) -> Run:
     """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass, and a check
     of groups that lost far more documents than similar groups. Then their export, if the recipe names one."""
     with run_context(recipe) as context:
@@ -33,7 +33,7 @@ def corpus(recipe: RecipeLike) -> Report:
 
 
 @recorded_flow(name="tokens", flow_run_name=flow_run_name, persist_result=False)
-def tokens(recipe: RecipeLike) -> Report:
+def tokens(recipe: RecipeLike) -> Run:
     """Token shards and the plan of their mixture, from the curated documents."""
     recipe.training_mixture()  # its error comes before any work
     with run_context(recipe) as context:
@@ -45,7 +45,7 @@ def tokens(recipe: RecipeLike) -> Report:
 
 
 @recorded_flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)
-def pretrain(recipe: RecipeLike) -> Report:
+def pretrain(recipe: RecipeLike) -> Run:
     """A trained model, tracked in MLflow, from the token shards."""
     recipe.training_mixture()
     require("train", "training a model")
@@ -58,7 +58,7 @@ def pretrain(recipe: RecipeLike) -> Report:
 
 
 @recorded_flow(name="pipeline", flow_run_name=flow_run_name, persist_result=False)
-def pipeline(recipe: RecipeLike) -> Report:
+def pipeline(recipe: RecipeLike) -> Run:
     """Everything: raw crawls in, a trained and tracked model out."""
     recipe.training_mixture()
     require("train", "training a model")
@@ -80,8 +80,8 @@ def _is_built(context: RunContext, flow: str, recipe: Recipe) -> bool:
     return outputs is not None and outputs.is_built(flow)
 
 
-def _published(outputs: Outputs) -> Report:
-    report = Report.of(outputs)
+def _published(outputs: Outputs) -> Run:
+    report = Run.of(outputs)
     publish(report)
     return report
 
@@ -94,7 +94,7 @@ def _check_losses(outputs: Outputs, corpus: Corpus, losses: StageResult) -> None
         from gristmill.flows.reports.run_page import write_page  # here, since only this case needs its libraries
 
         settings = outputs.context.settings
-        page = write_page(Report(outputs.recipe, settings, corpus, outputs.stages, group_losses=losses))
+        page = write_page(Run(outputs.recipe, settings, corpus, outputs.stages, group_losses=losses))
         raise LostGroupError(f"{error}\nthe steps that were done, and what each dropped: {page}") from None
 
 

@@ -26,7 +26,7 @@ def printed(name: str, folder: Path) -> str:
 
 def test_a_first_corpus(tmp_path):
     shown = printed("first_corpus.py", tmp_path)
-    kept, extracted = map(int, re.match(r"<Report of first: (\d+) of ([\d,]+) ", shown.replace(",", "")).groups())
+    kept, extracted = map(int, re.match(r"<Run of first in \S+: (\d+) of ([\d,]+) ", shown.replace(",", "")).groups())
     assert 200 < kept < extracted / 4, "most docstrings are short, or those of a parent"
     [passed] = re.findall(r"^gopher_quality +(\d+) +(\d+) +\{", shown, re.MULTILINE)
     assert int(passed[1]) < int(passed[0]) and "<NA>" in shown, "fewer pass where more words are asked for"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import server as page_server
     from gristmill.flows.reports.diff import difference as differences
+    from gristmill.flows.reports.diff import targets
     from gristmill.flows.reports.diff.columns import Columns
     from gristmill.flows.reports.diff.difference import Difference
     from gristmill.flows.reports.diff.matching import Alone
@@ -28,6 +29,7 @@ else:
     page_server = wrapt.lazy_import("gristmill.flows.explore.browse.server")
     document = wrapt.lazy_import("gristmill.flows.explore.browse.document")
     differences = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
+    targets = wrapt.lazy_import("gristmill.flows.reports.diff.targets")
 
 
 _QUANTILES = ("0.05", "0.5", "0.95")  # shown in a terminal; the page and --json have more
@@ -117,7 +119,7 @@ def diff(
     Documents are matched by id; where a source has another name or its files lie elsewhere, by URL and record. Before a
     recipe is changed, copy it: `gristmill explain diff before.yaml recipe.yaml`; or take the stages that `gristmill
     home status` prints: `gristmill explain diff rules-KEY rules-KEY`."""
-    difference = differences.diff(a, b, MachineSettings())
+    difference = targets.diff(a, b, MachineSettings())
     if to:
         print_texts([differences.write(difference, to)])
     if as_json or not to:

@@ -15,13 +15,13 @@ from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search.batches import Batch
-    from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase, Trace
-    from gristmill.flows.explore.search.words import FoundWords, RankedDocument
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.dropped import Dropped, Edit
     from gristmill.flows.reports.lineage import Decision, Lineage
     from gristmill.flows.reports.marking import Passage, Piece
+    from gristmill.flows.reports.search.phrases import Count, FoundDocument, PhraseMatches, Trace
+    from gristmill.flows.reports.search.words import RankedDocument, WordMatches
     from gristmill.flows.reports.similar import LookUp, Match
     from gristmill.flows.reports.status import KeptDocuments
     from gristmill.flows.reports.token_lineage import TokenLineage
@@ -244,7 +244,7 @@ def _count(count: "Count") -> str:
     return f"{count.times:,} time{times} in {count.documents:,} document{documents}"
 
 
-def phrase(result: "FoundPhrase") -> Iterator[Text]:
+def phrase(result: "PhraseMatches") -> Iterator[Text]:
     """How often, what dropped the documents that are not kept, then some documents."""
     yield Text(f"kept: {_count(result.kept)}; dropped: {_count(result.dropped)}")
     if result.rules:
@@ -254,7 +254,7 @@ def phrase(result: "FoundPhrase") -> Iterator[Text]:
         yield from _document(document)
 
 
-def ranked(result: "FoundWords") -> Iterator[Text]:
+def ranked(result: "WordMatches") -> Iterator[Text]:
     """How many documents match, then the best."""
     documents = "document matches" if result.matching == 1 else "documents match"
     yield Text(f"{result.matching:,} {documents}")

@@ -91,7 +91,7 @@ def documents(
 
     recipe = recipe.model_copy(update={"export": Export.model_validate(settings)})
     check_export(recipe)
-    run_flow("corpus", recipe)
+    run_flow("corpus", name, recipe)
 
 
 def model(

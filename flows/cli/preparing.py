@@ -1,5 +1,6 @@
 """Before a run: a first recipe, what is wrong with one, and what it would take."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe.first_recipe import FirstRecipe
     from gristmill.flows.recipe.settings_file import Value
     from gristmill.flows.reports import finished, recorded
+    from gristmill.flows.reports.run import trial as trials
+    from gristmill.flows.reports.run.trial import Trial
+    from gristmill.flows.stages import corpus as corpora
 else:
+    corpora = wrapt.lazy_import("gristmill.flows.stages.corpus")
+    trials = wrapt.lazy_import("gristmill.flows.reports.run.trial")
     plan_page = wrapt.lazy_import("gristmill.flows.experiments.planning.page")
     training_plan = wrapt.lazy_import("gristmill.flows.experiments.planning.plan")
     first_recipes = wrapt.lazy_import("gristmill.flows.recipe.first_recipe")
@@ -41,6 +47,7 @@ else:
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
 
 _MAX_PASSED_OVER = 10
+_DROP_CHARACTERS = 80  # of a dropped document
 _NAMES = {"pages": "PDF", "code": "code"}  # of kinds of files; others have the name of their key
 
 
@@ -54,17 +61,49 @@ def init(
     out: Annotated[Path, typer.Option(help="the recipe to write; it must not be there")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="of the recipe; default: that of the first source")] = "",
 ) -> None:
-    """Looks at the files to find their format and columns, and samples them for languages.
+    """Looks at the files to find their format, columns and languages. Then runs the steps on up to 200 documents of
+    each source, chooses a threshold that depends on punctuation, and prints ten documents that the recipe would drop.
 
     gristmill recipe init pages/*.warc.gz --out recipe.yaml"""
     if out.exists():
-        raise FileExistsError(f"{out} is there already: name another file by --out, or remove it")
+        raise FileExistsError(f"{out} exists. Choose another file with --out, or remove it")
 
     draft = first_recipes.first_recipe(paths, name, str(out.parent))
+    typer.echo("init: running the steps on the first documents of each source", err=True)
+    try:
+        draft, shown = _try_on_sample(draft)
+    except corpora.NothingLeftError as error:  # nothing to look at; a run reports the same
+        shown = [f"sample: {error}"]
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out, "x", encoding="utf-8") as recipe:
         recipe.write(draft.text)
-    print_texts(printable(line) for line in _lines(draft, out))
+    print_texts(printable(line) for line in [*_lines(draft), *shown, *_next_lines(draft, out)])
+
+
+def _try_on_sample(draft: "FirstRecipe") -> "tuple[FirstRecipe, list[str]]":
+    """The recipe with the threshold that fits its documents, and lines about what its steps do to a sample."""
+    result = trials.trial(draft.recipe)
+    if not result.is_punctuation_counted:
+        return draft, [*trial_lines(result)]
+    dropped = f"{result.near_alpha_words:,} of {result.documents:,} sampled documents"
+    comment = f"Gopher's 0.8 counts punctuation as words, and drops {dropped}"
+    loosened = draft.with_setting("gopher_quality", "min_alpha_words", trials.LOOSER_ALPHA_WORDS, comment)
+    chosen = f"chosen: gopher_quality.min_alpha_words {trials.LOOSER_ALPHA_WORDS:g}, since {comment}"
+    return loosened, [chosen, *trial_lines(trials.trial(loosened.recipe))]
+
+
+def trial_lines(result: "Trial") -> "Iterator[str]":
+    """What the steps keep of a sample, and a line for each dropped document that is shown."""
+    yield f"steps on a sample: {result.kept:,} of {result.documents:,} documents kept"
+    if result.drops:
+        yield f"{len(result.drops)} of the documents that they drop:"
+    for one in result.drops:
+        row = one.row
+        value = f" {row['value']:.3g} (threshold {row['threshold']:g})" if row.get("threshold") is not None else ""
+        detail = f" {row['detail']}" if row.get("detail") and not value else ""
+        detail += ", counts punctuation as words" if row["rule"] == trials.ALPHA_WORDS else ""
+        beginning = " ".join((one.text or row.get("url") or "").split())[:_DROP_CHARACTERS]
+        yield f"  {row['step']}.{row['rule']}{value}{detail}: {beginning}"
 
 
 def schema(
@@ -83,7 +122,7 @@ def schema(
         print_texts([f"wrote {to}. First line of a recipe beside it:", f"# yaml-language-server: $schema={to.name}"])
 
 
-def _lines(recipe: "FirstRecipe", out: Path) -> list[str]:
+def _lines(recipe: "FirstRecipe") -> list[str]:
     lines = []
     for source in recipe.sources:
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
@@ -99,11 +138,15 @@ def _lines(recipe: "FirstRecipe", out: Path) -> list[str]:
     lines += [f"passed over: {path}: {reason}" for path, reason in recipe.passed_over[:_MAX_PASSED_OVER]]
     if (more := len(recipe.passed_over) - _MAX_PASSED_OVER) > 0:
         lines.append(f"passed over: {more:,} more files")
+    return lines
+
+
+def _next_lines(recipe: "FirstRecipe", out: Path) -> list[str]:
+    typed = shlex.quote(f"{out}")
     return [
-        *lines,
         f"wrote {out}. Next:",
-        f"  gristmill corpus {out}",
-        f"  gristmill export documents {out} --to {recipe.name}-documents",
+        f"  gristmill corpus {typed}",
+        f"  gristmill export documents {typed} --to {recipe.name}-documents",
     ]
 
 

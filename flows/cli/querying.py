@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from gristmill.flows.reports import finished
-    from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.run import Run
 else:
     duckdb = wrapt.lazy_import("duckdb")
     pa = wrapt.lazy_import("pyarrow")
@@ -137,7 +137,7 @@ def _cell(value: Any) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
 
 
-def _prompt(report: "Report") -> None:
+def _prompt(report: "Run") -> None:
     """Read queries from a terminal until Ctrl-D. A query ends with a semicolon."""
     with suppress(ImportError):
         import readline  # noqa: F401, PLC0415 - gives `input` a history, where Python has it
@@ -170,7 +170,7 @@ def _prompt(report: "Report") -> None:
             print_texts(["the query was stopped"])
 
 
-def _describe(report: "Report", words: list[str]) -> None:
+def _describe(report: "Run", words: list[str]) -> None:
     tables = report.tables
     if words[:1] == ["columns"] and len(words) == 2:
         if words[1] not in tables:

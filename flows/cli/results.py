@@ -1,4 +1,4 @@
-"""Results for the terminal: the report of a run, decisions, scaling laws, and the capacity of a crawl."""
+"""Results for the terminal: the card of a run, decisions, scaling laws, and the capacity of a crawl."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gristmill.flows.machine.settings import DEFAULT_HOME, MachineSettings
+from gristmill.flows.recipe.recipe import argument_of
 from gristmill.flows.reports import funnel
 from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage.printable import redact_url
@@ -22,18 +23,24 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
-    from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.run import Run
     from gristmill.flows.run import server
+    from gristmill.flows.stages import group_losses
     from gristmill.tasks.engine.make import StageResult
 else:
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
+    group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
     server = wrapt.lazy_import("gristmill.flows.run.server")
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
 
-def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
-    """The funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
+# More shards are not replayed at the end of a run, only for its page: a replay reads the signals of each.
+MAX_HINT_SHARDS = 200
+
+
+def run_parts(report: "Run", recipe: str) -> Iterator[RenderableType | Table]:
+    """All that a flow prints at its end. `recipe`: the argument that the user gave, for the next commands."""
     title = f"Funnel of {report.recipe.name}"
     yield funnel.table(report.steps, report.characters_per_token, report.tokens, title)
     if report.types:
@@ -50,12 +57,61 @@ def report_parts(report: "Report") -> Iterator[RenderableType | Table]:
     if report.trained:
         yield from training_lines(report)
         if report.result["sample"] is not None:
-            yield from _section("Sample", report.result["sample"])
-    outputs = (f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages)
-    yield from _section("Outputs", *outputs)
+            yield Text("\nSample", style="bold")
+            yield report.result["sample"]
+    yield Text(f"\n{report.recipe.name}", style="bold")
+    yield from card_lines(report, recipe)
+
+
+def card_lines(report: "Run", recipe: str) -> Iterator[str]:
+    """The card of a finished run: what is kept, what dropped most, groups that lost much, hints, next commands."""
+    yield kept_line(report)
+    if (most := most_dropped_line(report)) is not None:
+        yield most
+    if report.group_losses is not None:
+        yield from group_losses.sentences(report.group_losses.result)
     if report.exported:
-        yield from _section("Exported", exported_line(report.exported))
-    yield from _section("Look at it", *places_to_look(report.settings, bool(report.trained)))
+        yield f"exported: {exported_line(report.exported)}"
+    typed = argument_of(recipe)
+    if len(report.corpus.sources) <= MAX_HINT_SHARDS:
+        for hint in report.hints():
+            yield f"hint: {hint.sentence}:"
+            yield f"  {hint.command(typed)}"
+    yield from served_pages(report.settings, bool(report.trained))
+    yield "next:"
+    yield from (f"  {command}" for command in next_commands(report, typed))
+
+
+def kept_line(report: "Run") -> str:
+    """`kept: 1,204 of 4,560 documents (26.4%), 1,234,567 tokens`; before there are tokens, characters."""
+    first, last = report.steps[0].documents_in, funnel.funnel(report.corpus.stages)[-1]
+    share = f" ({last.documents_out / first:.1%})" if first else ""
+    size = f"{report.tokens:,} tokens" if report.tokens is not None else f"{last.characters_out or 0:,} characters"
+    return f"kept: {last.documents_out:,} of {first:,} documents{share}, {size}"
+
+
+def most_dropped_line(report: "Run") -> str | None:
+    """The rule that dropped most documents of the corpus; None where none was dropped."""
+    rows = funnel.funnel(report.corpus.stages)
+    drops = [(count, row, rule) for row in rows for rule, count in row.drops.items() if count]
+    if not drops:
+        return None
+    count, row, rule = max(drops, key=lambda one: one[0])
+    return f"most dropped by {row.step}.{rule}: {count:,} of the {row.documents_in:,} documents that reached it"
+
+
+def next_commands(report: "Run", recipe: str) -> Iterator[str]:
+    """Three commands that can be typed as they are. `recipe`: quoted for a shell. A trained model is exported as a
+    model; documents that the run has exported are not exported again."""
+    yield f"gristmill browse {recipe}"
+    yield f"gristmill report {recipe}"
+    name = report.recipe.name
+    if report.trained:
+        yield f"gristmill export model {recipe} --to {name}-model"
+    elif not report.exported:
+        # an export makes what is missing, so of a run with a limit it has the same
+        limit = "" if report.recipe.limit is None else f" --limit {report.recipe.limit}"
+        yield f"gristmill export documents {recipe} --to {name}-documents{limit}"
 
 
 def _section(name: str, *lines: str) -> Iterator[RenderableType]:
@@ -81,7 +137,7 @@ def relabeled_line(pairs: Mapping[str, int]) -> str:
     )
 
 
-def mixture_line(report: "Report") -> str:
+def mixture_line(report: "Run") -> str:
     """What a model is trained on."""
     mixed = (f"{source.name} {source.share:.0%} ({source.epochs:.2f} epochs)" for source in report.mixture)
     return f"mixture: {', '.join(mixed)}"
@@ -93,7 +149,7 @@ def exported_line(stage: "StageResult") -> str:
     return f"{counts['documents']:,} documents, {counts['characters']:,} characters in {stage.folder}"
 
 
-def training_lines(report: "Report") -> list[str]:
+def training_lines(report: "Run") -> list[str]:
     """The model, and how well it predicts."""
     result, losses = report.result, report.training_losses
     return [
@@ -115,14 +171,19 @@ def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
     return {what: value for what, value in sets.items() if value is not None}
 
 
-def places_to_look(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
-    """Where a person sees the recorded runs: addresses of named servers, and the command that shows the others."""
+def served_pages(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
+    """Addresses of the named servers that show the recorded runs. `trained`: whether MLflow has a run, too."""
     prefect, mlflow = server.named(), redact_url(settings.tracking_uri)
     if prefect is not None:
         yield f"Prefect: {redact_url(prefect[1])}"
     if mlflow.startswith("http") and trained:
         yield f"MLflow: {mlflow}"
-    if prefect is None or (trained and not mlflow.startswith("http")):
+
+
+def places_to_look(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
+    """Where a person sees the recorded runs: addresses of named servers, and the command that shows the others."""
+    yield from served_pages(settings, trained)
+    if server.named() is None or (trained and not settings.tracking_uri.startswith("http")):
         is_default = settings.home == str(Path(DEFAULT_HOME).resolve())
         yield "gristmill ui" if is_default else f"gristmill ui --home {shlex.quote(redact_url(settings.home))}"
 

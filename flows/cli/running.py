@@ -11,7 +11,7 @@ import wrapt
 
 from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
-from gristmill.flows.cli.results import report_parts
+from gristmill.flows.cli.results import run_parts
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.engine.extras import EXTRAS, require, require_all
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gristmill.flows.machine import remaking, runs
     from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.reports import recorded
-    from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.run import Run
     from gristmill.flows.run import progress as progress_bars
     from gristmill.flows.run import reuse, server
     from gristmill.flows.stages import export
@@ -111,12 +111,14 @@ def pretrain(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -
 
 def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | None = None) -> None:
     with remaking.remake(remake or ()):
-        run_flow(flow, recipe_to_run(name, limit), remake or ())
+        run_flow(flow, name, recipe_to_run(name, limit), remake or ())
 
 
-def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
-    """Run a flow, and print what it made. A recipe that it cannot use is an error before Prefect is imported, and a
-    flow whose stages are all finished does without Prefect."""
+def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
+    """Run a flow, and print the card of its run. `name`: the argument of the command, which the next commands have.
+
+    A recipe that the flow cannot use is an error before Prefect is imported, and a flow whose stages are all finished
+    does without Prefect."""
     if flow != "corpus":
         recipe.training_mixture()
     if flow in ("pipeline", "pretrain"):
@@ -124,7 +126,7 @@ def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
     if recipe.export is not None:
         export.check_target(recorded.open_run(MachineSettings(), recipe)[0], recipe)
 
-    def find() -> "Report | None":
+    def find() -> "Run | None":
         # to look up what was never finished would delay its start
         whole = recipe.model_dump(mode="json")
         if remake or server.named() or not runs.is_finished(MachineSettings().home, recipe.name, whole):
@@ -134,7 +136,7 @@ def run_flow(flow: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
             typer.echo(line, err=True)
         return report
 
-    print_texts(report_parts(in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find)))
+    print_texts(run_parts(in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find), name))
 
 
 def _default_folder() -> Path:

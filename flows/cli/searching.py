@@ -12,18 +12,19 @@ from gristmill.flows.cli import documents as render
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
 from gristmill.flows.cli.terminal import print_result, print_texts
+from gristmill.flows.recipe.recipe import argument_of
 
 if TYPE_CHECKING:
-    from gristmill.flows.explore.search import expressions, phrases
-    from gristmill.flows.explore.search import opened as opened_indexes
-    from gristmill.flows.explore.search import phrases as span_search
-    from gristmill.flows.explore.search import words as word_search
-    from gristmill.flows.explore.search.opened import OpenedIndex
+    from gristmill.flows.explore.search import expressions, indexes
+    from gristmill.flows.reports.search import opened as searches
+    from gristmill.flows.reports.search import phrases
+    from gristmill.flows.reports.search import words as word_search
+    from gristmill.flows.reports.search.opened import PhraseIndex
 else:
-    opened_indexes = wrapt.lazy_import("gristmill.flows.explore.search.opened")
-    phrases = wrapt.lazy_import("gristmill.flows.explore.search.phrases")
-    span_search = wrapt.lazy_import("gristmill.flows.explore.search.phrases")
-    word_search = wrapt.lazy_import("gristmill.flows.explore.search.words")
+    indexes = wrapt.lazy_import("gristmill.flows.explore.search.indexes")
+    searches = wrapt.lazy_import("gristmill.flows.reports.search.opened")
+    phrases = wrapt.lazy_import("gristmill.flows.reports.search.phrases")
+    word_search = wrapt.lazy_import("gristmill.flows.reports.search.words")
     expressions = wrapt.lazy_import("gristmill.flows.explore.search.expressions")
 
 Shown = Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of what is kept and of the rest")]
@@ -79,7 +80,7 @@ def find(
 
         recipe = recipe_to_run(name, None)
         ranked = word_search.find_words(
-            word_search.open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n
+            indexes.open_words(recipe, partial(in_flow, "word_index", recipe.name)), phrase, n
         )
         print_result(ranked, render.ranked(ranked), as_json)
         return
@@ -114,7 +115,7 @@ def trace(
     else:
         query = _text(text)
 
-    result = span_search.trace(opened, query, spans, n, words)
+    result = phrases.trace(opened, query, spans, n, words)
     print_result(result, render.trace(result), as_json)
 
 
@@ -132,7 +133,8 @@ def _text(text: str) -> str:
     return text
 
 
-def opened_index(name: str) -> "OpenedIndex":
-    """A recipe's index, which is made where it is not there."""
+def opened_index(name: str) -> "PhraseIndex":
+    """A recipe's index, which is built first if it is missing."""
     recipe = recipe_to_run(name, None)
-    return opened_indexes.open_index(recipe, partial(in_flow, "index", recipe.name))
+    searches.check_mixture(recipe, argument_of(name))
+    return indexes.open_index(recipe, partial(in_flow, "index", recipe.name))

@@ -1,6 +1,6 @@
 """The flow `mix`: find the mixture of its sources that a recipe should train on, with DoReMi or with RegMix.
 
-`FoundMixture` is the result: the weights, how much text they need, and the recipe with them (`written`).
+`MixtureResult` is the result: the weights, how much text they need, and the recipe with them (`written`).
 """
 
 import json
@@ -20,6 +20,7 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
@@ -57,7 +58,7 @@ class SourceWeight:
 
 
 @dataclass(frozen=True)
-class FoundMixture:
+class MixtureResult:
     """`found`: how, in a few sentences; `interval`: what low and high are; `max_epochs`, `budget`: those of the recipe,
     in epochs and tokens; `refusal`: why the mixture is not worth taking, or empty."""
 
@@ -95,6 +96,9 @@ class FoundMixture:
         title = f"mixture of {self.recipe.name} by {self.method}"
         return Table((*columns, "#epochs|.2f", "#share taken|.3f"), rows, title)
 
+    def _repr_html_(self) -> str:
+        return pages.notebook([*self.found, *self.remarks()], [self.table])
+
     def remarks(self) -> list[str]:
         """A sentence for each source that is asked for more often than its text allows, or not at all."""
         lines = []
@@ -118,7 +122,7 @@ def found_mixture(
     reasons: tuple[str, ...],
     interval: str,
     refusal: str = "",
-) -> FoundMixture:
+) -> MixtureResult:
     """`weights`: by source, with low and high; `tokens`: by source. Raises ValueError for weights that are negative or
     do not sum to one."""
     total = sum(weight for weight, _, _ in weights.values())
@@ -138,10 +142,10 @@ def found_mixture(
         for name, (weight, low, high) in weights.items()
         for size in [tokens[name]]
     )
-    return FoundMixture(recipe, method, found, reasons, interval, settings.max_epochs, budget, refusal)
+    return MixtureResult(recipe, method, found, reasons, interval, settings.max_epochs, budget, refusal)
 
 
-def written(mixture: FoundMixture) -> str:
+def written(mixture: MixtureResult) -> str:
     """The recipe with this mixture, as YAML with comments that say where the weights are from."""
     recipe = mixture.recipe
     document = recipe.model_dump(mode="json", exclude_unset=True)
@@ -166,7 +170,7 @@ def written(mixture: FoundMixture) -> str:
     return "\n".join(lines) + "\n"
 
 
-def command(mixture: FoundMixture, path: Path, options: Sequence[str] = ()) -> str:
+def command(mixture: MixtureResult, path: Path, options: Sequence[str] = ()) -> str:
     """The command that compares the recipe at `path` with the uniform and the proportional mixture."""
     uniform = ", ".join(f"{one.name}: 1" for one in mixture.sources)
     proportional = ", ".join(f"{one.name}: {one.tokens}" for one in mixture.sources)
@@ -228,7 +232,7 @@ SEED = 0  # of the drawn mixtures and of the resampled runs
 
 @recorded_flow(name="mix", flow_run_name=flow_run_name, persist_result=False)
 @spread
-def mix(recipe: RecipeLike, options: MixOptions) -> FoundMixture:
+def mix(recipe: RecipeLike, options: MixOptions) -> MixtureResult:
     """Weights of the recipe's sources: those of its mixture, or all if it has none.
 
     Args:
@@ -267,7 +271,7 @@ def by_doremi(
     runs: int,
     eta: float,
     smoothing: float,
-) -> FoundMixture:
+) -> MixtureResult:
     """The mean of the weights over so many seeds."""
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     pairs = range(1, runs + 1)
@@ -329,7 +333,7 @@ def by_regmix(
     judge: Sequence[str],
     seeds: int = REGMIX_SEEDS,
     kept: dict[str, float] | None = None,
-) -> FoundMixture:
+) -> MixtureResult:
     """The optimum of a regression over so many mixtures, each trained with so many seeds, judged by these evaluation
     sets; it and the mixtures that everybody would try are then trained anew. `kept`: weights of sources that keep
     their proportions. Raises ValueError for fewer than two seeds."""

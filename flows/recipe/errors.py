@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -153,8 +154,29 @@ def _unknown_key(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     for part in path[:-1]:
         beside = _below(beside, part)
     free = [key for key in keys if not (isinstance(beside, Mapping) and key in beside)]
-    hint = did_you_mean(path[-1], free) or f"remove it; the keys here are {', '.join(keys)}"
+    hint = _elsewhere(model, path) or did_you_mean(path[-1], free) or f"remove it; the keys here are {', '.join(keys)}"
     return f"is an unknown key, with the value {shown(_below(beside, path[-1]))}; {hint}"
+
+
+def _elsewhere(model: type[BaseModel], path: KeyPath) -> str:
+    """Where a key belongs that is at the top and is one of a block, or the other way around; "" for other keys."""
+    key = path[-1]
+    if len(path) == 2 and key in model.model_fields:
+        return f"it is a key of its own: move it out of `{path[0]}`"
+    if len(path) == 1:
+        blocks = [name for name, field in model.model_fields.items() if key in _block_keys(field.annotation)]
+        if blocks:
+            return f"write {' or '.join(f'`{block}.{key}`' for block in blocks)}: it is a key of that block"
+    return ""
+
+
+def _block_keys(annotation: Any) -> set[str]:
+    """The keys of a block of settings, which may be left out; none for a list of entries."""
+    blocks = [
+        one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)
+    ]
+    is_block = get_origin(annotation) in (None, Union, UnionType)
+    return {name for block in blocks for name in block.model_fields} if is_block else set()
 
 
 def _no_source(value: Any, message: str) -> str:

@@ -5,14 +5,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wrapt
 import yaml
 
-from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.errors import Origin
+from gristmill.flows.recipe.recipe import Recipe, validated
 from gristmill.storage import files
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.guard.parent import Limits
@@ -57,14 +58,33 @@ class FoundSource:
 
 @dataclass(frozen=True)
 class FirstRecipe:
-    """`text`: the recipe as YAML with comments; `languages`: documents of the sample by language, the most first;
-    `passed_over`: files that no source reads, with the reason."""
+    """`steps`: each with its comment; `languages`: documents of the sample by language, the most first; `passed_over`:
+    files that no source reads, with the reason; `folder`: the folder that relative paths begin in."""
 
     name: str
-    text: str
+    steps: tuple[tuple[dict[str, Any], str], ...]
     sources: tuple[FoundSource, ...]
     languages: dict[str, int]
     passed_over: tuple[tuple[str, str], ...]
+    folder: str = ""
+
+    @property
+    def text(self) -> str:
+        """The recipe as YAML with comments."""
+        return _written(self.name, self.sources, self.steps)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe."""
+        return validated(yaml.safe_load(self.text), Origin(folder=self.folder or "."))
+
+    def with_setting(self, step: str, setting: str, value: Any, comment: str) -> "FirstRecipe":
+        """The same with a setting of a step, and with a comment that explains it."""
+        steps = tuple(
+            (settings | {setting: value}, f"{remark}; {comment}") if settings["step"] == step else (settings, remark)
+            for settings, remark in self.steps
+        )
+        return replace(self, steps=steps)
 
 
 @dataclass
@@ -115,9 +135,10 @@ def first_recipe(patterns: Sequence[str], name: str = "", folder: str = "") -> F
         paths = [path if os.path.isabs(path) else os.path.relpath(path, folder or ".") for path in each.entry[kind]]
         each.entry[kind] = paths
     name = name or sources[0].entry["name"]
-    text = _written(name, sources, language_counts)
-    Recipe.model_validate(yaml.safe_load(text))
-    return FirstRecipe(name, text, sources, language_counts, tuple(passed_over))
+    steps = _steps_of_code() if "code" in sources[0].entry else _steps(sources, language_counts)
+    draft = FirstRecipe(name, tuple(steps), sources, language_counts, tuple(passed_over), folder)
+    Recipe.model_validate(yaml.safe_load(draft.text))
+    return draft
 
 
 def _roots(patterns: Sequence[str]) -> dict[str, list[str]]:
@@ -223,8 +244,7 @@ def _absolute(paths: Iterable[str]) -> list[str]:
     return [os.path.abspath(path) for path in paths]
 
 
-def _written(name: str, sources: Sequence[FoundSource], language_counts: dict[str, int]) -> str:
-    steps = _steps_of_code() if "code" in sources[0].entry else _steps(sources, language_counts)
+def _written(name: str, sources: Sequence[FoundSource], steps: Sequence[tuple[dict[str, Any], str]]) -> str:
     weights = _flow({source.entry["name"]: 1 for source in sources})
     lines = [
         "# A recipe to begin with, by `gristmill recipe init`. `gristmill recipe rules` lists what steps measure.",

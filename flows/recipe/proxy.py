@@ -84,12 +84,16 @@ class ProxyConfig(Settings):
                 tokens = TOKENS if steps is None else int(steps) * batch * seq_len
             if steps is None:
                 steps = max(1, int(tokens) // (batch * seq_len))
+            filled = int(tokens) // (batch * seq_len)
+            differ = training.get("steps") is not None and int(steps) != filled
             warmup = training.get("warmup_steps", unset["warmup_steps"].default)
             if (ratio := values.get("warmup_ratio")) is not None:
                 warmup = training.get("warmup_steps", _warmup(float(ratio), int(steps)))
             short = int(warmup) >= int(steps)
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
             return values
+        if differ:
+            raise ContradictionError([_of_two_lengths(int(tokens), filled, int(steps), batch, seq_len)])
         if short:
             sentence = (
                 f"is {tokens:,}, which are {steps:,} steps of {batch} x {seq_len} tokens, no more than the {warmup} of "
@@ -111,11 +115,7 @@ class ProxyConfig(Settings):
                 yield ("training", name), f"is {value!r}, which a proxy has not; remove it: {remedy}"
         yield from lacking(self.model, self.training)
         if (steps := self.steps(self.tokens)) != self.training.steps:
-            yield (
-                ("training", "steps"),
-                f"is {self.training.steps:,}, but tokens {self.tokens:,} fill {steps:,} steps of {self.training.batch} "
-                f"x {self.model.seq_len} tokens; give one of the two",
-            )
+            yield _of_two_lengths(self.tokens, steps, self.training.steps, self.training.batch, self.model.seq_len)
         if self.warmup_ratio is not None and self.training.warmup_steps != _warmup(self.warmup_ratio, steps):
             yield (
                 ("training", "warmup_steps"),
@@ -129,6 +129,13 @@ class ProxyConfig(Settings):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give each rate once, the smallest first"
         if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 2:
             yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise from 2 or more, as [4, 8, 16]"
+        # as a tokenizer needs them
+        if self.sample_bytes < 2 * self.vocab_size:
+            yield (
+                ("sample_bytes",),
+                f"is {self.sample_bytes:,}, too little text for a vocabulary of vocab_size {self.vocab_size:,}; give "
+                f"at least {2 * self.vocab_size:,}, better a thousand times the vocabulary",
+            )
 
     @property
     def step_tokens(self) -> int:
@@ -165,6 +172,12 @@ class ProxyConfig(Settings):
                 "order_seed": order_seed,
             }
         )
+
+
+def _of_two_lengths(tokens: int, filled: int, steps: int, batch: int, seq_len: int) -> tuple[tuple[str, ...], str]:
+    """What is wrong where `tokens` fill another number of steps than `training.steps`."""
+    sentence = f"is {steps:,}, but tokens {tokens:,} fill {filled:,} steps of {batch} x {seq_len} tokens"
+    return ("training", "steps"), f"{sentence}; give one of the two"
 
 
 def _warmup(ratio: float, steps: int) -> int:

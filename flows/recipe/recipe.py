@@ -1,5 +1,6 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, takewhile
 from pathlib import Path
@@ -412,6 +413,11 @@ def load(recipe: Any) -> Recipe:
     if isinstance(recipe, Recipe):
         return recipe
     return validated(*read(recipe))
+
+
+def argument_of(recipe: Any) -> str:
+    """A recipe as a command takes it: its name or path, quoted for a shell; RECIPE for one that is in no file."""
+    return shlex.quote(f"{recipe}") if isinstance(recipe, str | Path) else "RECIPE"
 
 
 def read(recipe: Any) -> tuple[Any, Origin]:

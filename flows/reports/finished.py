@@ -11,30 +11,38 @@ from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import Recipe, argument_of, load
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.storage.home import Damage, Home, Verified, verify
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.training.checkpoint.keeping import verify_checkpoints
 
 
-def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
+def finished(recipe: Any, settings: MachineSettings | None = None) -> Run:
     """The report of a recipe's finished corpus, with data and training as far as they are finished. Makes nothing.
 
-    Raises NotFinishedError, which names the remedy, where the corpus is not finished.
+    Raises NotFinishedError, with the command to run, where the corpus is not finished.
     """
+    argument = argument_of(recipe)
     recipe = load(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     outputs = Outputs(*open_run(settings, recipe))
-    outputs.make("corpus")
+    try:
+        outputs.make("corpus")
+    except NotFinishedError as error:
+        raise NotFinishedError(
+            f"the corpus of {recipe.name} is not finished in {redact_url(settings.home)}: run `gristmill corpus "
+            f"{argument}`; it resumes what was begun"
+        ) from error
     if outputs.recipe.mixture is not None:
         with suppress(NotFinishedError):
             outputs.make("pretrain")
-    return Report.of(outputs)
+    return Run.of(outputs)
 
 
 def check_run(recipe: Recipe, settings: MachineSettings) -> bool:

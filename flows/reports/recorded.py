@@ -17,6 +17,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import NothingLeftError
 from gristmill.storage import files, layout
 from gristmill.storage.address import is_one_name
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import make, remakes
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
@@ -39,7 +40,7 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
     if runs and runs[0].recipe is not None:
         read = _recipe_of(runs[0], recipe)
         runs = [run for run in runs if run.recipe in (None, runs[0].recipe)]
-    stages = RecordedStages(settings.home, recipe.name, runs)
+    stages = RecordedStages(settings.home, read, runs)
     outside = Seen(settings.home, recipe.name).outside
     context = RunContext(settings, stages.build, outside=outside, look_up=stages.find, is_reader=True)
     return context, read
@@ -85,15 +86,17 @@ class RecordedStages:
     """The stages of runs of a recipe, the newest first. A stage is found by its key, or else by its place among the
     stages of its name, in which every run asks for them. `quiet`: differences are not logged."""
 
-    def __init__(self, home: str, recipe: str, runs: list[RecordedRun], quiet: bool = False) -> None:
+    def __init__(self, home: str, recipe: Recipe, runs: list[RecordedRun], quiet: bool = False) -> None:
         self._home, self._recipe, self._runs, self._quiet = home, recipe, runs, quiet
         self._asked: dict[str, list[str]] = {}
 
     def build(self, spec: StageSpec) -> StageResult:
         """The stage. Raises NotFinishedError."""
         if (found := self.find(spec)) is None:
+            command = "corpus" if self._recipe.mixture is None else "run"
             raise NotFinishedError(
-                f"{spec.name} is not finished: `gristmill run` the recipe {self._recipe} first, in {self._home}"
+                f"{spec.name} of the recipe {self._recipe.name} is not finished in {redact_url(self._home)}: run "
+                f"`gristmill {command} RECIPE` with it"
             )
         return found
 
@@ -197,7 +200,7 @@ def would_make(recipe: Recipe, settings: MachineSettings) -> WouldMake:
     if that came out with the contents that it had in the newest run; if no run had it, nothing behind it is known."""
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
-    recorded = RecordedStages(settings.home, recipe.name, runs, quiet=True)
+    recorded = RecordedStages(settings.home, recipe, runs, quiet=True)
     found, asked = WouldMake(), dict[str, StageResult]()
     unsure = set[str]()  # labels of the stages that are made, and of those behind them
 

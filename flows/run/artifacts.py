@@ -1,5 +1,6 @@
 """What Prefect's user interface shows of a run: names of runs, and counts, funnel and figures as tables."""
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
@@ -15,7 +16,7 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
 from gristmill.flows.reports.funnel import TOP, FunnelRow, funnel_row
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.tables import listed
 from gristmill.flows.run import server as prefect_server
 from gristmill.tasks.engine.make import StageResult
@@ -26,16 +27,19 @@ if TYPE_CHECKING:
 else:
     run_page = wrapt.lazy_import("gristmill.flows.reports.run_page")
 
+_RANDOM_NAME = re.compile("[a-z]+-[a-z]+")
+
 
 def flow_run_name() -> str:
-    """`<flow>-<recipe>`; a run that was asked for through the API keeps its name, which may be a user's.
+    """`<flow>-<recipe>`, also for runs of deployments, unless a person has named the run.
 
-    A schedule names runs at random, as the API does where it is given no name; only of a schedule it is known.
+    Prefect fills in two random words (`brave-lion`) for a run without a name, in the form of its pages and in its API,
+    and records nowhere that it did. So a name of that form is replaced, and any other one is kept.
     """
     context = _context()
     assert context.flow is not None and context.flow_run is not None, "Prefect asks for the name of a run that begins"
     run = context.flow_run
-    if run.deployment_id is not None and not run.auto_scheduled:
+    if run.deployment_id is not None and not run.auto_scheduled and not _RANDOM_NAME.fullmatch(run.name):
         return run.name
     return f"{context.flow.name}-{_recipe(context)}"
 
@@ -70,7 +74,7 @@ def artifact_key(*parts: str) -> str:
     return "-".join(parts).replace("_", "-")
 
 
-def publish(report: Report) -> None:
+def publish(report: Run) -> None:
     """Record the funnel of the flow run that calls it, what each rule dropped, where its page is, and what its training
     gave, each under the recipe's name. A flow that another one called leaves this to that one.
 
@@ -124,7 +128,7 @@ def progress_artifact(name: str) -> Callable[[float], None]:
     return record
 
 
-def funnel_table(report: Report) -> list[dict[str, str | int | float | None]]:
+def funnel_table(report: Run) -> list[dict[str, str | int | float | None]]:
     """A row for each step, and one for the tokens if there are some; those before it are estimated from characters."""
     rows = [_row(row, report.characters_per_token) for row in report.steps]
     if report.tokens is None:
@@ -133,7 +137,7 @@ def funnel_table(report: Report) -> list[dict[str, str | int | float | None]]:
     return [*rows, {"step": "tokens", "documents in": documents, "documents out": documents, "tokens": report.tokens}]
 
 
-def drops_table(report: Report) -> list[dict[str, str | int]]:
+def drops_table(report: Run) -> list[dict[str, str | int]]:
     """A row for each rule that dropped documents, in the order of the steps: how many reached the step, and went."""
     return [
         {"step": row.name, "rule": rule, "documents in": row.documents_in, "dropped": count}
@@ -154,7 +158,7 @@ def _row(row: FunnelRow, per_token: float | None) -> dict[str, str | int | float
     }
 
 
-def training_figures(report: Report) -> dict[str, float]:
+def training_figures(report: Run) -> dict[str, float]:
     """How well the model predicts, and what it was trained on; losses in nats a token."""
     names = ("heldout/bits_per_byte", "unigram/bits_per_byte", "heldout/loss", "unigram/loss")
     figures = {name: report.result[name] for name in (*names, "parameters", "steps", "tokens")}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import mlflow
 import orjson
 import wrapt
-from mlflow.entities import LoggedModelOutput, Metric, Param, Run, ViewType
+from mlflow.entities import LoggedModelOutput, Metric, Param, ViewType
+from mlflow.entities import Run as TrackedRun
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
@@ -24,7 +25,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports import funnel
 from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves_file, trained_classifier
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.bill import bill
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.run.compared import (
@@ -73,7 +74,7 @@ _SIGNATURE = ModelSignature(
 )
 
 
-def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None:
+def log_artifacts(client: mlflow.MlflowClient, run: str, report: Run) -> None:
     """Log the artifacts of a finished model to its run; `report` is one with training.
 
     `funnel.csv`, `funnel.json` (a table), `funnel.svg`, `losses.svg`, `sample.txt`, `bill.json`, and of a classifier
@@ -112,20 +113,20 @@ def copy_description(step: str, model: str, shown: Path) -> None:
             files.copy(f"{model}.{kind}", str(shown / f"{step}-classifier.{kind}"))
 
 
-def description(report: Report) -> str:
+def description(report: Run) -> str:
     """What came out and the funnel, as Markdown."""
     table = funnel.table(report.steps, report.characters_per_token, report.tokens)
     return f"{'; '.join(report.summary)}.\n\n{table.markdown()}"
 
 
-def _log_funnel_table(client: mlflow.MlflowClient, run: str, report: Report) -> None:
+def _log_funnel_table(client: mlflow.MlflowClient, run: str, report: Run) -> None:
     # log_table adds to a table that is there, as after a run that was killed here
     logged = {artifact.path for artifact in client.list_artifacts(run)}
     if "funnel.json" not in logged:
         client.log_table(run, report.funnel, "funnel.json")
 
 
-def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Path) -> None:
+def _log_model(client: mlflow.MlflowClient, run: str, report: Run, folder: Path) -> None:
     """Save the model with the code that loads it, and log it as the output of the run."""
     assert report.trained is not None and report.data is not None, "a model was trained"
     exported, saved = folder / "exported", folder / "model"
@@ -261,7 +262,7 @@ class ModelRun:
 
             trained = model_stage.Trained(model, model.result["result"], run)
             built = (*self.built, BuiltStage("training", model))
-            report = Report(self.recipe, self.settings, self.data.corpus, built, self.data, trained)
+            report = Run(self.recipe, self.settings, self.data.corpus, built, self.data, trained)
             log_artifacts(self.client, run, report)
             # behind those of the training: MLflow shows metrics in the order in which it first got them
             sums = _funnel(self.data) | bill(report).metrics()
@@ -328,7 +329,7 @@ class ModelRun:
     def _log_params(self, run: str, values: dict[str, str]) -> None:
         self.client.log_batch(run, params=[Param(name, value) for name, value in values.items()])
 
-    def _recipe_of(self, run: Run) -> dict[str, Any] | None:
+    def _recipe_of(self, run: TrackedRun) -> dict[str, Any] | None:
         with tempfile.TemporaryDirectory(dir=self.settings.local_folder, prefix=".mlflow-") as folder:
             return recipe_of(self.client, run, Path(folder))
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import TracebackType
 
 from rich.console import Console
@@ -127,11 +128,12 @@ def duration(seconds: float) -> str:
 
 
 class _LogBar(Progress):
-    """A bar below the log: while it is shown, Prefect's handlers write through its console, which keeps it last."""
+    """A bar below the log: while it is shown in a terminal, Prefect's handlers write through its console, which keeps
+    it last. In a notebook the bar is a widget, and the log is not moved."""
 
     def start(self) -> None:
         super().start()
-        handlers = () if self.disable else logging.getLogger().handlers
+        handlers = () if self.disable or self.console.is_jupyter else logging.getLogger().handlers
         self._consoles = {handler: handler.console for handler in handlers if hasattr(handler, "console")}
         for handler, console in self._consoles.items():
             self.console.highlighter = console.highlighter
@@ -148,10 +150,13 @@ _LEVELS = Theme({"log.info_level": "cyan", "log.warning_level": "yellow3", "log.
 
 
 def progress_bar(*more: ProgressColumn) -> Progress:
-    """A progress bar on the error stream of a terminal; nothing where there is none. `more`: columns at its end."""
+    """A progress bar on the error stream of a terminal, or in a notebook with ipywidgets; else nothing. `more`: columns
+    at its end."""
     columns = (TextColumn("  {task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(file=sys.stderr, theme=_LEVELS, markup=False, emoji=False)
-    return _LogBar(*columns, *more, console=console, transient=True, disable=not sys.stderr.isatty())
+    # without ipywidgets rich shows no bar in a notebook, so the log has lines
+    is_shown = find_spec("ipywidgets") is not None if console.is_jupyter else sys.stderr.isatty()
+    return _LogBar(*columns, *more, console=console, transient=True, disable=not is_shown)
 
 
 FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two lines in a log, in the first minute of a stage and later

@@ -12,7 +12,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.run.model_training import noted_run
 from gristmill.flows.run.progress import ended
 from gristmill.flows.stages.corpus import Corpus
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> tuple[Report, list[str]] | None:
+def reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> tuple[Run, list[str]] | None:
     """The report and the log of a flow that has nothing to make, which is recorded in the home as the flow records it.
 
     None if the flow has something to make, restore or record in MLflow, or would raise: then nothing is recorded, and
@@ -42,7 +42,7 @@ def reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> tuple[Report,
     return None
 
 
-def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
+def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Run:
     """Raises NotFinishedError, or what the flow raises."""
     seen = None
     if not check_run(recipe, settings):
@@ -79,7 +79,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Report:
     recorder.add(*labels)
     recorder.finished()
     remaking.report(log)
-    return Report.of(outputs)
+    return Run.of(outputs)
 
 
 def _check_files(stage: StageResult) -> StageResult:

@@ -320,22 +320,24 @@ def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
 
 
 def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Exception:
-    """What SentencePiece says of a vocabulary that does not fit its text, with the recipe's keys."""
+    """What SentencePiece says of a vocabulary that does not fit its text, with the keys of the settings."""
     words = str(error)
     if match := re.search(r"value <= (\d+)", words):
         return _too_large(settings, sampled, int(match[1]))
     if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
         return ValueError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {match[1]} tokens: "
-            f"raise it above that, or lower tokenizer.character_coverage ({settings.character_coverage})"
+            f"vocab_size is {settings.vocab_size}, but the characters are {match[1]} tokens by themselves. Raise it "
+            f"above that (`tokenizer.vocab_size` of a recipe, `vocab_size` of a proxy), or lower the recipe's "
+            f"tokenizer.character_coverage ({settings.character_coverage})"
         )
     return error
 
 
 def _too_large(settings: Tokenizer, sampled: int, most: int) -> ValueError:
     return ValueError(
-        f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {most} tokens "
-        "at most: lower tokenizer.vocab_size to that, or give the sources more text"
+        f"vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {most} tokens at most: lower "
+        "vocab_size to that (`tokenizer.vocab_size` of a recipe, `vocab_size` of a proxy), or give the sources more "
+        "text"
     )
 
 

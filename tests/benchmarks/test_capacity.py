@@ -21,7 +21,7 @@ from gristmill.flows.experiments.planning.capacity import Capacity, capacity
 from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 
 TIMES = 4
 HARVEST = """
@@ -105,7 +105,7 @@ def plant(folder: Path, name: str, shape: Shape, times: int) -> tuple[Path, int,
     return path, sum(size for size, _ in groups), sum(files for _, files in groups)
 
 
-def took(report: Report) -> dict[str, float]:
+def took(report: Run) -> dict[str, float]:
     """CPU seconds of each stage, by its folder."""
     return {stage.folder: stage.cpu_seconds for stage in processing(report.built)}
 

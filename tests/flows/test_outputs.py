@@ -198,8 +198,13 @@ def test_a_command_prints_a_finished_run_without_prefect_and_makes_what_is_missi
     again, log, heavy = command(settings, "run", "--tokens-only", str(path))
     assert "prefect" in heavy and Path(settings.prefect_home, "prefect.db").exists()
     assert [line.split()[2] for line in log if ": made in " in line] == ["mixture:"]
-    mixture = folder_of(settings, "mixture")
-    assert again == printed.replace(f"reused  {mixture}", f"made    {mixture}")
+    assert again == printed and "/stages/" not in printed
+    assert printed.splitlines()[-4:] == [
+        "next:",
+        f"  gristmill browse {path}",
+        f"  gristmill report {path}",
+        f"  gristmill export documents {path} --to listed-documents",
+    ]
 
 
 @pytest.mark.slow
@@ -220,7 +225,7 @@ def test_a_finished_model_is_printed_unless_mlflow_does_not_have_it(undisturbed,
     settings = MachineSettings(home=str(home), mlflow_uri=mlflow_uri)
     printed, _, heavy = command(settings, "run", str(path), GRISTMILL_MLFLOW_URI=mlflow_uri)
     assert heavy == set()
-    assert "trained model: " in printed and "gristmill ui --home" in printed
+    assert "trained model: " in printed and printed.endswith(f"  gristmill export model {path} --to small-model\n")
     [again] = runs_of(str(home), "small")
     assert again.id != run.id and (again.flow, again.stages) == ("pipeline", run.stages)
     shutil.rmtree(home / "mlflow-runs")

@@ -27,7 +27,7 @@ from typing import Any, Literal
 from prefect import flow
 
 from gristmill.flows.experiments.decisions.report import DecisionReport
-from gristmill.flows.experiments.mixtures import FoundMixture
+from gristmill.flows.experiments.mixtures import MixtureResult
 from gristmill.flows.experiments.planning.plan import TrainingPlan
 from gristmill.flows.experiments.scaling.ladder import AgreementReport
 from gristmill.flows.experiments.scaling.report import ScalingReport

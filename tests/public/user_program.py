@@ -26,10 +26,10 @@ def look(recipe: str) -> list[str]:
 
 def search(recipe: str) -> int:
     index = gristmill.open_index(recipe)
-    phrase = gristmill.find(index, "olive oil")
-    print(gristmill.trace(index, "a long text"))
+    phrase = gristmill.find("olive oil", index)
+    print(gristmill.trace("a long text", index))
     words = gristmill.open_words(recipe)
-    print(gristmill.find_words(words, "olive oil"))
+    print(gristmill.find_words("olive oil", words))
     return len(phrase.documents)
 
 

@@ -5,6 +5,7 @@ A model is named as a user calls it: a recipe, a folder, or a checkpoint.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import Recipe, argument_of, load
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import model_training
 from gristmill.flows.stages.model import local_files, local_mixture
@@ -45,7 +46,7 @@ class TrainedModel:
     name: str
     folder: str
     saved: SavedModel
-    report: Report | None = None
+    report: Run | None = None
 
     @property
     def recipe(self) -> Recipe | None:
@@ -64,9 +65,12 @@ def trained_model(target: str | Recipe, settings: MachineSettings | None = None)
     settings = settings or MachineSettings()
     recipe = load(target)
     recipe.training_mixture()
-    report = finished(recipe, settings)
-    if report.data is None or report.trained is None:
-        raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run` it first")
+    report = None
+    with suppress(NotFinishedError):
+        report = finished(target, settings)
+    if report is None or report.data is None or report.trained is None:
+        command = f"gristmill run {argument_of(target)}"
+        raise NotFinishedError(f"the training of {recipe.name} is not finished: run `{command}`")
     folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))
     saved = open_model(folder, local_mixture(settings, report.data.mixture.folder))
     return TrainedModel(recipe.name, report.trained.model.folder, saved, report)

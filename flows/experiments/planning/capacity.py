@@ -24,7 +24,7 @@ from gristmill.flows.experiments.planning.phase_costs import (
     phase_capacity,
     sum_ranges,
 )
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.tables import Table
 from gristmill.tasks.engine.make import StageResult
 
@@ -225,7 +225,7 @@ def _decisive(phases: Sequence[PhaseCapacity], ranges: Sequence[Range]) -> tuple
     return tuple(missing)
 
 
-def capacity(report: Report, crawl: CrawlOptions, recipe: str = "") -> Capacity:
+def capacity(report: Run, crawl: CrawlOptions, recipe: str = "") -> Capacity:
     """What a crawl of so many pages takes, by a finished run. Reads a small file for each stage.
 
     `crawl.shard_pages` decides how many jobs a phase has and how many files they open. Near-duplicates grow faster than

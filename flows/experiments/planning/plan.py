@@ -37,7 +37,7 @@ from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.settings_file import Value
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.stats.law import ScalingLaw, TokenCost
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.make import NotFinishedError
@@ -256,7 +256,7 @@ def _devices(options: PlanOptions) -> Devices:
     return Devices(options.device, sheet, count, min(machine, count), network * 1e9 / 8, options.mfu, held)
 
 
-def _work(recipe: Recipe, settings: MachineSettings, report: Report | None) -> Work:
+def _work(recipe: Recipe, settings: MachineSettings, report: Run | None) -> Work:
     training = recipe.training
     if report is not None and report.data is not None:
         vocabulary = checked_json.read(files.join(report.data.mixture.folder, "mixture.json"))["vocab_size"]
@@ -270,7 +270,7 @@ def _work(recipe: Recipe, settings: MachineSettings, report: Report | None) -> W
     )  # fmt: skip
 
 
-def _finished(recipe: Recipe, settings: MachineSettings, remarks: list[str]) -> Report | None:
+def _finished(recipe: Recipe, settings: MachineSettings, remarks: list[str]) -> Run | None:
     if files.is_local(settings.home) and not files.exists(files.join(settings.home, "stages")):
         remarks.append(f"the home {settings.home} has no finished run: the bill is without the corpus")
         return None

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau, t
 
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.tables import Table
 
 DRAWS = 2000
@@ -179,6 +180,9 @@ class AgreementReport:
             f"Kendall's tau {first.tau:.2f}, p {first.p_value:.3f}); of the {sure} pairs that both tell apart {both}; "
             f"{which}"
         )
+
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.sentence], [*self.tables()])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each measure and size but the largest."""

@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 from gristmill.flows.explore.browse import draws
 from gristmill.flows.explore.browse.draws import TAKEN
 from gristmill.flows.explore.browse.opened import Opened, Summary, summary
-from gristmill.flows.explore.search.phrases import FoundDocument
-from gristmill.flows.explore.search.words import RankedDocument
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.lineage import Decision, Lineage, lineage_of, row_of
 from gristmill.flows.reports.marking import Piece, beginning
 from gristmill.flows.reports.pages import Shown, Vote, shown_drop
+from gristmill.flows.reports.search.phrases import FoundDocument
+from gristmill.flows.reports.search.words import RankedDocument
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stats.distributions import QUANTILES
 from gristmill.storage import files

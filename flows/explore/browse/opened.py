@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gristmill.flows.explore.search.opened import OpenedIndex, opened
-from gristmill.flows.explore.search.words import OpenedWords, opened_words
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.search.opened import PhraseIndex, opened
+from gristmill.flows.reports.search.words import WordIndex, opened_words
 from gristmill.flows.stages.corpus import Corpus, pinned
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.flows.stats.distributions import Distribution, is_number
@@ -48,7 +48,7 @@ class Opened:
     """`given`: the recipe as it was asked for."""
 
     given: Any
-    report: Report
+    report: Run
 
     @property
     def recipe(self) -> Recipe:
@@ -104,12 +104,12 @@ class Opened:
         return {id_ for id_, entry in zip(ids, named.to_pylist(), strict=True) if entry is not None}
 
     @cached_property
-    def index(self) -> OpenedIndex | None:
+    def index(self) -> PhraseIndex | None:
         """The index of its texts; None where it was not made."""
         return None if self.recipe.mixture is None else opened(self.recipe, self.settings)
 
     @cached_property
-    def words(self) -> OpenedWords | None:
+    def words(self) -> WordIndex | None:
         """The word index; None where it was not made."""
         return opened_words(self.recipe, self.settings)
 

@@ -17,11 +17,11 @@ from gristmill.flows.explore.browse.opened import Opened, Step, Summary, summary
 from gristmill.flows.explore.browse.replay import Replayed, Replays, Threshold, thresholds
 from gristmill.flows.explore.browse.topics import topic_map, vectors
 from gristmill.flows.explore.browse.votes import cast, vote_on
-from gristmill.flows.explore.search.phrases import find
-from gristmill.flows.explore.search.words import INDEX_PACKAGES, find_words
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, Vote, charts, shown_drop
+from gristmill.flows.reports.search.phrases import find
+from gristmill.flows.reports.search.words import INDEX_PACKAGES, find_words
 from gristmill.flows.reports.tables import listed, short
 from gristmill.flows.reports.whatif import ComparedStep
 from gristmill.tasks.documents.expressions import ExpressionError

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.experiments.models.evaluation import trained_model
-from gristmill.flows.explore.search.phrases import Count, FoundDocument, FoundPhrase
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.search.phrases import Count, FoundDocument, PhraseMatches
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.training.evaluate.sample import sample_text
 
@@ -38,7 +38,7 @@ _CONTEXT = 200  # characters on either side of a match that is shown
 _COLUMNS = ["id", "source", "url", "file", "offset", "length", "record_id", "text"]
 
 
-def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSettings | None = None) -> FoundPhrase:
+def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSettings | None = None) -> PhraseMatches:
     """The matches of an expression of RE2 (https://github.com/google/re2/wiki/Syntax) in the curated texts, those of a
     document apart from each other. `n`: how many documents are shown.
 
@@ -58,7 +58,7 @@ def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSe
             times += counts.times
             documents += counts.documents
             shown += found[: n - len(shown)]
-    return FoundPhrase(expression, Count(times, documents), Count(), {}, tuple(shown))
+    return PhraseMatches(expression, Count(times, documents), Count(), {}, tuple(shown))
 
 
 def _in_shard(

@@ -16,10 +16,10 @@ import wrapt
 from markupsafe import Markup
 
 from gristmill.flows.experiments.models.evaluation import trained_model
-from gristmill.flows.explore.search.opened import OpenedIndex
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
+from gristmill.flows.reports.search.opened import PhraseIndex
 from gristmill.flows.reports.tables import Table
 from gristmill.samples.shards import Tokens
 from gristmill.storage import files
@@ -84,9 +84,12 @@ class Memorized:
         title = f"{self.prompt} tokens given, the {self.continuation} that follow expected of {self.model}"
         return Table((*columns, "#tokens before the first other|.1%"), rows, title)
 
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.table.title], [self.table])
+
 
 def memorized(
-    index: OpenedIndex,
+    index: PhraseIndex,
     prompts: int = PROMPTS,
     prompt: int = TOKENS,
     continuation: int = TOKENS,
@@ -130,7 +133,7 @@ def _too_short(size: int, what: str) -> ValueError:
     return ValueError(f"no document of {what} has {size} tokens: ask for shorter prompts or continuations")
 
 
-def _of_training(index: OpenedIndex, draw: np.random.Generator, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _of_training(index: PhraseIndex, draw: np.random.Generator, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Texts of what is trained on, token ids (texts, size), and how often each stands there, int64 (texts,)."""
     with index.workers(count) as workers:
         each = partial(index.each, workers, dropped=False)

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.diff.columns import Columns, columns
 from gristmill.flows.reports.diff.matching import Alone, Matched, match
 from gristmill.flows.reports.diff.shares import Shares, shares
-from gristmill.flows.reports.diff.sides import Side, side_of
+from gristmill.flows.reports.diff.sides import Side
 from gristmill.flows.reports.marking import Passage, first_difference
+from gristmill.flows.reports.tables import Table
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.selection import read_rows
 
@@ -145,20 +145,29 @@ class Difference:
         measured = self.columns.numbers or self.columns.values or self.columns.only_a or self.columns.only_b
         return not (alone or measured or self.shares.sources.differing or self.shares.hosts.differing)
 
+    @property
+    def sentence(self) -> str:
+        """How many documents both sides keep, and how many of them have another text."""
+        return f"{self.both:,} documents are in both, {self.changed.documents:,} of them with another text"
 
-def diff(a: Any, b: Any, settings: MachineSettings | None = None) -> Difference:
-    """Compare two finished recipes, or stages of the home named `name-key`.
-
-    Reads shard by shard, and texts only where the sides have them from different stages. Rows of corpora of other files
-    are matched by DuckDB, which spills what exceeds memory to the system's temporary folder. Raises NotFinishedError
-    for a recipe that is not finished, LookupError and ValueError as `side_of` does.
-    """
-    settings = settings or MachineSettings()
-    return between(side_of(a, settings), side_of(b, settings))
+    def _repr_html_(self) -> str:
+        sides = [(name, one.name, one.documents, one.characters) for name, one in (("A", self.a), ("B", self.b))]
+        alone = [
+            (side, one.reason, one.documents, one.characters)
+            for side, some in (("only A", self.only_a), ("only B", self.only_b))
+            for one in some
+        ]
+        columns = ("side", "corpus", "#documents", "#characters"), ("side", "reason", "#documents", "#characters")
+        shown = [Table(names, rows) for names, rows in zip(columns, (sides, alone), strict=True) if rows]
+        return pages.notebook([self.sentence], shown)
 
 
 def between(one: Side, other: Side) -> Difference:
-    """The same of two sides."""
+    """Compare two sides.
+
+    Reads shard by shard, and texts only where the sides have them from different stages. Rows of corpora of other files
+    are matched by DuckDB, which spills what exceeds memory to the system's temporary folder.
+    """
     matched = match(one, other)
     about = _about(one)
     return Difference(

@@ -1,18 +1,12 @@
 """A side of a comparison: the documents that a finished recipe, or stage, keeps, and what decided about the others."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import files, parquet
-from gristmill.storage.home import FinishedStage, Home, open_stage
+from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.tasks.engine.make import StageResult
-
-_LABEL = re.compile(r"[a-z][a-z0-9_]*-[0-9a-f]{8,}")
 
 
 @dataclass(frozen=True)
@@ -42,26 +36,6 @@ class Side:
             stage.part(shard) for stage in (self.extracted, self.documents, *self.measured, self.kept)
         )
         return tuple(part for part in stages if files.exists(part))
-
-
-def side_of(target: Any, settings: MachineSettings) -> Side:
-    """The side of a recipe, as `run` takes it, or of a stage of the home, named `name-key`.
-
-    Raises NotFinishedError for a recipe whose corpus is not finished; LookupError for a stage that is not in the home,
-    ValueError for one that keeps no documents.
-    """
-    if isinstance(target, str) and _LABEL.fullmatch(target) and not files.exists(target):
-        found = Home(settings.home).stages(target)
-        if not found:
-            raise LookupError(f"{settings.home} has no finished stage {target}; `gristmill home status` prints them")
-        return side_of_stage(found[0])
-    return _side_of_recipe(target, settings)
-
-
-def _side_of_recipe(target: Any, settings: MachineSettings) -> Side:
-    report = finished(target, settings)
-    tokens = report.data.tokens if report.data else None
-    return side_of_corpus(target if isinstance(target, str) else report.recipe.name, report.corpus, tokens)
 
 
 def side_of_corpus(label: str, corpus: Corpus, tokens: StageResult | None = None) -> Side:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from gristmill.flows.reports.dropped import Dropped
 from gristmill.flows.reports.marking import Piece, excerpt
 from gristmill.flows.reports.pages import charts
-from gristmill.flows.reports.tables import cell, column, short
+from gristmill.flows.reports.tables import Table, cell, column, short
 from gristmill.storage import files
 
 # Control characters have pictures of their own; HTML has no way to write most of them.
@@ -76,6 +76,11 @@ def render(template: str, package: str = __name__, **shown: Any) -> str:
     """A page, by a template of a package or of this one. What is shown is escaped, control characters are shown as
     their pictures."""
     return _environment(package).get_template(template).render(shown)
+
+
+def notebook(sentences: Sequence[str], tables: Sequence[Table] = ()) -> str:
+    """Sentences and tables as HTML for a cell of a notebook, every text escaped."""
+    return render("result.html", sentences=sentences, tables=tables)
 
 
 def write(folder: str, name: str, page: str) -> str:

@@ -1,9 +1,10 @@
 """What was made of a recipe: the funnel, documents kept and dropped, the training, and where things are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import orjson
 import wrapt
@@ -12,16 +13,13 @@ from gristmill.flows.curation import BuiltStage, Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.dropped import dropped_by
-from gristmill.flows.reports.funnel import FunnelRow, frame, funnel
-from gristmill.flows.reports.run import extraction, rows
+from gristmill.flows.reports.funnel import FunnelRow, funnel
+from gristmill.flows.reports.run import extraction, frames, rows
 from gristmill.flows.reports.run.rows import Rows
-from gristmill.flows.reports.status import show
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import Data
-from gristmill.storage.home import Home
-from gristmill.storage.schema import LEDGER
-from gristmill.tasks.engine.make import StageResult
+from gristmill.storage.printable import redact_url
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.extraction.engines import DATA
 from gristmill.training.run.tracking import METRICS
 
@@ -29,18 +27,31 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
     from pandas import DataFrame
 
-    from gristmill.flows.reports import lineage as lineage_report
-    from gristmill.flows.reports import similar as similar_report
-    from gristmill.flows.reports import whatif as whatif_report
+    from gristmill.flows.reports.diff import difference as differences
+    from gristmill.flows.reports.diff import sides
+    from gristmill.flows.reports.diff.difference import Difference
     from gristmill.flows.reports.lineage import Lineage
+    from gristmill.flows.reports.run import hints as hints_report
     from gristmill.flows.reports.run import sql as sql_queries
+    from gristmill.flows.reports.run.hints import Hint
     from gristmill.flows.reports.run.sql import View
+    from gristmill.flows.reports.search import opened as searches
+    from gristmill.flows.reports.search import phrases
+    from gristmill.flows.reports.search import words as word_searches
+    from gristmill.flows.reports.search.opened import PhraseIndex
+    from gristmill.flows.reports.search.phrases import PhraseMatches, Trace
+    from gristmill.flows.reports.search.words import WordMatches
     from gristmill.flows.stages.model import Trained
 else:
-    lineage_report = wrapt.lazy_import("gristmill.flows.reports.lineage")
-    similar_report = wrapt.lazy_import("gristmill.flows.reports.similar")
+    differences = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
+    sides = wrapt.lazy_import("gristmill.flows.reports.diff.sides")
+    searches = wrapt.lazy_import("gristmill.flows.reports.search.opened")
+    phrases = wrapt.lazy_import("gristmill.flows.reports.search.phrases")
+    word_searches = wrapt.lazy_import("gristmill.flows.reports.search.words")
+    hints_report = wrapt.lazy_import("gristmill.flows.reports.run.hints")
     sql_queries = wrapt.lazy_import("gristmill.flows.reports.run.sql")
-    whatif_report = wrapt.lazy_import("gristmill.flows.reports.whatif")
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -61,15 +72,17 @@ class RunStage:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
-    """What was made of a recipe, read from the files of its stages, `built`. What was not made is None.
+class Run:
+    """A finished run of a recipe, read from the stages in its home, `built`. Outputs that it has not made are None.
 
     >>> run = gristmill.open("recipe.yaml")
     >>> run
-    <Report of planted: 7 of 10 documents kept>
+    <Run of planted in ...: 7 of 10 documents kept>
 
-    `documents`, `scores`, `ledger` and `clusters` are rows, which are read when they are asked for. `funnel`, `show`,
-    `dropped`, `decisions`, `similar` and `whatif` give data frames, `sql` a relation, `lineage` a document's way.
+    `documents`, `scores`, `ledger` and `clusters` are rows, which are read when they are needed. `funnel`, `show`,
+    `dropped`, `decisions`, `similar` and `whatif` return data frames, `sql` returns a relation, `lineage` the history
+    of a document. `find`, `trace` and `find_words` search the texts, `hints` looks for thresholds to reconsider, `diff`
+    compares two runs, and `export` writes the documents.
     """
 
     recipe: Recipe
@@ -82,19 +95,19 @@ class Report:
     group_losses: StageResult | None = None
 
     @classmethod
-    def of(cls, outputs: Outputs) -> "Report":
-        """The report of what is built of a run's outputs."""
+    def of(cls, outputs: Outputs) -> "Run":
+        """The run, with the outputs that are built."""
         values = map(outputs.built, ("data", "training", "export", "group_losses"))
         # of an output that is not finished some stages may be
         stages = tuple(each for each in outputs.stages if outputs.built(each.output) is not None)
         return cls(outputs.recipe, outputs.context.settings, outputs.corpus, stages, *values)
 
     def __repr__(self) -> str:
-        return f"<Report of {self.recipe.name}: {'; '.join(self.summary)}>"
+        return f"<Run of {self.recipe.name} in {redact_url(self.settings.home)}: {'; '.join(self.summary)}>"
 
     def _repr_html_(self) -> str:
         """The summary and the funnel as HTML, every text escaped."""
-        return pages.render("notebook.html", report=self)
+        return pages.render("notebook.html", report=self, home=redact_url(self.settings.home))
 
     @cached_property
     def summary(self) -> list[str]:
@@ -159,18 +172,7 @@ class Report:
     @property
     def funnel(self) -> "DataFrame":
         """The funnel as a data frame; `tokens` are those behind a step, estimated from characters."""
-        return frame(
-            {
-                "step": row.name,
-                "documents_in": row.documents_in,
-                "documents_out": row.documents_out,
-                "kept": row.kept,
-                "characters_out": row.characters_out,
-                "tokens": self.estimated_tokens(row.characters_out),
-                "reasons": ", ".join(f"{rule} {count}" for rule, count in row.reasons.items()),
-            }
-            for row in self.steps
-        )
+        return frames.funnel(self.steps, self.estimated_tokens)
 
     @property
     def documents(self) -> Rows:
@@ -228,8 +230,7 @@ class Report:
         ['https://a.example/0/2', 'https://a.example/0/3']
         """
         label = self._labelled(stage)[-1] if stage else self.corpus.kept.label
-        [found] = show(self.settings.home, label, n)
-        return frame(document.row | {"text": document.text} for document in found.documents)
+        return frames.kept_documents(self.settings.home, label, n)
 
     def dropped(self, rule: str = "", n: int = 20, stage: str = "", where: str = "") -> "DataFrame":
         """Up to `n` documents of each stage that a rule dropped, with their texts as they reached it.
@@ -242,14 +243,8 @@ class Report:
         >>> run.dropped("gopher_quality.words")["value"].tolist()
         [20.0, 20.0]
         """
-        wanted = {*self._labelled(stage)} if stage else self._deciding
-        home = Home(self.settings.home)
-        found = dropped_by([one for one in home.stages() if one.label in wanted], rule, n, where)
-        return frame(
-            {"stage": one.stage, **one.row, "text": one.text}
-            | {"marked": [(one.text or "")[start:stop] for start, stop in one.marks]}
-            for one in found
-        )
+        labels = {*self._labelled(stage)} if stage else self._deciding
+        return frames.dropped_documents(self.settings.home, labels, rule, n, where)
 
     def lineage(self, document: str) -> "Lineage":
         """Where a document comes from, and what every stage of the run made of it: its record, read again from the
@@ -262,17 +257,7 @@ class Report:
         >>> found.columns["url"], len(found.raw.split())
         ('https://a.example/0/0', 20)
         """
-        labels = self._labelled("")
-        home, remote_io = self.settings.home, self.settings.remote_io
-        found = [*lineage_report.trace(home, document, remote_io, self.corpus.extracted.label)]
-        if len(found) > 1:
-            raise LookupError(f"{len(found)} documents have an id that begins with {document}: give more of it")
-        [one] = found
-        return replace(
-            one,
-            scores={stage: known for stage, known in one.scores.items() if stage in labels},
-            decisions=tuple(each for each in one.decisions if each.stage in self._deciding),
-        )
+        return frames.lineage(self.settings, document, self.corpus, self._labelled(""), self._deciding)
 
     def decisions(self, document: str) -> "DataFrame":
         """What each stage of the run decided about a document, in their order: `stage`, `kept`, and of a drop its row
@@ -283,14 +268,7 @@ class Report:
         0  True  None
         1  True  None
         """
-        names = [name for name in LEDGER.names if name != "id"]
-        return frame(
-            (
-                {"stage": each.stage, "kept": each.kept} | {n: None if each.kept else each.row.get(n) for n in names}
-                for each in self.lineage(document).decisions
-            ),
-            ["stage", "kept", *names],
-        )
+        return frames.decisions(self.lineage(document))
 
     def similar(self, document: str, threshold: float = 0.5, n: int = 10) -> "DataFrame":
         """The documents most like one of the run, or like a text file, the likest first: `id`, `jaccard`, `kept`,
@@ -304,28 +282,7 @@ class Report:
            kept  jaccard
         0  True      0.9
         """
-        made = [stage for stage in self.corpus.stages if stage.name == "signatures"]
-        if not made:
-            raise LookupError(f"the recipe {self.recipe.name} has no step `minhash`: it has no signatures to compare")
-        redis = self.settings.redis.get_secret_value()
-        deciding = self._deciding
-        [found] = similar_report.look_up(
-            self.settings.home, document, redis, None, None, threshold, n, lambda *done: None, made[-1].label
-        )
-        return frame(
-            (
-                {
-                    "id": match.id,
-                    "jaccard": match.jaccard,
-                    "kept": all(each.kept for each in match.decisions if each.stage in deciding),
-                    "source": match.source,
-                    "url": match.url,
-                    "text": match.text,
-                }
-                for match in found.matches
-            ),
-            ["id", "jaccard", "kept", "source", "url", "text"],
-        )
+        return frames.similar(self.recipe, self.settings, self.corpus, self._deciding, document, threshold, n)
 
     def whatif(self, changes: Mapping[str, Any]) -> "DataFrame":
         """The funnel under other thresholds, `{"step.setting": value}`, by the stored signals, beside the run's own.
@@ -340,17 +297,18 @@ class Report:
         1  gopher_quality              8      10
         2         minhash              7    <NA>
         """
-        compared = whatif_report.funnel(whatif_report.whatif(self.recipe, changes, self.settings))
-        found = frame(
-            {
-                "step": row.step,
-                "documents_out": row.recorded and row.recorded.documents_out,
-                "whatif": row.replayed and row.replayed.documents_out,
-                "rules": row.rules,
-            }
-            for row in compared
-        )
-        return found.astype({"documents_out": "Int64", "whatif": "Int64"})
+        return frames.whatif(self.recipe, changes, self.settings)
+
+    def hints(self) -> "list[Hint]":
+        """Up to three thresholds with many documents just beyond them, and what a looser threshold would have kept.
+
+        Replays the decisions over the stored signals of all documents, so the counts are exact; without enough
+        documents near any threshold the list is empty.
+
+        >>> run.hints()
+        []
+        """
+        return hints_report.hints(self.recipe, self.corpus)
 
     def sql(self, query: str) -> "DuckDBPyRelation":
         """The result of an SQL query over the run, as a relation of DuckDB: `.df()`, `.pl()`, `.to_arrow_table()`.
@@ -362,6 +320,57 @@ class Report:
         [('near_duplicate', 1), ('words', 2)]
         """
         return sql_queries.query(self.tables, query)
+
+    def index(self) -> "PhraseIndex":
+        """The index of phrases that `find` and `trace` search. Raises NotFinishedError, with the command that builds
+        it, where the run has none; ValueError for a recipe without a mixture."""
+        return self._required(searches.opened(self.recipe, self.settings), "index", "explain index RECIPE")
+
+    def find(self, phrase: str, n: int = 5, dropped: bool = True) -> "PhraseMatches":
+        """Find every place of a phrase, byte for byte. `n`: how many kept and how many dropped documents are shown;
+        `dropped`: whether dropped documents are searched, too. Raises ValueError for an empty phrase, or as `index`."""
+        return phrases.find(self.index(), phrase, n, dropped)
+
+    def trace(self, text: str, spans: int = 10, n: int = 3, words: int = 6) -> "Trace":
+        """Find the longest spans of a text in what is trained on, the rarest first. `spans`: how many are shown; `n`:
+        how many documents of each; `words`: of the shortest span. Raises ValueError for a text without words, or as
+        `index`."""
+        return phrases.trace(self.index(), text, spans, n, words)
+
+    def find_words(self, query: str, n: int = 5) -> "WordMatches":
+        """Rank documents, kept and dropped, by the words of a query in tantivy's language, and return the first `n`.
+        Raises NotFinishedError, with the command that builds the index of words, where the run has none."""
+        index = word_searches.opened_words(self.recipe, self.settings)
+        index = self._required(index, "index of words", 'explain find RECIPE --words "WORDS"')
+        return word_searches.find_words(index, query, n)
+
+    def _required(self, index: R | None, what: str, command: str) -> R:
+        if index is None:
+            raise NotFinishedError(
+                f"the {what} of {self.recipe.name} is not built in {redact_url(self.settings.home)}: run `gristmill "
+                f"{command}`"
+            )
+        return index
+
+    def diff(self, other: "Run") -> "Difference":
+        """What differs between this corpus and another finished one: documents, texts, columns, shares.
+
+        >>> run.diff(run).empty
+        True
+        """
+        return differences.between(self._side(), other._side())
+
+    def _side(self) -> "sides.Side":
+        return sides.side_of_corpus(self.recipe.name, self.corpus, self.data.tokens if self.data else None)
+
+    def export(self, to: str | Path, format: Literal["parquet", "jsonl"] = "parquet", where: str = "") -> str:
+        """Write the curated documents as `gristmill export documents` does, and return the folder.
+
+        `to`: an empty folder or an address; `format`: `jsonl` is compressed by zstd; `where`: an expression, only
+        documents for which it is true are written. Runs on the executor of this machine. Raises FileExistsError where
+        other files are there, RecipeError for an expression over columns that the documents do not have.
+        """
+        return frames.export_documents(self.recipe, self.settings, self.corpus, f"{to}", format, where)
 
     @property
     def tables(self) -> "dict[str, View]":
@@ -426,3 +435,6 @@ class Report:
     def stages(self) -> list[RunStage]:
         """All stages of the run, in their order."""
         return [RunStage(stage.folder, stage.reused) for _, stage in self.built]
+
+
+Report = Run  # the name in release 0.1.0, for one more release

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from gristmill.flows.curation import processing
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.storage import files
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ
 from gristmill.tasks.engine.make import StageResult
@@ -80,7 +80,7 @@ class RunBill:
         return found
 
 
-def bill(report: Report) -> RunBill:
+def bill(report: Run) -> RunBill:
     """What the run of a report took. Reads a small file of each stage, and the figures of training's steps."""
     rows = tuple(_row(stage) for stage in processing(report.built))
     if report.trained is None:

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.funnel import pandas
+from gristmill.flows.reports.tables import Table
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.export import columns_of
 from gristmill.flows.stages.heldout import Data
@@ -58,6 +60,12 @@ class Rows:
 
     def __repr__(self) -> str:
         return f"<Rows of {', '.join(self.schema.names)}>"
+
+    def _repr_html_(self) -> str:
+        """The number of rows, and the first five of them."""
+        first = next(iter(self.reader()), None)
+        rows = [] if first is None else [[*row.values()] for row in first.slice(0, 5).to_pylist()]
+        return pages.notebook([f"{len(self):,} rows"], [Table(self.schema.names, rows)])
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.reader().__arrow_c_stream__(requested_schema)

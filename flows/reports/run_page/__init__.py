@@ -22,7 +22,7 @@ from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, share
 from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves, trained_classifier
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.bill import RunBill, bill
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import Counts, count
@@ -61,13 +61,13 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     return write_page(finished(recipe, settings))
 
 
-def write_page(report: Report) -> str:
+def write_page(report: Run) -> str:
     """The same of a report."""
     last = report.trained.model if report.trained else report.corpus.kept
     return pages.write(report.settings.home, f"{report.recipe.name}-{last.key}.html", page(report))
 
 
-def page(report: Report) -> str:
+def page(report: Run) -> str:
     """The page."""
     counts, model = count(report.corpus), trained_classifier(report.corpus)
     taken = bill(report)
@@ -77,6 +77,7 @@ def page(report: Report) -> str:
         report=report,
         figures=list(_figures(report)),
         most=_most(report, dropping),
+        hints=report.hints(),
         lost=[_lost(one) for one in report.lost_groups],
         records=list(_records(report, counts)),
         counts=counts,
@@ -105,7 +106,7 @@ _MODELS = (
 )
 
 
-def _figures(report: Report) -> Iterator[tuple[str, Any]]:
+def _figures(report: Run) -> Iterator[tuple[str, Any]]:
     """What came out, in a few numbers."""
     first, last = report.steps[0].documents_in, report.corpus.rows
     yield "documents kept", f"{last:,} of {first:,}"
@@ -116,7 +117,7 @@ def _figures(report: Report) -> Iterator[tuple[str, Any]]:
         yield "bits per byte, held out", f"{report.result['heldout/bits_per_byte']:.4f}"
 
 
-def _most(report: Report, dropping: list["Rule"]) -> list[tuple[Any, ...]]:
+def _most(report: Run, dropping: list["Rule"]) -> list[tuple[Any, ...]]:
     """The rules that dropped most."""
     first = report.steps[0].documents_in
     ranks = sorted(dropping, key=lambda one: (-one.dropped, one.step, one.name))[:_RULES]
@@ -132,7 +133,7 @@ def _lost(one: dict[str, Any]) -> tuple[Any, ...]:
     return name, documents, lost, share(lost, documents), like, one["step"], one["step_lost"]
 
 
-def _records(report: Report, counts: Counts) -> Iterator[tuple[Any, ...]]:
+def _records(report: Run, counts: Counts) -> Iterator[tuple[Any, ...]]:
     """What the records are: by encoding, by engine, of types that no text is read of, and those that became no
     document, by what was wrong."""
     first = report.steps[0].documents_in
@@ -148,7 +149,7 @@ def _records(report: Report, counts: Counts) -> Iterator[tuple[Any, ...]]:
             yield f"{what} {short(name, 60)}", number, share(number, first)
 
 
-def _source(report: Report, name: str, both: plots.Both) -> tuple[Any, ...]:
+def _source(report: Run, name: str, both: plots.Both) -> tuple[Any, ...]:
     documents = both.arrived, both.kept, share(both.kept, both.arrived)
     characters = both.characters_arrived, both.characters_kept, share(both.characters_kept, both.characters_arrived)
     if not report.mixture:
@@ -167,7 +168,7 @@ def _languages(counts: Counts) -> list[tuple[Any, ...]]:
     ]
 
 
-def _evaluated(report: Report, name: str, key: str) -> tuple[str, str, str]:
+def _evaluated(report: Run, name: str, key: str) -> tuple[str, str, str]:
     result = report.result
     return name, f"{result[f'{key}/bits_per_byte']:.4f}", f"{result[f'{key}/loss']:.4f}"
 
@@ -179,7 +180,7 @@ def _stages(bill: RunBill) -> Iterator[tuple[Any, ...]]:
     yield "all", f"{bill.core_hours:.4f}", f"{bill.bytes / 1e6:.1f}", bill.requests
 
 
-def rules(report: Report) -> list[Rule]:
+def rules(report: Run) -> list[Rule]:
     """The rules that dropped documents, in the order of the steps, those of a step by what they drop."""
     found = []
     for stage in report.corpus.stages:
@@ -200,18 +201,18 @@ def rules(report: Report) -> list[Rule]:
     return found
 
 
-def _each(report: Report) -> int:
+def _each(report: Run) -> int:
     """Documents shown of a rule: one of each source, where these are not too many."""
     return min(max(_EACH, len(set(report.corpus.sources))), _MOST)
 
 
-def _signals(report: Report) -> dict[str, list[tuple[Judged, Markup | None]]]:
+def _signals(report: Run) -> dict[str, list[tuple[Judged, Markup | None]]]:
     """By step its rules, those about numbers each with a plot."""
     found = judged(report.corpus).items()
     return {step: [(one, None if one.is_text else plots.signal(one)) for one in rules] for step, rules in found}
 
 
-def _kept(report: Report) -> dict[str, list[Shown]]:
+def _kept(report: Run) -> dict[str, list[Shown]]:
     """Some documents that are kept of each source, drawn by a keyed hash of their ids. Holds the ids of one shard, and
     a row group of its texts."""
     drawn: dict[str, list[tuple[float, int, str]]] = {source: [] for source in report.corpus.sources}
@@ -230,7 +231,7 @@ def _kept_one(documents: str, id_: str) -> Shown:
     return Shown(row["url"] or id_, facts, beginning(row["text"], _CHARACTERS))
 
 
-def _duplicates(report: Report) -> near_duplicates.Overview | None:
+def _duplicates(report: Run) -> near_duplicates.Overview | None:
     step = next((step for step in report.recipe.steps if isinstance(step, MinHash)), None)
     kept = next((stage for stage in report.corpus.stages if stage.name == "near_duplicates"), None)
     if step is None or kept is None:

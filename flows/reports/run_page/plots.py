@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run_page.signals import Judged
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stats.distributions import Distribution
@@ -114,7 +114,7 @@ def signal(one: Judged) -> Markup:
     return charts.histogram(edges, series, marks, label, logarithmic)
 
 
-def losses(report: Report) -> Markup:
+def losses(report: Run) -> Markup:
     """Training and held-out loss over steps, and the loss of the unigram model."""
     lines = report.metrics
     held_out = [(line["step"], line["heldout/loss"]) for line in lines if "heldout/loss" in line]
@@ -131,7 +131,7 @@ def losses(report: Report) -> Markup:
     )
 
 
-def funnel(report: Report) -> Markup:
+def funnel(report: Run) -> Markup:
     """The documents after each step, for a file of its own."""
     rows = [("arrived", report.steps[0].documents_in), *((row.name, row.documents_out) for row in report.steps)]
     return charts.bars("documents after each step", [(name, number, f"{number:,}") for name, number in rows])

@@ -14,18 +14,16 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from gristmill.flows.reports.pages.charts import bar
+from gristmill.flows.reports.run.decisions import Decisions, arriving_documents, decisions_of, inputs_of
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.signals import RuleDecisions
 from gristmill.flows.stats.distributions import Distribution
 from gristmill.storage import parquet
-from gristmill.tasks.documents.decisions import decide, gathered
+from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import Bound, Clause, Decision, Member
 from gristmill.tasks.engine.make import StageResult
 
 _LISTED = 6  # languages, and values, of a rule in words
-
-Decisions = tuple[tuple[str, tuple[Decision, ...]], ...]
 
 
 @dataclass
@@ -105,7 +103,7 @@ def judged(corpus: Corpus) -> dict[str, list[Judged]]:
     """
     found: dict[str, list[Judged]] = {}
     for stage in corpus.stages:
-        if (decisions := _decisions(stage)) is not None:
+        if (decisions := decisions_of(stage)) is not None:
             rules = {step: _thresholds(step, those) for step, those in decisions}
             found |= {step: those for step, those in rules.items() if those}
             for table, reached, units in _reached(corpus, stage, decisions):
@@ -113,14 +111,6 @@ def judged(corpus: Corpus) -> dict[str, list[Judged]]:
                     one.unit = units.get(one.rule.signal, "")
                     _add(one, table)
     return found
-
-
-def _decisions(stage: StageResult) -> Decisions | None:
-    """What a stage decided by: `rules` in its record, the cut of a learned filter found it from the scores."""
-    for where in (stage.manifest["record"], stage.result):
-        if "decisions" in where:
-            return RuleDecisions.model_validate({"decisions": where["decisions"]}).decisions
-    return None
 
 
 def _thresholds(step: str, rules: Sequence[Decision]) -> list[Judged]:
@@ -139,16 +129,11 @@ def _reached(
 ) -> Iterator[tuple[pa.Table, str, dict[str, str]]]:
     """Of each shard and step the documents that reached the step, with the columns of all decisions; the step; and the
     units of columns."""
-    stages = {each.contents: each for each in corpus.stages} | {each.key: each for each in corpus.stages}
-    inputs = stage.manifest["inputs"]
+    kept, measured = inputs_of(corpus, stage, decisions)
     reference = stage.manifest["record"].get("reference", ())
-    names = [name for name in inputs if name.startswith("measured ")]
-    names.sort(key=lambda name: int(name.removeprefix("measured ")))
-    names = names or [step for step, _ in decisions]  # of a learned filter: its scores
     for shard, source in enumerate(corpus.sources):
-        parts = tuple(stages[inputs[name]].part(shard) for name in names)
-        table = gathered(parts, stages[inputs["kept"]].part(shard), decisions)
-        units = {each.name: _unit(each) for part in parts for each in parquet.schema(part)}
+        table = arriving_documents(kept, measured, shard, decisions)
+        units = {each.name: _unit(each) for one in measured for each in parquet.schema(one.part(shard))}
         for step, rules in decisions:
             yield table, step, units
             if source not in reference:

@@ -2,7 +2,8 @@
 
 from types import SimpleNamespace
 
-from gristmill.flows.cli.results import mixture_line, places_to_look, training_lines
+from gristmill.flows.cli.app import COMMANDS
+from gristmill.flows.cli.results import mixture_line, next_commands, places_to_look, training_lines
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.run import MixedSource
 from gristmill.flows.run import server
@@ -37,3 +38,19 @@ def test_servers_are_named_by_address_or_shown_by_a_command(monkeypatch, tmp_pat
     assert list(places_to_look(served)) == ["Prefect: http://prefect:4200", "MLflow: https://mlflow.example"]
     assert list(places_to_look(database)) == ["Prefect: http://prefect:4200", shown]
     assert list(places_to_look(database, trained=False)) == ["Prefect: http://prefect:4200"]
+
+
+def test_next_commands_can_be_typed_and_fit_what_was_made():
+    def commands(trained=None, exported=None, limit=None) -> list[str]:
+        recipe = SimpleNamespace(name="web", limit=limit)
+        return [*next_commands(SimpleNamespace(recipe=recipe, trained=trained, exported=exported), "recipe.yaml")]
+
+    looks = ["gristmill browse recipe.yaml", "gristmill report recipe.yaml"]
+    assert commands() == [*looks, "gristmill export documents recipe.yaml --to web-documents"]
+    assert commands(limit=100) == [*looks, "gristmill export documents recipe.yaml --to web-documents --limit 100"]
+    assert commands(trained=object()) == [*looks, "gristmill export model recipe.yaml --to web-model"]
+    assert commands(exported=object()) == looks, "its documents are exported already"
+    for line in (*commands(limit=100), *commands(trained=object())):
+        name, *_ = line.removeprefix("gristmill ").split(" recipe.yaml")
+        group, _, command = name.rpartition(" ")
+        assert command in COMMANDS[group]

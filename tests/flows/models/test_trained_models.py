@@ -64,7 +64,7 @@ def test_a_recipe_and_its_folder_are_one_model(exported, home, given, invoke):
 
 
 def test_an_unfinished_training_is_named(given, tmp_path):
-    with pytest.raises(NotFinishedError, match="not finished: `gristmill run`"):
+    with pytest.raises(NotFinishedError, match="not finished: run `gristmill run "):
         trained_model(given, MachineSettings(home=str(tmp_path)))
 
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from gristmill.flows.cli import app
 from gristmill.flows.recipe.first_recipe import first_recipe
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.stages.corpus import NothingLeftError
 from gristmill.tasks.reading.members import zstd
 from tests.conftest import FRENCH, page, write_warc
 from tests.tasks.pdf.writing import lines as placed
@@ -152,7 +153,7 @@ def test_the_command_says_what_it_found_and_overwrites_nothing(folder):
     assert load(str(folder / "r.yaml")).mixture is None
     assert len((folder / "r.yaml").read_text().splitlines()) <= 12
     again = CliRunner().invoke(app, ["recipe", "init", ".", "--out", "r.yaml"])
-    assert isinstance(again.exception, FileExistsError) and "r.yaml is there already" in str(again.exception)
+    assert isinstance(again.exception, FileExistsError) and "r.yaml exists. Choose another file" in str(again.exception)
     with pytest.raises(FileNotFoundError, match="there is no file or folder nothing"):
         first_recipe(["nothing"])
 
@@ -211,3 +212,62 @@ def test_archives_of_code_among_other_files_are_passed_over_with_the_command_for
     done = CliRunner().invoke(app, [*command[1:-1], path])
     assert done.exit_code == 0, done.output
     assert yaml.safe_load((packed / "code.yaml").read_text())["sources"][0]["code"]
+
+
+def documents_of(words: int, symbols: int, count: int) -> list[dict]:
+    """Documents of so many different words, with so many tokens of punctuation among them."""
+    texts = []
+    for number in range(count):
+        tokens = [
+            f"the {''.join(chr(97 + (number * 7 + at * 11 + k * k) % 26) for k in range(5))}" for at in range(words)
+        ]
+        texts.append({"text": " ".join(f"{t} /" if at < symbols else t for at, t in enumerate(tokens)) + " of be"})
+    return texts
+
+
+def init(folder, rows: list[dict]) -> tuple[str, dict]:
+    (folder / "rows.jsonl").write_bytes(lines(rows))
+    shown = CliRunner().invoke(app, ["recipe", "init", "rows.jsonl"])
+    assert shown.exit_code == 0, shown.output
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    (folder / "recipe.yaml").unlink()
+    load(recipe)
+    return shown.stdout, {step["step"]: step for step in recipe["steps"]}
+
+
+def test_a_threshold_is_chosen_where_punctuation_counts_as_words(folder, monkeypatch):
+    """The drops that are shown are those of the recipe that is written."""
+    monkeypatch.setattr(
+        "gristmill.flows.recipe.first_recipe._steps",
+        lambda *given: [({"step": "extract"}, "texts"), ({"step": "gopher_quality", "min_stop_words": 0}, "length")],
+    )
+    short = [{"text": f"The mill number {at} is small."} for at in range(12)]
+    near, far, good = documents_of(60, 40, 10), documents_of(60, 60, 2), documents_of(60, 0, 60)
+    shown, steps = init(folder, near + far + good + short)
+    assert steps["gopher_quality"]["min_alpha_words"] == 0.7
+    chosen = (
+        "chosen: gopher_quality.min_alpha_words 0.7, since Gopher's 0.8 counts punctuation as words, and drops 10 of"
+    )
+    assert f"{chosen} 84 sampled documents" in shown
+    assert "steps on a sample: 70 of 84 documents kept" in shown and "10 of the documents that they drop" in shown
+    listed = [line for line in shown.splitlines() if line.startswith("  gopher_quality.")]
+    assert len(listed) == 10 and sum("alpha_words 0.67" in line for line in listed) == 2
+    assert "(threshold 0.7), counts punctuation as words: the " in shown and "words 6 (threshold 50): The mill" in shown
+
+    shown, steps = init(folder, far + good + short)
+    assert "min_alpha_words" not in steps["gopher_quality"] and "chosen" not in shown
+    assert "(threshold 0.8), counts punctuation as words: the " in shown
+
+
+def test_a_sample_of_which_nothing_is_kept_is_shown_and_the_recipe_is_written(folder):
+    shown, _ = init(folder, [{"text": "Too short."}])
+    assert "steps on a sample: 0 of 1 documents kept" in shown and "Too short." in shown
+
+
+def test_a_source_without_a_document_is_one_line_and_the_recipe_is_written(folder, monkeypatch):
+    def empty(recipe):
+        raise NothingLeftError("source rows gives no document: 3 of 3 records are empty")
+
+    monkeypatch.setattr("gristmill.flows.reports.run.trial.trial", empty)
+    shown, steps = init(folder, [{"text": ENGLISH}])
+    assert "sample: source rows gives no document: 3 of 3 records are empty\n" in shown and "gopher_quality" in steps

@@ -65,6 +65,16 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
         ({"nodes": 2}, "nodes: is 2, but a proxy's runs are on one machine each"),
         ({"tokens": 5_000}, "tokens: is 5,000, which are 19 steps of 4 x 64 tokens, no more than the 20"),
         ({"learning_rate": [0.1, 0.2]}, "learning_rate: is an unknown key"),
+        ({"steps": 100}, "steps: is an unknown key, with the value 100; write `training.steps`"),
+        (
+            {"training": {"warmup_ratio": 0.1}},
+            "training.warmup_ratio: is an unknown key, with the value 0.1; it is a key of its own: move it out of "
+            "`training`",
+        ),
+        ({"training": {"tokens": 9}}, "training.tokens: is an unknown key, with the value 9; it is a key of its own"),
+        ({"training": {"batch": 0}}, "training.batch: is 0; give a number above 0"),
+        ({"training": {"steps": 10}}, "training.steps: is 10, but tokens 51,200 fill 100 steps of 8 x 64 tokens"),
+        ({"sample_bytes": 3000}, "sample_bytes: is 3,000, too little text for a vocabulary of vocab_size 2,048"),
         ({"model": {"dim": 30, "heads": 4}}, "model: dim 30 is no even multiple of heads 4"),
     ],
 )

@@ -285,7 +285,7 @@ def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs
     assert Parsed(page).open == [] and "one was dropped for the" in page and "https://near.example/" in page
 
     steps = [step | {"threshold": 0.5} if step["step"] == "minhash" else step for step in recipe["steps"]]
-    with pytest.raises(NotFinishedError, match="gristmill run"):
+    with pytest.raises(NotFinishedError, match="run `gristmill run RECIPE`"):
         near_duplicates.write(recipe | {"steps": steps}, MachineSettings(home=str(home)))
     with pytest.raises(ValueError, match="no step `minhash`"):
         near_duplicates.write(recipe | {"steps": [{"step": "extract"}]}, MachineSettings(home=str(home)))

@@ -18,7 +18,7 @@ from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run as report_module
-from gristmill.flows.reports.run import Report, rows
+from gristmill.flows.reports.run import Run, rows
 from gristmill.flows.stages.export import export
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import DamagedFileError
@@ -64,7 +64,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run(folder) -> Report:
+def run(folder) -> Run:
     return gristmill.open(folder / "recipe.yaml", home=str(folder / ".gristmill"))
 
 
@@ -72,7 +72,7 @@ EXAMPLES = [
     test
     for module, name, thing in [
         (gristmill, "open", gristmill.open),
-        (report_module, "Report", Report),
+        (report_module, "Run", Run),
         (rows, "Rows", rows.Rows),
     ]
     for test in doctest.DocTestFinder().find(thing, name, module=module)
@@ -81,8 +81,8 @@ EXAMPLES = [
 
 
 def test_what_a_user_calls_has_an_example():
-    public = {f"Report.{n}" for n in ("documents", "scores", "ledger", "clusters", "show", "dropped", "lineage")}
-    public |= {f"Report.{n}" for n in ("decisions", "similar", "whatif")} | {"open", "Report", "Rows"}
+    public = {f"Run.{n}" for n in ("documents", "scores", "ledger", "clusters", "show", "dropped", "lineage")}
+    public |= {f"Run.{n}" for n in ("decisions", "similar", "whatif")} | {"open", "Run", "Rows"}
     assert public <= {test.name for test in EXAMPLES}
 
 
@@ -160,8 +160,12 @@ def test_wrong_names_are_sentences(run, tmp_path):
         run.lineage("nowhere")
     with pytest.raises(LookupError, match="documents have an id that begins with : give more of it"):
         run.lineage("")
-    with pytest.raises(NotFinishedError, match="`gristmill run` the recipe planted first"):
-        gristmill.open(run.recipe, str(tmp_path / "empty"))
+    path = tmp_path / "my recipe.yaml"
+    path.write_text(yaml.safe_dump(run.recipe.model_dump(mode="json")))
+    for recipe, argument in ((run.recipe, "RECIPE"), (path, f"'{path}'")):
+        sentence = rf"the corpus of planted is not finished in .*: run `gristmill corpus {argument}`; it resumes"
+        with pytest.raises(NotFinishedError, match=sentence):
+            gristmill.open(recipe, str(tmp_path / "empty"))
 
 
 def test_the_copy_for_hugging_face_has_the_same_rows(run, monkeypatch, tmp_path):

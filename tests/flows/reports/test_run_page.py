@@ -13,7 +13,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.marking import excerpt
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.stages.dedup.near_duplicates import minhash
 from gristmill.flows.stages.signals import rules, signals
 from gristmill.tasks.dedup.near.settings import MinHash
@@ -49,7 +49,7 @@ def planted() -> list[list[dict]]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory) -> Report:
+def report(tmp_path_factory) -> Run:
     home = str(tmp_path_factory.mktemp("home"))
     texts, made = Texts(planted(), SOURCES), context(home)
     ruled = rules(made, signals(made, texts.corpus(home), (QUALITY,)), (QUALITY,))
@@ -63,7 +63,7 @@ def report(tmp_path_factory) -> Report:
     )
     corpus = minhash(made, texts.recipe, ruled, MinHash())
     built = tuple(BuiltStage("corpus", stage) for stage in corpus.stages)
-    return Report(recipe, MachineSettings(home=home), corpus, built)
+    return Run(recipe, MachineSettings(home=home), corpus, built)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_the_figures_are_those_that_were_planted(page):
 
 
 def test_the_same_stages_give_the_same_bytes(report, page):
-    assert run_page.page(Report(report.recipe, report.settings, report.corpus, report.built)) == page
+    assert run_page.page(Run(report.recipe, report.settings, report.corpus, report.built)) == page
 
 
 def test_a_recipe_with_one_step_has_a_summary(report):
@@ -139,7 +139,7 @@ def test_what_is_left_out_of_an_excerpt_is_counted():
 
 
 def test_a_report_in_a_notebook(report, monkeypatch):
-    assert repr(report) == "<Report of planted: 20 of 40 documents kept>"
+    assert repr(report) == f"<Run of planted in {report.settings.home}: 20 of 40 documents kept>"
     shown = report._repr_html_()
     assert Parsed(shown).open == [] and "20 of 40 documents kept" in shown and "near_duplicate 10" in shown
     funnel = report.funnel

@@ -18,7 +18,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import pages as kit
 from gristmill.flows.reports import run_page
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.signals import Judged, judged
 from gristmill.flows.stages.learned_filters import filter_cut
@@ -62,7 +62,7 @@ def cut_into(shards: int) -> Texts:
     return Texts([documents for _, documents in parts], [source for source, _ in parts])
 
 
-def report_of(home: str, shards: int) -> Report:
+def report_of(home: str, shards: int) -> Run:
     texts, made = cut_into(shards), context(home)
     corpus = rules(made, signals(made, texts.corpus(home), STEPS), STEPS)
     recipe = load(
@@ -73,11 +73,11 @@ def report_of(home: str, shards: int) -> Report:
         }
     )
     built = tuple(BuiltStage("corpus", stage) for stage in corpus.stages)
-    return Report(recipe, MachineSettings(home=home), corpus, built)
+    return Run(recipe, MachineSettings(home=home), corpus, built)
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory) -> dict[int, Report]:
+def reports(tmp_path_factory) -> dict[int, Run]:
     return {shards: report_of(str(tmp_path_factory.mktemp("home")), shards) for shards in (1, 7)}
 
 

@@ -149,7 +149,7 @@ def test_a_cut_by_scores_is_replayed_on_the_scores(recipe, settings, step, setti
 
 
 def test_a_recipe_that_was_not_run_says_what_to_do(recipe, tmp_path):
-    with pytest.raises(NotFinishedError, match="gristmill run"):
+    with pytest.raises(NotFinishedError, match="run `gristmill run RECIPE`"):
         whatif(recipe, {"textbook.min_characters": 3}, MachineSettings(home=str(tmp_path)))
 
 

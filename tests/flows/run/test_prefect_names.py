@@ -10,6 +10,7 @@ from gristmill.flows import pipeline as flows
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.utilities.callables import parameter_schema
+from prefect.utilities.names import generate_slug
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from gristmill.flows.recipe.errors import RecipeError
@@ -56,12 +57,20 @@ def named(asked: FlowRun) -> str:
 
 
 def test_runs_are_named_by_flow_and_recipe_but_what_a_user_named():
-    def run(**given) -> FlowRun:
-        return FlowRun(flow_id=uuid4(), name="given-name", **given)
+    def run(name: str, **given) -> FlowRun:
+        return FlowRun(flow_id=uuid4(), name=name, **given)
 
-    assert named(run()) == "corpus-demo"
-    assert named(run(deployment_id=uuid4(), auto_scheduled=True)) == "corpus-demo"
-    assert named(run(deployment_id=uuid4())) == "given-name"
+    assert named(run("brave-lion")) == named(run("News of May")) == "corpus-demo"
+    assert named(run("News of May", deployment_id=uuid4(), auto_scheduled=True)) == "corpus-demo"
+    for name in ("News of May", "news-2", "news_of_may", "news", "news-of-may"):
+        assert named(run(name, deployment_id=uuid4())) == name
+
+
+def test_two_random_words_of_prefect_are_no_name_that_a_user_gave():
+    """A run of a deployment that is started from a form, or from the API, without a name."""
+    drawn = {generate_slug(2) for _ in range(200)}
+    runs = [FlowRun(flow_id=uuid4(), name=name, deployment_id=uuid4()) for name in drawn]
+    assert {named(run) for run in runs} == {"corpus-demo"}
 
 
 def test_a_name_by_options_stays():

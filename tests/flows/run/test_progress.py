@@ -1,7 +1,10 @@
 """What a stage says of itself: when it starts, while it runs, when it ends."""
 
+import builtins
 import contextlib
 import contextvars
+import importlib
+import io
 import logging
 import os
 import pty
@@ -14,6 +17,8 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.logging import RichHandler
 
 from gristmill.flows.run import progress
 from gristmill.flows.run.progress import PhaseRates, ProgressReporter, duration, ended
@@ -216,3 +221,58 @@ class Listening(Threads):
         import queue
 
         super().__init__(1, queue.SimpleQueue())
+
+
+DISPLAY = """
+shown = []
+
+def display(*things, **settings):
+    shown.extend(things)
+"""
+WIDGETS = """
+class Output:
+    opened, closed = [], []
+
+    def __enter__(self):
+        self.opened.append(self)
+
+    def __exit__(self, *error):
+        pass
+
+    def clear_output(self, wait=False):
+        pass
+
+    def close(self):
+        self.closed.append(self)
+"""
+
+
+class ZMQInteractiveShell:
+    """By this name a kernel of Jupyter is known."""
+
+
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_has_bars_where_it_has_widgets(tmp_path, monkeypatch, has_widgets):
+    """With modules of the names that rich asks for; Jupyter itself is no dependency of the tests."""
+    (tmp_path / "IPython").mkdir()
+    (tmp_path / "IPython/__init__.py").touch()
+    (tmp_path / "IPython/display.py").write_text(DISPLAY)
+    if has_widgets:
+        (tmp_path / "ipywidgets.py").write_text(WIDGETS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    handler = RichHandler(console=Console(file=io.StringIO(), force_jupyter=False))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    before = handler.console
+    with progress.progress_bar() as bar:
+        assert bar.disable != has_widgets and handler.console is before
+        bar.update(bar.add_task("stage", total=2), advance=1)
+        bar.refresh()
+    assert handler.console is before
+    if has_widgets:
+        ipywidgets = importlib.import_module("ipywidgets")
+        display = importlib.import_module("IPython.display")
+        [widget] = ipywidgets.Output.closed
+        assert widget in display.shown and widget in ipywidgets.Output.opened
+    for name in ("IPython", "IPython.display", "ipywidgets"):
+        sys.modules.pop(name, None)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from lxml import html
 
 from gristmill.flows.experiments.scaling.ladder import JUDGED, AgreementReport
 
@@ -27,6 +28,8 @@ def test_the_smallest_size_that_agrees():
     assert turned.smallest() == 100_000
     assert report([2, 2.2, 2.4, 2.6], [1.6, 1.5, 1.7, 1.8]).smallest() is None, "a larger size that disagrees counts"
     assert "no smaller size agrees" in report([2.2, 2, 2.4, 2.6]).sentence
+    page = "".join(html.fromstring(whole._repr_html_()).itertext())
+    assert whole.sentence in page and page.count("parameters") > 2, "a notebook has the tables, too"
 
 
 def test_accuracy_is_the_share_of_pairs_in_order_with_what_seeds_know():

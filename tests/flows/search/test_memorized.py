@@ -14,9 +14,9 @@ import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.experiments.models.evaluation import trained_model
 from gristmill.flows.explore.search.memorized import Memorized, memorized, write
-from gristmill.flows.explore.search.opened import opened
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.search.opened import opened
 from gristmill.flows.stages.indexes import search_index_spec
 from tests.corpora import context
 

@@ -21,10 +21,10 @@ from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.search.batches import batch_of
 from gristmill.flows.explore.search.expressions import find_expression
-from gristmill.flows.explore.search.opened import OpenedIndex, opened
-from gristmill.flows.explore.search.phrases import find, trace
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.search.opened import PhraseIndex, opened
+from gristmill.flows.reports.search.phrases import find, trace
 from gristmill.flows.stages.indexes import search_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.samples.source import SampleSource
@@ -60,7 +60,7 @@ def given(folder: Path) -> dict:
     }
 
 
-def made(recipe: Recipe, home: Path) -> OpenedIndex:
+def made(recipe: Recipe, home: Path) -> PhraseIndex:
     settings = MachineSettings(home=str(home))
     run = context(str(home))
     *_, last = curate(run, recipe)
@@ -82,11 +82,11 @@ def home(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def index(searched, home) -> OpenedIndex:
+def index(searched, home) -> PhraseIndex:
     return made(load(searched), home)
 
 
-def texts(index: OpenedIndex) -> tuple[dict[str, str], dict[str, str]]:
+def texts(index: PhraseIndex) -> tuple[dict[str, str], dict[str, str]]:
     """The texts that are kept and dropped, by id."""
     kept: dict[str, str] = {}
     every: dict[str, str] = {}
@@ -239,7 +239,7 @@ def test_expressions_match_as_by_reading_everything(index, searched, home):
         find_expression(load(searched), "(", 3, settings)
 
 
-def curated(index: OpenedIndex) -> list[dict]:
+def curated(index: PhraseIndex) -> list[dict]:
     """What the recipe keeps, what is held out among it."""
     corpus = index.data.split.corpus
     rows = []
@@ -339,8 +339,8 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     traced = run(app, ["explain", "trace", str(path), str(text)])
     assert traced.exit_code == 0 and "⟦A phrase for shard 2 alone, naïve façade⟧" in traced.output, traced.output
     opened_index = gristmill.open_index(str(path))
-    assert as_json == plain(gristmill.find(opened_index, "A phrase for"))
+    assert as_json == plain(gristmill.find("A phrase for", opened_index))
     given = json.loads(run(app, ["explain", "trace", str(path), str(text), "--json"]).output)
-    assert given == plain(gristmill.trace(opened_index, text.read_text())) and given["spans"]
+    assert given == plain(gristmill.trace(text.read_text(), opened_index)) and given["spans"]
     assert "index of" in run(app, ["explain", "index", str(path)]).output
     assert "--prompt" in run(app, ["explain", "trace", str(path)]).output

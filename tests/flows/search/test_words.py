@@ -16,15 +16,15 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.browse.opened import Opened, open_recipe
 from gristmill.flows.explore.browse.pages import Pages
-from gristmill.flows.explore.search.words import FoundWords, OpenedWords, find_words, opened_words
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.search.words import WordIndex, WordMatches, find_words, opened_words
 from gristmill.flows.stages.indexes import word_index_spec
 from tests.corpora import context
 from tests.flows.browse.hostile import STEP, finish, rows
 
 
-def indexed(recipe: str, home: str) -> OpenedWords:
+def indexed(recipe: str, home: str) -> WordIndex:
     run = context(home)
     *_, last = curate(run, load(recipe))
     run.build(word_index_spec(run, load(recipe), last.left))
@@ -40,7 +40,7 @@ def opened(tmp_path_factory) -> Opened:
 
 
 @pytest.fixture(scope="module")
-def index(opened) -> OpenedWords:
+def index(opened) -> WordIndex:
     assert opened_words(opened.recipe, opened.settings) is None
     return indexed(opened.given, opened.settings.home)
 
@@ -77,7 +77,7 @@ def test_the_command_and_python_say_the_same(index, opened, monkeypatch):
     monkeypatch.setenv("GRISTMILL_HOME", opened.settings.home)
     run = CliRunner().invoke
     said = json.loads(run(app, ["explain", "find", opened.given, "mill3 OR mill4", "--words", "--json"]).stdout)
-    found: FoundWords = gristmill.find_words(gristmill.open_words(opened.given), "mill3 OR mill4")
+    found: WordMatches = gristmill.find_words("mill3 OR mill4", gristmill.open_words(opened.given))
     assert said == json.loads(to_json(found)) and len(said["documents"]) == 5
     shown = run(app, ["explain", "find", opened.given, "mill3", "--words", "-n", "1"]).output
     assert re.search(r"34 documents match\n\n1\. .*score \d", shown) and "⟦mill3⟧" in shown

@@ -1,26 +1,24 @@
 """The index of a finished recipe, and searches in all of its shards."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from os import cpu_count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import wrapt
+from typing import Any, TypeVar
 
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import job_options, workers
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage import layout
 from gristmill.storage.token_shards import SPLIT
-from gristmill.tasks.engine import extras, options
+from gristmill.tasks.engine import options
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads
 from gristmill.tasks.engine.jobs import Code
@@ -28,11 +26,6 @@ from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.index import DROPPED, Pieces
 from gristmill.tasks.search.look_ups import IndexedShards, LookUp, Portion, SearchedShard
-
-if TYPE_CHECKING:
-    from gristmill.flows.explore.search import index as index_flow
-else:
-    index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
 
 # Look-ups, of a phrase in a shard, that are made in threads of this process: five seconds of a core where files are in
 # memory (.28 ms each, in shards of 12 million tokens). More are jobs of the machine's executor, which takes seconds to
@@ -43,12 +36,10 @@ _PORTION = 64  # shards of a job: an index of a snapshot has 180,000 files
 _PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 R = TypeVar("R")
-# Given what makes an index, it runs that.
-Make = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True)
-class OpenedIndex:
+class PhraseIndex:
     """The index of a recipe, and the stages that it was made from. `few`: how many look-ups are made here."""
 
     recipe: Recipe
@@ -115,35 +106,22 @@ def code_sent(workers: Executor, module: str) -> Code | None:
     return None if isinstance(workers, Threads) else Code((module,), code_version((module,)))
 
 
-def open_index(recipe: Any, make: Make = lambda run: run()) -> OpenedIndex:
-    """The index of a recipe, by which `find`, `trace` and `memorized` look texts up; it is made, and all that comes
-    before it, where it is not there. `recipe`: a YAML file, the name of one that ships, or a mapping; `make`: is given
-    what makes it. Raises RecipeError, also for a recipe without a mixture.
-    """
-    recipe = load(recipe)
-    recipe.training_mixture()
-
-    def run() -> None:
-        index_flow.index(recipe)
-
-    return found_or_made(partial(opened, recipe), make, run, ("pydivsufsort",))
+def check_mixture(recipe: Recipe, argument: str = "RECIPE") -> None:
+    """Raise ValueError for a recipe without a mixture: it has no token shards, which phrases are looked up in.
+    `argument`: the recipe as commands take it."""
+    if recipe.mixture is None:
+        weights = ", ".join(f"{source.name}: 1" for source in recipe.sources)
+        raise ValueError(
+            f"the recipe {recipe.name} has no `mixture`, and phrases are looked up in token shards: add `mixture: "
+            f"{{weights: {{{weights}}}}}` to the recipe and run `gristmill explain index {argument}`, or rank its "
+            f'documents by words, without token shards: `gristmill explain find {argument} --words "WORDS"`'
+        )
 
 
-def found_or_made(look: Callable[[], R | None], make: Make, run: Callable[[], Any], packages: Iterable[str]) -> R:
-    """What `look` finds, after `make(run)` where it finds nothing. Raises MissingExtraError if one of the distributions
-    that it is made with is missing."""
-    found = look()
-    if found is None:
-        extras.require_all("making this index", packages)
-        make(run)
-        found = look()
-    assert found is not None, "it was just made"
-    return found
-
-
-def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedIndex | None:
+def opened(recipe: Recipe, settings: MachineSettings | None = None) -> PhraseIndex | None:
     """The index of a recipe; None where it is not made yet, or is of another state of recipe, files and code. Makes
-    nothing."""
+    nothing. Raises ValueError for a recipe without a mixture."""
+    check_mixture(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     outputs = Outputs(*open_run(settings, recipe))
@@ -151,4 +129,4 @@ def opened(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedInd
         stage = outputs.context.find(outputs.search_index_spec)
     except NotFinishedError:
         return None
-    return None if stage is None else OpenedIndex(outputs.recipe, settings, outputs.data, stage)
+    return None if stage is None else PhraseIndex(outputs.recipe, settings, outputs.data, stage)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gristmill.flows.explore.search.opened import OpenedIndex
+from gristmill.flows.reports import pages, tables
+from gristmill.flows.reports.search.opened import PhraseIndex
+from gristmill.flows.reports.tables import Table
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.kernels.scan import scan
 from gristmill.tasks.search import look_ups
@@ -51,7 +53,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class FoundPhrase:
+class PhraseMatches:
     """`kept`: in what is trained on; `dropped`: in what was dropped, and `rules`: how many of these documents each
     `step.rule` dropped; `documents`: those that are shown."""
 
@@ -61,8 +63,29 @@ class FoundPhrase:
     rules: dict[str, int]
     documents: tuple[FoundDocument, ...]
 
+    @property
+    def sentence(self) -> str:
+        """How often the phrase is in what is kept and in what was dropped."""
+        kept, dropped = (f"{one.times:,} times in {one.documents:,} documents" for one in (self.kept, self.dropped))
+        return f"{tables.short(self.phrase)!r}: {kept} that are kept, {dropped} that were dropped"
 
-def find(index: OpenedIndex, phrase: str, n: int = 5, dropped: bool = True) -> FoundPhrase:
+    @property
+    def table(self) -> Table:
+        """A row for each document that is shown."""
+        rows = [(*_origin(one), one.times, f"{one.before}{one.match}{one.after}") for one in self.documents]
+        return Table(("document", "status", "#times", "text"), rows)
+
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.sentence], [self.table])
+
+
+def _origin(document: FoundDocument) -> tuple[str, str]:
+    """The URL or the id of a document, and whether it is kept, or the rule that dropped it."""
+    dropped = f"dropped by {document.step}.{document.rule}" if document.step else "dropped"
+    return document.record.get("url") or document.id, "kept" if document.kept else dropped
+
+
+def find(index: PhraseIndex, phrase: str, n: int = 5, dropped: bool = True) -> PhraseMatches:
     """Every place of a phrase, byte for byte, within a document. `n`: how many documents are shown of what is kept and
     of what was dropped, the first of the corpus; `dropped`: whether what was dropped is searched, too.
 
@@ -78,7 +101,7 @@ def find(index: OpenedIndex, phrase: str, n: int = 5, dropped: bool = True) -> F
 
 
 def tallied(
-    index: OpenedIndex, workers: Executor, phrases: Sequence[bytes], n: int, dropped: bool
+    index: PhraseIndex, workers: Executor, phrases: Sequence[bytes], n: int, dropped: bool
 ) -> list[tuple[Tally, Tally]]:
     """Of each phrase what is found in what is trained on, and in what was dropped: with up to `n` documents of both.
     All shards are opened once."""
@@ -90,8 +113,8 @@ def tallied(
 
 
 def described(
-    index: OpenedIndex, phrases: Sequence[bytes], tallies: Sequence[tuple[Tally, Tally]]
-) -> list[FoundPhrase]:
+    index: PhraseIndex, phrases: Sequence[bytes], tallies: Sequence[tuple[Tally, Tally]]
+) -> list[PhraseMatches]:
     """What was found of each phrase, with the text around its first places, and where the documents come from. Reads of
     each shard with one of them its documents' records once."""
     wanted: dict[int, list[str]] = defaultdict(list)
@@ -107,11 +130,11 @@ def described(
             for tally in both
             for hit in tally.first
         )
-        found.append(FoundPhrase(phrase.decode(), kept, dropped, rules, tuple(shown)))
+        found.append(PhraseMatches(phrase.decode(), kept, dropped, rules, tuple(shown)))
     return found
 
 
-def _shown(index: OpenedIndex, hit: Hit, phrase: bytes, record: dict[str, Any]) -> FoundDocument:
+def _shown(index: PhraseIndex, hit: Hit, phrase: bytes, record: dict[str, Any]) -> FoundDocument:
     row, token, shard = hit.row, hit.token, index.places.shard(hit.shard, hit.kept)
     begin, end = row["offset"], row["offset"] + row["length"]
     around = slice(max(begin, token - CONTEXT_TOKENS), min(end, token + len(phrase) + CONTEXT_TOKENS))
@@ -148,7 +171,7 @@ class Span:
     begin: int
     end: int
     words: int
-    found: FoundPhrase
+    found: PhraseMatches
 
 
 @dataclass(frozen=True)
@@ -162,8 +185,22 @@ class Trace:
     all: int
     covered: float
 
+    @property
+    def sentence(self) -> str:
+        """How many spans there are, and how much of the text they cover."""
+        return f"{self.all:,} spans, which cover {self.covered:.1%} of {self.words:,} words"
 
-def trace(index: OpenedIndex, text: str, spans: int = 10, n: int = 3, words: int = LEAST_WORDS) -> Trace:
+    @property
+    def table(self) -> Table:
+        """A row for each span that is shown."""
+        rows = [(self.text[span.begin : span.end], span.words, span.found.kept.documents) for span in self.spans]
+        return Table(("span", "#words", "#documents"), rows)
+
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.sentence], [self.table])
+
+
+def trace(index: PhraseIndex, text: str, spans: int = 10, n: int = 3, words: int = LEAST_WORDS) -> Trace:
     """Spans of at least `words` words that what is trained on has in one document, and that no longer such span of the
     text contains. Words are those of the rules, of `gristmill.tasks.kernels.scan`; in scripts without spaces each
     character is nearly one. `spans`: how many are shown; `n`: how many documents

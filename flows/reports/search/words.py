@@ -3,28 +3,22 @@
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import wrapt
+from typing import Any
 
 from gristmill.flows.curation import Outputs
-from gristmill.flows.explore.search.opened import Make, code_sent, executor, found_or_made, portions_of
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports import pages
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.search.opened import code_sent, executor, portions_of
+from gristmill.flows.reports.tables import Table, short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.engine import extras, options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import word_index
 from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
-
-if TYPE_CHECKING:
-    from gristmill.flows.explore.search import index as index_flow
-else:
-    index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
 
 INDEX_PACKAGES = ("tantivy",)
 # Shards that are searched in threads of this process; in more by jobs of the machine's executor, which takes seconds
@@ -38,7 +32,7 @@ _ASIDE = re.compile(r'(?:(?<!\S)-|\b(?!text:)\w+:)(?:"[^"]*"|\S+)|\b(?:AND|OR|NO
 
 
 @dataclass(frozen=True)
-class OpenedWords:
+class WordIndex:
     """The word index of a recipe, and the corpus that it is of. `few`: in how many shards a search is made here."""
 
     recipe: Recipe
@@ -66,26 +60,37 @@ class RankedDocument:
 
 
 @dataclass(frozen=True)
-class FoundWords:
+class WordMatches:
     """`matching`: how many documents match, kept and dropped; `documents`: the best of them first."""
 
     query: str
     matching: int
     documents: tuple[RankedDocument, ...]
 
+    @property
+    def sentence(self) -> str:
+        """How many documents match."""
+        return f"{short(self.query)!r}: {self.matching:,} documents match"
 
-def open_words(recipe: Any, make: Make = lambda run: run()) -> OpenedWords:
-    """The word index of a recipe; it is made, and the corpus that it is of, where it is not there. `recipe` and `make`
-    as for `open_index`. Raises RecipeError."""
-    recipe = load(recipe)
+    @property
+    def table(self) -> Table:
+        """A row for each document that is shown, the best first."""
+        rows = [
+            (
+                one.record.get("url") or one.id,
+                "kept" if one.kept else f"dropped by {one.step}.{one.rule}",
+                one.score,
+                f"{one.before}{one.match}{one.after}",
+            )
+            for one in self.documents
+        ]
+        return Table(("document", "status", "#score|.2f", "text"), rows)
 
-    def run() -> None:
-        index_flow.word_index(recipe)
-
-    return found_or_made(partial(opened_words, recipe), make, run, INDEX_PACKAGES)
+    def _repr_html_(self) -> str:
+        return pages.notebook([self.sentence], [self.table])
 
 
-def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> OpenedWords | None:
+def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> WordIndex | None:
     """The word index of a recipe; None where it is not made yet, is of another state of recipe, files and code, or
     cannot be read without INDEX_PACKAGES. Makes nothing."""
     if extras.missing(INDEX_PACKAGES):
@@ -97,10 +102,10 @@ def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> Ope
         stage = outputs.context.find(outputs.word_index_spec)
     except NotFinishedError:
         return None
-    return None if stage is None else OpenedWords(outputs.recipe, settings, outputs.corpus, stage)
+    return None if stage is None else WordIndex(outputs.recipe, settings, outputs.corpus, stage)
 
 
-def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
+def find_words(words: WordIndex, query: str, n: int = 5) -> WordMatches:
     """The `n` documents that match a query best, in the language of tantivy: words, all of which a document has;
     "phrases"; `-must not`, AND, OR; `title:`, `url:`, `source:`, `id:`, `step:`, `rule:`, `kept:true`.
     Raises ValueError for what is no query."""
@@ -114,10 +119,10 @@ def find_words(words: OpenedWords, query: str, n: int = 5) -> FoundWords:
         for _, (count, found) in workers.map(search, portions_of(shards)):
             matching += count
             best = first([*best, *found], n)
-    return FoundWords(query, matching, tuple(_described(words, best, query)))
+    return WordMatches(query, matching, tuple(_described(words, best, query)))
 
 
-def _described(words: OpenedWords, best: list[Ranked], query: str) -> list[RankedDocument]:
+def _described(words: WordIndex, best: list[Ranked], query: str) -> list[RankedDocument]:
     wanted: dict[tuple[int, bool], list[str]] = defaultdict(list)
     for one in best:
         wanted[one.shard, one.kept].append(one.id)

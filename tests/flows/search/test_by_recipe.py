@@ -1,0 +1,102 @@
+"""Searches by recipe and by run: the same as in an opened index, and one sentence where there is none."""
+
+from pathlib import Path
+
+import pytest
+
+import gristmill
+from gristmill.flows.explore.search.memorized import Group, Memorized
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.search import phrases
+from gristmill.flows.reports.search.opened import PhraseIndex, opened
+from gristmill.tasks.engine.make import NotFinishedError
+from tests.flows.search.test_search import given, made
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> dict:
+    return given(tmp_path_factory.mktemp("crawl"))
+
+
+@pytest.fixture(scope="module")
+def index(recipe, tmp_path_factory) -> PhraseIndex:
+    return made(load(recipe), tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def run(recipe, index, monkeypatch) -> gristmill.Run:
+    monkeypatch.setenv("GRISTMILL_HOME", index.settings.home)
+    return gristmill.open(recipe)
+
+
+def test_a_phrase_is_found_by_recipe_run_or_index(recipe, run, index):
+    expected = phrases.find(index, "A phrase for shard")
+    assert expected.kept.documents + expected.dropped.documents == 4
+    assert gristmill.find("A phrase for shard", recipe) == expected
+    assert gristmill.find("A phrase for shard", run) == run.find("A phrase for shard") == expected
+    assert gristmill.find("A phrase for shard", index) == expected
+    assert gristmill.find("A phrase for shard", recipe, dropped=False).dropped.documents == 0
+
+
+def test_spans_are_traced_by_recipe_run_or_index(recipe, run, index):
+    text = run.documents.to_pandas(["text"], n=1)["text"][0][:300]
+    expected = phrases.trace(index, text)
+    assert expected.all
+    assert gristmill.trace(text, recipe) == run.trace(text) == gristmill.trace(text, index) == expected
+
+
+def test_results_are_tables_in_a_notebook(run):
+    page = run.find("A phrase for shard <b>", n=2)._repr_html_()
+    assert "A phrase for shard &lt;b&gt;" in page and "0 times" in page
+    found = run.find("A phrase for shard", n=2)._repr_html_()
+    assert found.count("<tr>") - 1 == len(run.find("A phrase for shard", n=2).documents)
+    assert "<td" in run.documents._repr_html_() and f"{len(run.documents):,} rows" in run.documents._repr_html_()
+    assert "0 of them with another text" in run.diff(run)._repr_html_()
+    assert f"Run of searched</strong> in {run.settings.home}" in run._repr_html_()
+    assert repr(run).startswith(f"<Run of searched in {run.settings.home}: ") and " tokens to train on" in repr(run)
+
+
+def test_what_a_model_continues_is_a_table_in_a_notebook():
+    group = Group(least=4, most=15, prompts=120, share=0.25, low=0.18, high=0.33, tokens=0.5)
+    page = Memorized("small", 50, 50, {"web": 1.0}, (group,))._repr_html_()
+    assert "4 to 15" in page and "25.00%" in page and "50 tokens given" in page
+
+
+def test_a_corpus_without_a_mixture_is_one_sentence_with_the_commands(recipe, run):
+    bare = {key: value for key, value in recipe.items() if key != "mixture"}
+    sentence = (
+        r"the recipe searched has no `mixture`, and phrases are looked up in token shards: add `mixture: {weights: "
+        r"{web: 1}}` to the recipe and run `gristmill explain index RECIPE`, or rank its documents by words, without "
+        r'token shards: `gristmill explain find RECIPE --words "WORDS"`'
+    )
+    calls = (
+        lambda: gristmill.open_index(bare),
+        lambda: gristmill.find("a", bare),
+        lambda: gristmill.trace("some words", bare),
+        lambda: gristmill.open(bare).find("a"),
+        lambda: opened(load(bare), MachineSettings()),
+    )
+    for call in calls:
+        with pytest.raises(ValueError) as error:
+            call()
+        assert str(error.value) == sentence
+
+
+def test_a_run_without_its_index_of_words_names_the_command(run):
+    with pytest.raises(NotFinishedError, match='run `gristmill explain find RECIPE --words "WORDS"`$'):
+        run.find_words("mill")
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_a_run_exports_its_documents(run, tmp_path, format, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_EXECUTOR", "serial")
+    run = gristmill.open(run.recipe)
+    folder = run.export(tmp_path / "out", format)
+    assert folder == str(tmp_path / "out") and (tmp_path / "out/README.md").is_file()
+    written = [path for path in Path(folder).rglob("*") if path.suffix in (".parquet", ".zst")]
+    assert written and folder == run.export(tmp_path / "out", format), "the same export is found again"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file.txt").write_text("mine")
+    with pytest.raises(FileExistsError):
+        run.export(tmp_path / "other")
