@@ -67,7 +67,7 @@ def test_all_kinds_of_names_are_listed():
         "command export tokens --for = olmo-core | torchtitan | megatron | nanogpt | nanochat | litgpt | mosaic",
         "format manifest.json.contents",
         "format mixture.json.sources.shards.digest",
-        "python Report.recipe",
+        "python Run.recipe",
         "python gristmill.tasks.documents.step.Bound.low",
         "recipe MinHash.threshold = 0.8",
         "rule gopher_quality.words",
