@@ -33,7 +33,7 @@ from gristmill.flows.experiments.scaling.ladder import AgreementReport
 from gristmill.flows.experiments.scaling.report import ScalingReport
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run import Run
 
 RecipeArgument = str | Path | Mapping[str, Any] | Recipe
 '''

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import gristmill
-from gristmill import AgreementReport, DecisionReport, Difference, Report, Rows, ScalingReport, TrainingPlan
+from gristmill import AgreementReport, DecisionReport, Difference, Rows, Run, ScalingReport, TrainingPlan
 
 
-def curate(recipe: str) -> Report:
+def curate(recipe: str) -> Run:
     report = gristmill.corpus(recipe)
     for row in report.steps:
         print(row.step, row.documents_in, row.documents_out)
