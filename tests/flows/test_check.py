@@ -200,7 +200,7 @@ def test_a_file_that_cannot_be_read_is_found(folder, machine, tmp_path):
 def test_the_codes_are_those_of_the_model():
     from gristmill.tasks.models.language import model
 
-    assert {label.removeprefix("__label__") for label in model().get_labels()} == CODES
+    assert {label.removeprefix("__label__") for label in model().labels} == CODES
 
 
 def test_a_quality_without_a_cut_is_said_to_drop_nothing(folder, machine):

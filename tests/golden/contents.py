@@ -1,9 +1,10 @@
 """What a finished stage has made, as one digest or as numbers, and the versions that it declares."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unicodedata import unidata_version
 
 import pyarrow as pa
 from packaging.requirements import Requirement
@@ -25,10 +26,18 @@ def versions(stage: StageResult) -> tuple[int, dict[str, int]]:
 
 
 def other_releases(work: Work) -> str:
-    """The distributions in the key of a stage that are installed in another release than the table was made with, which
-    is that of constraints.txt; "" if there are none."""
+    """What is in the key of a stage and differs from what the table was made with: distributions in another release
+    than that of constraints.txt, and Python's Unicode. Returns "" if nothing differs."""
     names = dict.fromkeys([*work.libraries, *(address.partition(":")[0].replace("_", "-") for address in work.data)])
-    return ", ".join(f"{name} {version(name)}" for name in names if name in LOCKED and version(name) != LOCKED[name])
+    return other_installed(names, work.unicode)
+
+
+def other_installed(names: Iterable[str], unicode: bool = True) -> str:
+    """Those of the distributions, and Python's Unicode, that differ from what the table was made with."""
+    others = [f"{name} {version(name)}" for name in names if name in LOCKED and version(name) != LOCKED[name]]
+    if unicode and unidata_version != UNICODE:
+        others.append(f"Unicode {unidata_version}")
+    return ", ".join(others)
 
 
 def _locked() -> dict[str, str]:
@@ -42,6 +51,7 @@ def _locked() -> dict[str, str]:
 
 
 LOCKED = _locked()
+UNICODE = "14.0.0"  # of Python 3.11
 
 
 def numbers(stage: StageResult) -> dict[str, list[float]]:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from gristmill.flows.curation import curate
+from gristmill.flows.machine.installed import LIBRARIES
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished, verify_stages
@@ -18,6 +19,7 @@ from gristmill.flows.run import garbage
 from gristmill.storage.home import Home
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from tests.corpora import context
+from tests.golden.contents import other_installed
 from tests.homes.versions import PACKED, changed
 
 
@@ -26,6 +28,9 @@ def name_of(packed: Path) -> str:
 
 
 CURRENT = [path for path in PACKED if not changed(path)]  # of which a run makes nothing again
+# They were made by the releases of constraints.txt. Others are in the keys of stages, so a run makes these again.
+OTHERS = other_installed(LIBRARIES)
+of_these_releases = pytest.mark.skipif(bool(OTHERS), reason=f"stages are made again with {OTHERS}")
 
 
 @pytest.fixture(params=PACKED, ids=name_of)
@@ -50,6 +55,7 @@ def manifests(folder: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in (folder / "home/stages").glob("*/manifest.json")}
 
 
+@of_these_releases
 def test_what_has_changed_is_made_again_and_said_beforehand(unpacked, monkeypatch):
     """A step with another version stands for one that a later release has changed."""
     monkeypatch.setattr(GopherQuality, "work_version", 99)
@@ -70,6 +76,7 @@ def version_of(manifests: dict[str, bytes], step: str) -> int:
     return orjson.loads(text)["versions"][step]
 
 
+@of_these_releases
 @pytest.mark.parametrize("unpacked", CURRENT, ids=name_of, indirect=True)
 def test_nothing_is_made_again(unpacked):
     before = manifests(unpacked)
@@ -81,6 +88,7 @@ def test_nothing_is_made_again(unpacked):
     assert manifests(unpacked) == before
 
 
+@of_these_releases
 @pytest.mark.parametrize("unpacked", CURRENT, ids=name_of, indirect=True)
 def test_a_changed_setting_makes_its_stage_and_perhaps_those_after_it(unpacked):
     recipe = unpacked / "recipe.yaml"
