@@ -83,7 +83,7 @@ def test_a_documented_command_is_one_that_there_is(command, tmp_path, monkeypatc
     ],
 )
 def test_one_that_there_is_not_is_noticed(wrong):
-    with pytest.raises(Exception, match="No such|Missing|greater than"):
+    with pytest.raises(Exception, match="No such|Missing|greater than|not in the range"):
         read(wrong)
 
 

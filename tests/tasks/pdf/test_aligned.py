@@ -107,4 +107,5 @@ WORDS = st.sampled_from(["a", "mill", "stones of granite", "the water of the mil
 def test_text_at_any_place_is_kept_whole(given_places):
     made = [(10 * x, 10 * y, 10, word) for x, y, word in given_places]
     found = read(pdf([made]), False)
-    assert sorted(set("".join(word for *_, word in made)) - {" "}) == sorted(set(found["text"]) - set(" \n|-"))
+    # a number by itself at the foot of a page is its number, which is dropped
+    assert set("".join(word for *_, word in made)) - set(" 12") == set(found["text"]) - set(" \n|-12")
