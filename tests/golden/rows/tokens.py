@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest import mock
 
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
@@ -206,7 +207,9 @@ def _worded(golden: Golden, given: Settings) -> None:
 def _exported(golden: Golden, name: str, given: Settings, steps: list[Settings]) -> None:
     whole = recipe([WEB, BOOKS], steps, export={**given, "to": f"{golden.home}/exports/{name}"})
     loaded, corpus = golden.curated(placed(whole, golden))
-    export(golden.context(), loaded, corpus)
+    # the card names the release, which must not change the table
+    with mock.patch("gristmill.flows.stages.export.version", return_value="0.1.0"):
+        export(golden.context(), loaded, corpus)
 
 
 def _own(name: str, covers: tuple[str, ...], make: Any, *given: Any) -> Row:
