@@ -67,7 +67,7 @@ def create(
     `group_bytes`: the smaller, the less is read for a small range.
     """
     schema = schema.with_metadata({"key": key})
-    kind = schema.field(key).type.to_pandas_dtype()
+    kind = pa.array([], schema.field(key).type).to_numpy(zero_copy_only=False).dtype  # needs no pandas
     inner = np.array(ends[1:-1] if ends else [], kind)
     text = [field.name for field in schema if field.type in (pa.large_string(), pa.large_binary())]
     compression = {name: "lz4" if name in text else "none" for name in schema.names}

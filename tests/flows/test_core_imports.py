@@ -54,7 +54,8 @@ CORE = (
     "gristmill.tasks.tokens.encoding",
     "gristmill.tasks.search.word_index",
 )
-ALL = tuple(name for distributions in extras.EXTRAS.values() for name in distributions)
+# pandas comes with MLflow; without it only the functions of Python that return data frames fail
+ALL = (*(name for distributions in extras.EXTRAS.values() for name in distributions), "pandas")
 
 
 def blocked(program, distributions, *arguments, **options):
