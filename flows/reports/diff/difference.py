@@ -152,13 +152,13 @@ class Difference:
 
     def _repr_html_(self) -> str:
         sides = [(name, one.name, one.documents, one.characters) for name, one in (("A", self.a), ("B", self.b))]
-        alone = [
+        one_sided = [
             (side, one.reason, one.documents, one.characters)
             for side, some in (("only A", self.only_a), ("only B", self.only_b))
             for one in some
         ]
         columns = ("side", "corpus", "#documents", "#characters"), ("side", "reason", "#documents", "#characters")
-        shown = [Table(names, rows) for names, rows in zip(columns, (sides, alone), strict=True) if rows]
+        shown = [Table(names, rows) for names, rows in zip(columns, (sides, one_sided), strict=True) if rows]
         return pages.notebook([self.sentence], shown)
 
 
