@@ -2,17 +2,21 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _SETTING = re.compile(r"[A-Z][A-Z0-9_]*=\S*$")
+_FENCE = re.compile(r"\s*(```+)\s*(\w*)")
+# Languages of blocks that a reader types into a shell; output is in a block of `text`.
+SHELLS = {"sh", "bash", "console"}
 
 
 @dataclass(frozen=True)
 class Documented:
-    """A command of ours as a page shows it: its settings of the environment, and what comes behind `gristmill`."""
+    """A command of ours as a page shows it: its environment variables, and the words after `gristmill`."""
 
     page: str
     line: int
@@ -24,30 +28,34 @@ class Documented:
 
 
 def commands() -> list[Documented]:
-    """All in indented blocks, lines that end in a backslash joined, without comments. Raises ValueError for a line that
-    no shell reads."""
-    return [each for page in PAGES for each in _of(page)]
+    """All commands in blocks of code, lines that end in a backslash joined, without comments."""
+    return [each for page in PAGES for each in _commands_of(page)]
 
 
-def _of(page: Path) -> list[Documented]:
-    found, lines = [], page.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line.startswith("    "):
-            continue
-        at = number
-        while line.endswith("\\") and at < len(lines):
-            line = line[:-1] + lines[at]
-            at += 1
-        if "gristmill" not in line:
-            continue
+def blocks(text: str) -> Iterator[tuple[int, str]]:
+    """(number, line) of each line that a reader may type: of blocks with the language of a shell, and of indented ones
+    outside of lists."""
+    fence = language = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (mark := _FENCE.match(line)) and (not fence or (mark[1] == fence and not mark[2])):
+            fence, language = ("", "") if fence else (mark[1], mark[2])
+        elif (fence and language in SHELLS) or (not fence and line.startswith("    ")):
+            yield number, line.strip()
+
+
+def _commands_of(page: Path) -> Iterator[Documented]:
+    name = page.relative_to(ROOT).as_posix()
+    lines = iter(blocks(page.read_text(encoding="utf-8")))
+    for number, line in lines:
+        while line.endswith("\\"):
+            line = line[:-1] + next(lines)[1]
         try:
-            words = shlex.split(line, comments=True)
+            words = shlex.split(line.removeprefix("$ "), comments=True)
         except ValueError:
             continue  # prose, or another language
         environment = {}
         while words and _SETTING.match(words[0]):
-            name, _, value = words.pop(0).partition("=")
-            environment[name] = value
+            variable, _, value = words.pop(0).partition("=")
+            environment[variable] = value
         if words and words[0] in ("gristmill", ".venv/bin/gristmill"):
-            found.append(Documented(page.name, number, environment, tuple(words[1:])))
-    return found
+            yield Documented(name, number, environment, tuple(words[1:]))

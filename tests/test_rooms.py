@@ -289,7 +289,7 @@ def test_modules_that_are_imported_lazily_exist_and_have_twins_for_annotations(r
 
 @pytest.mark.parametrize("room", ["gristmill/samples", "storage", "training"])
 def test_rooms_that_other_environments_run_do_without_wrapt(room):
-    """docs/trainers.md names what they need."""
+    """docs/guides/other-trainers.md names what they need."""
     for path in modules(ROOT, room):
         assert "wrapt" not in path.read_text(encoding="utf-8"), path
 

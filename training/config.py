@@ -58,7 +58,7 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
-# Peak learning rates, and the embedding's over them: "The defaults" in docs/training.md. Those of AdamW are not swept.
+# Peak learning rates, and the embedding's over them: "The defaults" in docs/explanation/training.md. Those of AdamW are not swept.
 OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
 OWN_EMBEDDING_RATES = {"adamw": 1.0, "muon": 3.0}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
@@ -223,7 +223,7 @@ class TrainingConfig(CheckedSettings):
     clip_norm: float = Field(default=1.0, gt=0, description="largest norm of the whole gradient")
     objective: Literal["causal", "prefix_lm", "span_corruption", "ul2", "fill_in_the_middle"] = Field(
         default="causal",
-        description="what is predicted: each next token, or a part of a window, as docs/training.md says",
+        description="what is predicted: each next token, or a part of a window, as docs/explanation/training.md says",
     )
     corruption_rate: float = Field(default=0.15, gt=0, lt=1, description="span_corruption: share of the tokens")
     mean_span: float = Field(default=3.0, ge=1, description="span_corruption: tokens of a span, on average")

@@ -63,7 +63,7 @@ DATA_SHEETS = {
 
 
 # Share of the data sheet's rate that training reaches: of dense models of 100 million parameters and more, compiled, on
-# an H100, .40 to .55, as docs/training.md measured.
+# an H100, .40 to .55, as docs/explanation/training.md measured.
 MFU = 0.4
 
 

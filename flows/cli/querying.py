@@ -47,7 +47,7 @@ def sql(
     gristmill sql recipe.yaml "describe documents"
 
     Tables: documents, extracted, ledger, edits, clusters, sources, tokens, funnel. At the prompt, `.tables` and
-    `.columns TABLE` describe them. Queries read only this run and cannot write. docs/sql.md has 20 examples."""
+    `.columns TABLE` describe them. Queries read only this run and cannot write. docs/guides/sql.md has 20 examples."""
     if sum(map(bool, (as_csv, as_json, parquet))) > 1:
         raise ValueError("--csv, --json and --parquet exclude each other: give one of them")
     report = finished.finished(recipe, MachineSettings())

@@ -26,7 +26,7 @@ OTHERS = {
     f"{PREFIX}DASK_WORKERS": "docker/compose.yaml: processes of Dask workers; default: 2",
     f"{PREFIX}WORKER_MEMORY": "docker/compose.yaml: memory of all Dask workers; default: 8g",
     f"{PREFIX}TRAINING_MEMORY": "docker/compose.yaml: memory of a flow with its training; default: 8g",
-    TESTS: "tests and benchmarks of a checkout: CONTRIBUTING.md, docs/benchmarks.md",
+    TESTS: "tests and benchmarks of a checkout: CONTRIBUTING.md, docs/explanation/benchmarks.md",
 }
 _SECRET = (SECRETS.removesuffix("*"), f"{PREFIX}WEBHOOK")  # beginnings of the names whose values are not shown
 # Kubernetes writes the addresses of a Service `gristmill-...` into the environment of the pods beside it.

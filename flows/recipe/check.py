@@ -4,7 +4,7 @@ Sources and steps answer for their own files. Remote files are only read by a de
 
 The estimate gives ranges, from the sizes of the files and from measured rates. The rates were measured with the demo
 (9.9 MB of WARC files, 3,573 pages, two cores of a cloud machine, kernels compiled), and by the benchmarks
-(docs/benchmarks.md) where that is noted. Another crawl or another machine may differ by a factor of two.
+(docs/explanation/benchmarks.md) where that is noted. Another crawl or another machine may differ by a factor of two.
 """
 
 import logging
@@ -176,7 +176,7 @@ def largest_job(recipe: Recipe, documents: int, text_bytes: int) -> LargestJob:
 
 # Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.
 PAGE_BYTES = 15_300
-# Bytes of packed WARC files that one core reads and extracts a second: 2,490 pages in 7.3 s (docs/benchmarks.md).
+# Bytes of packed WARC files that one core reads and extracts a second: 2,490 pages in 7.3 s (docs/explanation/benchmarks.md).
 ARCHIVE_RATE = 5_200_000
 # Bytes of text for each byte of a packed WARC file, and of other packed files.
 ARCHIVE_TEXT, PACKED_TEXT = 2.05, 3.0

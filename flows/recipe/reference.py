@@ -1,7 +1,7 @@
-"""Every key of a recipe, from the settings themselves: a JSON schema for editors, and the page docs/recipe.md.
+"""Every key of a recipe, from the settings themselves: a JSON schema for editors, and the page docs/reference/recipe.md.
 
     gristmill recipe schema --to recipe.schema.json
-    gristmill recipe schema --page > docs/recipe.md
+    gristmill recipe schema --page > docs/reference/recipe.md
 
 `examples.yaml` beside this module has an example of each key that has no value by default; sources have their own.
 """

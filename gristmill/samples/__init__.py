@@ -15,7 +15,7 @@ libraries.
             ─▶ itself                 Grain: a data source is what has a length and items
             ─▶ olmo_core              an InstanceSource and its collator
 
-docs/trainers.md has the commands.
+docs/guides/other-trainers.md has the commands.
 """
 
 from typing import TYPE_CHECKING, Any

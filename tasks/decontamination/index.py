@@ -25,7 +25,7 @@ QUESTION, ANSWER, PASSAGE = range(3)
 # A passage may have as many questions as it likes.
 MAX_ITEMS = 32
 # Numbers and single letters: what formulas of many texts are made of. They weigh half, and make no item longer. Both
-# numbers were chosen on pages of manuals and on planted items (docs/decontamination.md).
+# numbers were chosen on pages of manuals and on planted items (docs/explanation/decontamination.md).
 _SYMBOL = re.compile(r"(?<![^\W_])(?:\d+|[A-Za-z])(?![^\W_])")
 _OF_SYMBOL, _TIMES_DIFFERENT = 0.5, 1.6
 

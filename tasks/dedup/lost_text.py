@@ -1,4 +1,4 @@
-"""Unique text lost by a step of deduplication, estimated, as phases; docs/deduplication.md defines it.
+"""Unique text lost by a step of deduplication, estimated, as phases; docs/explanation/deduplication.md defines it.
 
     measure    every shard   characters of the documents that were dropped as duplicates
     draw       every shard   drawn/     sentences that drawn characters are in, and those of documents to show

@@ -34,7 +34,7 @@ class Limits(Settings):
 
 
 class GroupLosses(Limits):
-    """What is done where the steps took far more from a group than from its like: see docs/quality.md."""
+    """What is done where the steps took far more from a group than from its like: see docs/explanation/quality.md."""
 
     then: Literal["warn", "stop", "ignore"] = Field(
         "warn",

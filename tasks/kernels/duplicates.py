@@ -118,7 +118,7 @@ def enter(i, buckets, head, tail, following):
 
 # Containment: a document is dropped only if a kept one holds it.
 #
-# The rule is that of docs/deduplication.md, "Containment". After marin (marin-community/marin,
+# The rule is that of docs/explanation/deduplication.md, "Containment". After marin (marin-community/marin,
 # processing/classification/deduplication/fuzzy_verification.py, rule whitespace_3gram_subset_v4), which has: 3-grams,
 # all of which must be held; the ratio of 0.9 below which a text is saturated, then its words must be a run of the
 # other's; 10 characters a word, above which a text is under-tokenised. There words are what stands between white space,

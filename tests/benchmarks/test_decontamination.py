@@ -141,7 +141,7 @@ def test_recall_of_planted_leaks(planted, overlap):
     assert recall["verbatim"] >= 0.99
     assert recall["capitals"] >= 0.99
     # .905 before repeats and short formulas counted less, and 30 times as many clean pages of manuals were flagged
-    # (docs/decontamination.md); this draw gives .89992
+    # (docs/explanation/decontamination.md); this draw gives .89992
     assert recall["20"] >= 0.89
 
 

@@ -1,4 +1,4 @@
-"""What one edit of a text of 400 characters costs in each script: the table of docs/deduplication.md."""
+"""What one edit of a text of 400 characters costs in each script: the table of docs/explanation/deduplication.md."""
 
 import random
 

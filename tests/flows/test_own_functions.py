@@ -1,4 +1,4 @@
-"""An engine and a reader of a user's, as docs/own_steps.md has them: on workers, under guard, in the key."""
+"""An engine and a reader of a user's, as docs/guides/add-a-step.md has them: on workers, under guard, in the key."""
 
 import importlib.metadata
 import json
@@ -70,7 +70,7 @@ def paragraphs(page):
 
 def documented(module: str) -> str:
     """The code that the page shows as `<module>.py`."""
-    text = (ROOT / "docs" / "own_steps.md").read_text()
+    text = (ROOT / "docs" / "guides" / "add-a-step.md").read_text()
     shown = text.split(f"`{module}.py`:\n\n")[1]
     lines = []
     for line in shown.splitlines():

@@ -1,4 +1,4 @@
-"""The tables of docs/recipes.md against the recipes that ship."""
+"""The tables of docs/reference/shipped-recipes.md against the recipes that ship."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import yaml
 
 from gristmill.flows.recipe.recipe import RECIPES
 
-DOC = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
+DOC = Path(__file__).resolve().parents[2] / "docs" / "reference" / "shipped-recipes.md"
 PUBLISHED = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem != "demo")
 
 

@@ -198,7 +198,7 @@ def test_topics_that_are_dropped():
 ROOT = Path(__file__).resolve().parents[2]
 OWN = re.search(
     r"^## A learned filter of your own\n(?:(?!    ).*\n)*((?:    .*\n|\n)+)",
-    (ROOT / "docs" / "own_steps.md").read_text(),
+    (ROOT / "docs" / "guides" / "add-a-step.md").read_text(),
     re.M,
 )
 
@@ -275,7 +275,7 @@ def test_topics_and_harm_are_replayed(finished):
 
 
 def test_a_filter_in_one_file_is_run_replayed_and_judged(finished):
-    """That of the page docs/own_steps.md."""
+    """That of the page docs/guides/add-a-step.md."""
     recipe, machine, left = finished
     stages = {stage.name: stage for stage in left.stages}
     assert stages["known_words_model"].result["model"]["words"] > 10

@@ -1,4 +1,4 @@
-"""docs/versions.md beside the versions that the code declares."""
+"""docs/reference/versions.md beside the versions that the code declares."""
 
 import orjson
 import pytest

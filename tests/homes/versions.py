@@ -1,5 +1,5 @@
 """The versions of stages and steps that the code declares, what changed with each, and which stages of the packed homes
-have other ones: the tables of docs/versions.md.
+have other ones: the tables of docs/reference/versions.md.
 
 python -m tests.homes.versions    # writes them there
 """
@@ -19,7 +19,7 @@ from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.stages.dedup.earlier_crawls import BANDING, SIGNING
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/versions.md"
+PAGE = ROOT / "docs/reference/versions.md"
 PACKED = sorted(Path(__file__).parent.glob("*.tar.xz"))
 # Versions that several stages have, or that a stage names beside its steps, by the module that declares them.
 SHARED = {"signing": SIGNING, "banding": BANDING}
@@ -123,7 +123,7 @@ def tables() -> str:
 
 
 def page() -> str:
-    """docs/versions.md with the tables of this code."""
+    """docs/reference/versions.md with the tables of this code."""
     text = PAGE.read_text(encoding="utf-8")
     return f"{text.partition(_BEGIN)[0]}{_BEGIN}{tables()}{_END}{text.partition(_END)[2]}"
 

@@ -1,5 +1,5 @@
 """The public surface beside that of the last release: what differs has a line in the changelog, and every kind of name
-has its stability on docs/interfaces.md."""
+has its stability on docs/reference/interfaces.md."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ from tests.public.surface import KINDS, NAMES, surface
 ROOT = Path(__file__).parents[2]
 RELEASED = Path(__file__).with_name("released.txt")
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-INTERFACES = (ROOT / "docs/interfaces.md").read_text(encoding="utf-8")
+INTERFACES = (ROOT / "docs/reference/interfaces.md").read_text(encoding="utf-8")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")  # of Keep a Changelog 1.1.0
 

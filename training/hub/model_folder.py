@@ -301,7 +301,7 @@ def heldout_texts(data: TrainingManifest, tokenizer: TextTokenizer) -> Iterator[
 # A model that another program trained on the token shards of a recipe, as a folder like those that are exported here.
 #
 # The folder is as Hugging Face lays it out, of Llama or Qwen3. Trainers with a format of their own have a converter to
-# it: docs/trainers.md names them.
+# it: docs/guides/other-trainers.md names them.
 
 
 KEY = "--model"  # what names the folder, in errors

@@ -199,7 +199,7 @@ def lost_text(
     earlier: Sequence[EarlierCrawl] = (),
     drawing: Drawing = USUAL,
 ) -> StageResult:
-    """The unique text lost between two places of a recipe: what `result` has is in docs/deduplication.md."""
+    """The unique text lost between two places of a recipe: what `result` has is in docs/explanation/deduplication.md."""
     inputs: dict[str, FinishedInput | str] = {}
     inputs |= {"arriving documents": arriving.documents, "arriving": arriving.kept}
     inputs |= {"left documents": remaining.documents, "left": remaining.kept}

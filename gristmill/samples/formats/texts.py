@@ -40,7 +40,7 @@ def torchtitan_files(export: TokenExport) -> Iterator[OutFile]:
     if name != "tokenizer.json":
         raise ValueError(
             f"the tokenizer is {name}, and torchtitan reads tokenizer.json alone: set `tokenizer.kind: byte_bpe`, or "
-            "read the samples with gristmill.samples (docs/trainers.md)"
+            "read the samples with gristmill.samples (docs/guides/other-trainers.md)"
         )
     yield from _files(export, "train", _train(export))
     yield from _files(export, "heldout", [_heldout(export)])
@@ -78,7 +78,7 @@ def torchtitan_start(export: TokenExport) -> list[str]:
         "    torchrun ... -m torchtitan.train --module llama3 --config CONFIG $(cat torchtitan.args)",
         "",
         "torchtitan encodes texts by this tokenizer, and cuts them into rows by itself, so it gets documents: each "
-        "where the sample is read in which it begins. For the very samples take gristmill.samples: docs/trainers.md.",
+        "where the sample is read in which it begins. For the very samples take gristmill.samples: docs/guides/other-trainers.md.",
     ]
 
 

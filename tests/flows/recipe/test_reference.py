@@ -89,7 +89,7 @@ def test_each_key_without_a_value_has_an_example_that_fits():
 
 
 def test_the_page_is_that_of_the_settings():
-    written = Path(__file__).parents[3] / "docs/recipe.md"
+    written = Path(__file__).parents[3] / "docs/reference/recipe.md"
     assert written.read_text(encoding="utf-8") == reference.page(), (
-        "write it again: gristmill recipe schema --page > docs/recipe.md"
+        "write it again: gristmill recipe schema --page > docs/reference/recipe.md"
     )

@@ -20,7 +20,7 @@ from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.run.sql import QueryError
 from tests.flows.reports.test_open import make, project
 
-PAGE = Path(__file__).parents[3] / "docs/sql.md"
+PAGE = Path(__file__).parents[3] / "docs/guides/sql.md"
 
 
 def documented() -> dict[str, str]:

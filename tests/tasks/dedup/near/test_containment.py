@@ -1,4 +1,4 @@
-"""`verify: containment` against its definition in docs/deduplication.md, in plain Python over all pairs."""
+"""`verify: containment` against its definition in docs/explanation/deduplication.md, in plain Python over all pairs."""
 
 import random
 from collections import Counter
