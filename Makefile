@@ -7,7 +7,7 @@ INSTALLED := .venv/.installed
 # Hundreds of processes of a run and of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow lint bench venv lock lowest wheel clean images up down logs
+.PHONY: demo test slow lint bench docs venv lock lowest wheel clean images up down logs
 
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
@@ -26,6 +26,11 @@ lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+
+# The documentation site, in build/site: open build/site/index.html. `.venv/bin/mkdocs serve` shows changes as you write,
+# `.venv/bin/mike deploy VERSION` keeps one site for each release on the branch gh-pages.
+docs: $(INSTALLED)
+	.venv/bin/mkdocs build
 
 bench: $(INSTALLED)
 	.venv/bin/python -m pytest -m bench -s
