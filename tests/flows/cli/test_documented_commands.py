@@ -11,9 +11,7 @@ import typer
 
 from gristmill.flows.cli import app
 from gristmill.flows.cli.app import RENAMED, renamed
-from gristmill.flows.recipe.recipe import load
 from tests.documented import ROOT, commands
-from tests.readme_funnel import written
 
 COMMANDS = commands()
 GROUP = typer.main.get_command(app)
@@ -109,15 +107,3 @@ def test_an_old_name_is_noticed(old):
     assert [*old_names(f"see `gristmill {old} RECIPE`")] == [f"gristmill {old}"]
     assert [*old_names(str(["gristmill", *old.split(), "x.yaml"]))] == [f"gristmill {old}"]
     assert renamed([*old.split(), "x.yaml"])
-
-
-def test_the_readmes_funnel_is_that_of_the_demo():
-    """Its steps, each with the documents that the step before it left."""
-    readme, begin, end = written()
-    rows = [line.split() for line in readme[begin + 1 : end]]
-    names = [name.removesuffix(",") for name, *_ in rows]
-    steps = [step.step for step in load("demo").steps]
-    assert list(dict.fromkeys(names)) == [*steps, "heldout", "tokens"]
-    flows = [re.search(r"([\d,]+) → ([\d,]+)", line).groups() for line in readme[begin + 1 : end - 1]]
-    assert all(left == arrived for (_, left), (arrived, _) in pairwise(flows))
-    assert rows[-1][1] == flows[-1][1]
