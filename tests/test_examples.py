@@ -1,45 +1,69 @@
-"""The programs in `examples/` run as their first lines say, and print what they are there to show."""
+"""The notebooks in `examples/` run from an empty folder, and show what they are there to show."""
 
+import json
 import re
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from tests.conftest import Runs
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 pytestmark = pytest.mark.slow
 
 
-def printed(name: str, folder: Path) -> str:
-    given = Runs(folder).environment("unused")
-    del given["GRISTMILL_HOME"]  # the home is in the folder that the program is given
-    command = [sys.executable, str(EXAMPLES / name), str(folder / "made")]
-    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert [path.name for path in folder.iterdir()] == ["made"]
-    return done.stdout
+def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict]:
+    """The outputs of a notebook that runs in the folder, in order."""
+    for variable, value in Runs(folder).environment("unused").items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.delenv("GRISTMILL_HOME")  # the home is in the folder
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    shutil.copy(EXAMPLES / "docstrings.py", folder)
+    notebook = nbformat.read(EXAMPLES / name, as_version=4)
+    NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(folder)}}).execute()
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
-def test_a_first_corpus(tmp_path):
-    shown = printed("first_corpus.py", tmp_path)
-    kept, extracted = map(int, re.match(r"<Run of first in \S+: (\d+) of ([\d,]+) ", shown.replace(",", "")).groups())
-    assert 200 < kept < extracted / 4, "most docstrings are short, or those of a parent"
-    [passed] = re.findall(r"^gopher_quality +(\d+) +(\d+) +\{", shown, re.MULTILINE)
-    assert int(passed[1]) < int(passed[0]) and "<NA>" in shown, "fewer pass where more words are asked for"
-    assert "near_duplicate" in shown and re.search(r"python:\S+ +0\.[789]\d* +True", shown)
+def texts(outputs: list[dict]) -> str:
+    """What the cells return or print, as plain text."""
+    shown = [each.get("data", {}).get("text/plain", each.get("text", "")) for each in outputs if each.get("name") != "stderr"]
+    return "\n".join(shown)
 
 
-def test_a_first_decision(tmp_path):
-    """So few runs may not be able to tell, and then it says so; bytecode among the tokens costs a model of English."""
-    shown = printed("first_decision.py", tmp_path)
-    assert len(re.findall(r"^(?:cannot tell whether .*|.* is (?:better|worse) than .*)$", shown, re.MULTILINE)) == 2
-    rows = re.findall(
-        r"^ *(gopher_quality.min_words=10|raw) +.*? +(-?[\d.]+) +(-?[\d.]+) +(-?[\d.]+)$", shown, re.MULTILINE
-    )
-    effects = {name: tuple(map(float, of)) for name, *of in rows}
-    assert len(effects) == 2 and all(low < effect < high for effect, low, high in effects.values())
-    assert effects["raw"][0] < 0
+def plots(outputs: list[dict]) -> int:
+    return sum("image/png" in each.get("data", {}) for each in outputs)
+
+
+def tables(outputs: list[dict]) -> int:
+    return sum("<table" in each.get("data", {}).get("text/html", "") for each in outputs)
+
+
+def test_notebooks_are_saved_without_outputs():
+    assert len(NOTEBOOKS) == 2
+    for path in NOTEBOOKS:
+        cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+        assert cells and not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+
+
+def test_a_first_corpus(tmp_path, monkeypatch):
+    outputs = executed("first_corpus.ipynb", tmp_path, monkeypatch)
+    text = texts(outputs).replace(",", "")
+    kept, extracted = map(int, re.search(r"(\d+) of (\d+) documents", text).groups())
+    assert 200 < kept < extracted / 4, "most docstrings are short, or repeat a parent's"
+    assert "near_duplicate" in text and re.search(r"python:\S+ +0\.[789]\d* +True", text)
+    assert plots(outputs) == 3 and tables(outputs) >= 5
+    assert "context manager" in text and list((tmp_path / "documents").rglob("*.parquet"))
+
+
+def test_a_first_decision(tmp_path, monkeypatch):
+    """So few runs may be inconclusive; bytecode among the tokens costs a model of English."""
+    outputs = executed("first_decision.ipynb", tmp_path, monkeypatch)
+    text = texts(outputs)
+    assert len(re.findall(r"^.*90% interval.*$", text, re.MULTILINE)) >= 2
+    assert "gopher_quality.min_words=10" in text and "raw" in text
+    assert plots(outputs) == 1 and tables(outputs) >= 1

@@ -338,7 +338,7 @@ def _verdict(
         _at_learning_rate(protocol, rate, differences[:, column], judged, bank)
         for column, rate in enumerate(protocol.learning_rates)
     )
-    last, outcome, needed = looks[-1], "cannot tell", None
+    last, outcome, needed = looks[-1], "inconclusive", None
     limited = unlikely = False
     if last.crossed:
         agree = all(np.sign(one.effect) == np.sign(last.effect) for one in by_rate)

@@ -77,7 +77,7 @@ def ratio(above: tuple[float, float, float], below: tuple[float, float, float]) 
     return end(l1, u2, -1), a / b, end(u1, l2, 1)
 
 
-Outcome = Literal["better", "worse", "cannot tell", "withheld", "identical", "screened out"]
+Outcome = Literal["better", "worse", "inconclusive", "withheld", "identical", "screened out"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Verdict:
     effect, low, high: bits per byte of the base minus the candidate's, so above 0 the candidate is better; the
     interval is adjusted for stopping, the effect is median-unbiased. Both are None for a candidate that was screened
     out, whose `rank` among `candidates` is all that one run each says. look: the look (from 1) at which the boundary
-    was crossed, or None. pairs_needed: for "cannot tell", the pairs of a new decision that would see an effect as large
+    was crossed, or None. pairs_needed: for "inconclusive", the pairs of a new decision that would see an effect as large
     as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
     documents are needed, or if it would tell with a probability under a half, by what was seen and how unsure that is
     (`may_be_noise`; `power.chance_to_tell`). first_pair: the number of its first pair. hosts: the effective number of
@@ -193,7 +193,7 @@ class Verdict:
                 f" ({self._interval(low_, high_)})"
             ), [f"the learning rates disagree on which is better ({each})"]
         return (
-            f"cannot tell whether {self.candidate} is better than {self.base}: the difference is {value} bits per byte"
+            f"inconclusive whether {self.candidate} is better than {self.base}: the difference is {value} bits per byte"
             f" ({self._interval(low_, high_)})"
         ), [self._remedy()]
 
@@ -201,12 +201,12 @@ class Verdict:
         """Where the interval rests on few hosts, and where it says nothing of other training documents."""
         sentences, tested = [], self.outcome not in ("identical", "screened out")
         if tested and self.hosts is not None and self.hosts < FEW_HOSTS:
-            sentences.append(f"the hosts it is judged by are few: they count as {self.hosts:.0f} of equal weight")
+            sentences.append(f"few hosts judge it: they count as {self.hosts:.0f} of equal weight")
         if tested and self.one_host:
             sets = " and ".join(f"`{name}`" for name in self.one_host)
-            sentences.append(f"all documents of {sets} are of one host, so it is judged on this host")
+            sentences.append(f"all documents of {sets} are from one host, so the verdict is about this host")
         if self.conditions is not None and not self.conditions.resampled:
-            sentences.append("trained on these documents")
+            sentences.append("it holds for these training documents")
         return sentences
 
     def _interval(self, low: str, high: str) -> str:
@@ -216,13 +216,13 @@ class Verdict:
     def _remedy(self) -> str:
         if self.pairs_needed is not None:
             fresh = f"--pairs {self.pairs_needed} --first-pair {self.first_pair + self.pairs}"
-            return f"if the effect is what was seen, {self.pairs_needed} new pairs would tell ({fresh})"
+            return f"if the true effect is the measured one, {self.pairs_needed} new pairs would detect it ({fresh})"
         if self.may_be_noise:
-            return "what was seen may well be noise, so no number of new pairs is advised"
+            return "the measured effect may well be noise, so no number of new pairs is advised"
         if self.limited_by_documents:
             of_training = " or the training hosts" if self.conditions and self.conditions.resampled else ""
-            return f"no number of pairs would, the evaluation documents{of_training} are too few"
-        return "no reasonable number of pairs would see a difference as small as this one"
+            return f"more pairs would not help: the evaluation documents{of_training} are too few"
+        return "no reasonable number of pairs would detect a difference as small as this one"
 
 
 def _counted(count: int, word: str) -> str:

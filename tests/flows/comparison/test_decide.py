@@ -112,7 +112,7 @@ def test_more_pairs_are_advised_from_the_observed_variance():
     runs = simulator(11, JUDGED, {"A": 0.012}, alike)
     short = Protocol(learning_rates=RATES, looks=(3,))
     (verdict,) = decide(short, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).verdicts
-    assert verdict.outcome == "cannot tell"
+    assert verdict.outcome == "inconclusive"
     noise = Noise(bank(runs, JUDGED).variance(len(JUDGED.size)), 11)
     assert verdict.pairs_needed == pytest.approx(pairs_needed(verdict.effect, 0.05, noise), rel=0.4)
     assert f"--pairs {verdict.pairs_needed} --first-pair {1 + verdict.pairs})" in verdict.sentence()

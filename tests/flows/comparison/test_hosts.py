@@ -84,7 +84,7 @@ def test_few_hosts_are_said_to_be_few():
     judged = of_hosts(60, 6)
     runs = simulator(1, judged, {"A": 0.3})
     (sentence,) = decide(Protocol(learning_rates=RATES), judged, "base", ["A"], TOKENS, runs).sentences()
-    assert "; the hosts it is judged by are few: they count as 5 of equal weight" in sentence
+    assert "; few hosts judge it: they count as 5 of equal weight" in sentence
     many = evaluation(60)
     (sentence,) = decide(Protocol(learning_rates=RATES), many, "base", ["A"], TOKENS, simulator(1, many)).sentences()
     assert "hosts" not in sentence
@@ -98,7 +98,7 @@ def test_a_set_of_one_host_is_judged_on_this_host():
     decision = decide(Protocol(learning_rates=RATES), judged, "base", ["A", "B", "C"], TOKENS, runs, known)
     first = decision.verdicts[0]
     assert first.outcome == "better" and first.low < 0.3 < first.high
-    assert "all documents of `set0` are of one host, so it is judged on this host" in first.sentence()
+    assert "all documents of `set0` are from one host, so the verdict is about this host" in first.sentence()
     alone = replace(judged, cluster_of=np.arange(40))
     again = decide(Protocol(learning_rates=RATES), alone, "base", ["A", "B", "C"], TOKENS, runs, known)
     assert (again.verdicts[0].low, again.verdicts[0].high) == pytest.approx((first.low, first.high))

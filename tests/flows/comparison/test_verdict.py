@@ -7,7 +7,7 @@ import pytest
 from gristmill.flows.stats.verdict import AtLearningRate, Verdict, Worth
 
 BETTER = Verdict("A", "B", "better", 0.9, 4, (1e-3, 4e-3), 0.0123, 0.0101, 0.0146, 0.001, 1)
-UNSURE = replace(BETTER, outcome="cannot tell", effect=0.0012, low=-0.0008, high=0.0033, look=None)
+UNSURE = replace(BETTER, outcome="inconclusive", effect=0.0012, low=-0.0008, high=0.0033, look=None)
 
 
 def test_a_better_recipe_is_said_with_its_worth():
@@ -28,16 +28,16 @@ def test_a_worse_recipe_is_said_with_a_positive_difference():
 @pytest.mark.parametrize(
     ("change", "end"),
     [
-        ({"pairs_needed": 18}, "; if the effect is what was seen, 18 new pairs would tell (--pairs 18 --first-pair 5)"),
-        ({"may_be_noise": True}, "; what was seen may well be noise, so no number of new pairs is advised"),
-        ({"limited_by_documents": True}, "; no number of pairs would, the evaluation documents are too few"),
-        ({}, "; no reasonable number of pairs would see a difference as small as this one"),
+        ({"pairs_needed": 18}, "; if the true effect is the measured one, 18 new pairs would detect it (--pairs 18 --first-pair 5)"),
+        ({"may_be_noise": True}, "; the measured effect may well be noise, so no number of new pairs is advised"),
+        ({"limited_by_documents": True}, "; more pairs would not help: the evaluation documents are too few"),
+        ({}, "; no reasonable number of pairs would detect a difference as small as this one"),
     ],
 )
 def test_what_cannot_be_told_says_what_would(change, end):
     said = replace(UNSURE, **change).sentence()
     assert said.startswith(
-        "cannot tell whether A is better than B: the difference is 0.0012 bits per byte (90% interval -0.0008"
+        "inconclusive whether A is better than B: the difference is 0.0012 bits per byte (90% interval -0.0008"
     )
     assert said.endswith(end)
 

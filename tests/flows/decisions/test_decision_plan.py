@@ -41,7 +41,7 @@ def test_the_runs_that_are_trained_are_within_those_announced(candidates, bank_p
     assert said.bank_runs == len(requests("base", numbers, RATES, TOKENS))
     if effect == 0.2:
         assert len(trained) == fewest + protocol.worth_pairs * len(RATES)
-    if effect == 0.0 and candidates == 1 and decision.verdicts[0].outcome == "cannot tell":
+    if effect == 0.0 and candidates == 1 and decision.verdicts[0].outcome == "inconclusive":
         assert len(trained) == most - protocol.worth_pairs * len(RATES)
 
 
