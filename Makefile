@@ -30,7 +30,7 @@ lint: $(INSTALLED)
 # The documentation site, in build/site: open build/site/index.html. `.venv/bin/mkdocs serve` shows changes as you write,
 # `.venv/bin/mike deploy VERSION` keeps one site for each release on the branch gh-pages.
 docs: $(INSTALLED)
-	.venv/bin/mkdocs build
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
 
 bench: $(INSTALLED)
 	.venv/bin/python -m pytest -m bench -s

@@ -399,7 +399,7 @@ def disk_full(folder: str) -> DiskFullError:
         free = f"{_free(folder)} there, {free}"
     return DiskFullError(
         f"{folder}: a file could not be written, since the disk is full or a limit is reached (free: {free}): make "
-        "room and run the same command again, which goes on where it was"
+        "room and run the same command again, which continues where it was"
     )
 
 

@@ -261,7 +261,7 @@ def open_stage(folder: str) -> FinishedStage:
     address, _, label = folder.rstrip("/").rpartition("/stages/")
     name, _, key = label.rpartition("-")
     if (manifest := layout.manifest(folder)) is None:
-        raise LookupError(f"{folder} is no finished stage")
+        raise LookupError(f"{folder} is not a finished stage")
     return FinishedStage(name, key, folder, Home(address), manifest)
 
 
@@ -312,7 +312,7 @@ def verify_files(folder: str) -> Verified:
     """
     manifest = layout.manifest(folder)
     if manifest is None:
-        raise LookupError(f"{folder} is no finished stage: it has no manifest.json")
+        raise LookupError(f"{folder} is not a finished stage: it has no manifest.json")
     parts = layout.parts(folder, manifest)
     paths = ((files.join(folder, name), facts) for part in parts for name, facts in part.files.items())
     damages: list[Damage] = []

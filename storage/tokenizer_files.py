@@ -161,7 +161,7 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
     end = end_tokens[0] if end is None else end
     if end not in special:
         raise ValueError(
-            f"tokenizer.end_of_text is {end}, which is no special token of {path}; give one of "
+            f"tokenizer.end_of_text is {end}, which is not a special token of {path}; give one of "
             f"{', '.join(special) or 'another file, since it has none'}"
         )
     begins = {"SpecialToken": {"id": end, "type_id": 0}}

@@ -72,9 +72,7 @@ class ShardEntry(BaseModel, frozen=True):
     path: Path
     tokens: int = Field(gt=0)
     digest: str
-    offset: int = Field(
-        default=0, ge=0, description="bytes ahead of the first token, in a file that others have written"
-    )
+    offset: int = Field(default=0, ge=0, description="bytes before the first token, in a file that others have written")
 
 
 class TokenizerEntry(BaseModel, frozen=True):
@@ -133,7 +131,7 @@ class TrainingManifest(BaseModel, frozen=True):
     @model_validator(mode="after")
     def _consistent(self) -> TrainingManifest:
         if self.end_of_text >= self.vocab_size:
-            raise ValueError(f"end_of_text {self.end_of_text} is no id of a vocabulary of {self.vocab_size}")
+            raise ValueError(f"end_of_text {self.end_of_text} is not an id of a vocabulary of {self.vocab_size}")
         if self.dtype == "<u2" and token_dtype(self.vocab_size) != "<u2":
             raise ValueError(f"dtype <u2 holds no ids of a vocabulary of {self.vocab_size}")
         if len(self.token_bytes) != self.vocab_size:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 from tests.conftest import Runs
@@ -25,13 +26,16 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[d
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     shutil.copy(EXAMPLES / "docstrings.py", folder)
     notebook = nbformat.read(EXAMPLES / name, as_version=4)
-    NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(folder)}}).execute()
+    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")
+    NotebookClient(notebook, km=kernel, timeout=900, resources={"metadata": {"path": str(folder)}}).execute()
     return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
 def texts(outputs: list[dict]) -> str:
     """What the cells return or print, as plain text."""
-    shown = [each.get("data", {}).get("text/plain", each.get("text", "")) for each in outputs if each.get("name") != "stderr"]
+    shown = [
+        each.get("data", {}).get("text/plain", each.get("text", "")) for each in outputs if each.get("name") != "stderr"
+    ]
     return "\n".join(shown)
 
 

@@ -2,9 +2,9 @@
 
     python -m tools.words docs README.md
 
-Prints a row for each file and one for all: words, words per sentence, and each dialect word per 1,000 words that is used
-more than twice as often as in the peer that uses it most. Exit status 1 if a file has more than MAX_WORDS words per
-sentence in the mean, or a dialect word is above its limit over all files. No code, headings, addresses of links, or
+Prints a row for each file and one for all: words, words per sentence, and each dialect word per 1,000 words that is
+used more than twice as often as in the peer that uses it most. Exit status 1 if a file has more than MAX_WORDS words
+per sentence in the mean, or a dialect word is above its limit over all files. No code, headings, addresses of links, or
 front matter counts; cells of tables count for dialect words only.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 
 # Words per sentence, in the mean of a page.
 MAX_WORDS = 18
-# Each dialect word, and its highest rate per 1,000 words in the documentation of Polars (docs/source), DuckDB, torchtitan,
-# uv and Ruff (docs/) in November 2026: `python -m tools.words --peers FOLDER...` counts a peer's.
+# Each dialect word, and its highest rate per 1,000 words in the documentation of Polars (docs/source), DuckDB,
+# torchtitan, uv and Ruff (docs/) in November 2026: `python -m tools.words --peers FOLDER...` counts a peer's.
 DIALECT: dict[str, float] = {
     "behind": 0.15,
     "alone": 0.43,
@@ -68,7 +68,13 @@ def prose(text: str) -> list[str]:
     for line in [*text.splitlines(), ""]:
         left = line.strip()
         starts = re.match(r"([-*+]|\d+[.)])\s+", left)
-        if not left or starts or left[0] in "|#<:=" or left.startswith(("!!!", "???", "--8<--")) or line.startswith("    "):
+        if (
+            not left
+            or starts
+            or left[0] in "|#<:="
+            or left.startswith(("!!!", "???", "--8<--"))
+            or line.startswith("    ")
+        ):
             if lines:
                 paragraphs.append(" ".join(lines))
             lines = [left[starts.end() :]] if starts else []

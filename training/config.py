@@ -58,7 +58,8 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
-# Peak learning rates, and the embedding's over them: "The defaults" in docs/explanation/training.md. Those of AdamW are not swept.
+# Peak learning rates, and the embedding's over them: "The defaults" in docs/explanation/training.md. Those of AdamW are
+# not swept.
 OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
 OWN_EMBEDDING_RATES = {"adamw": 1.0, "muon": 3.0}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
@@ -85,12 +86,12 @@ class ModelConfig(CheckedSettings):
     def _divides(self) -> ModelConfig:
         if self.dim % self.heads or (self.dim // self.heads) % 2:
             raise ValueError(
-                f"dim {self.dim} is no even multiple of heads {self.heads}, as rotary pairs ask; give a dim of "
+                f"dim {self.dim} is not an even multiple of heads {self.heads}, as rotary pairs ask; give a dim of "
                 f"{max(1, round(self.dim / self.heads / 2)) * 2 * self.heads}"
             )
         if self.heads % self.kv_head_count:
             raise ValueError(
-                f"heads {self.heads} is no multiple of kv_heads {self.kv_heads}; give kv_heads that divide it"
+                f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}; give kv_heads that divide it"
             )
         return self
 
@@ -229,7 +230,7 @@ class TrainingConfig(CheckedSettings):
     mean_span: float = Field(default=3.0, ge=1, description="span_corruption: tokens of a span, on average")
     fim_rate: float = Field(default=0.5, ge=0, le=1, description="fill_in_the_middle: share of the documents")
     fim_spm_rate: float = Field(
-        default=0.5, ge=0, le=1, description="fill_in_the_middle: share of those whose suffix comes ahead of the prefix"
+        default=0.5, ge=0, le=1, description="fill_in_the_middle: share of those whose suffix comes before the prefix"
     )
     document_mask: bool = Field(
         default=False, description="tokens see those of their own document only; else all before them in the window"
@@ -257,7 +258,7 @@ class TrainingConfig(CheckedSettings):
         default=None,
         description="how gradients of micro-batches are summed; sharded: each process sums its shard, with a "
         "reduce-scatter a micro-batch; whole: it sums all of them, 4 bytes a parameter, with one a step; None: sharded "
-        "on GPUs, where it goes on beside the backward pass, else whole",
+        "on GPUs, where it continues beside the backward pass, else whole",
     )
     engine: Literal["gristmill", "olmo_core"] = Field(
         default="gristmill",
@@ -318,7 +319,7 @@ class TrainingConfig(CheckedSettings):
             )
         if self.document_mask and self.objective in ("span_corruption", "ul2"):
             raise ValueError(
-                f"objective {self.objective} has the targets of all documents behind all of their texts, which "
+                f"objective {self.objective} has the targets of all documents after all of their texts, which "
                 "document_mask true would hide from them; set document_mask: false"
             )
         if not all(0 <= beta < 1 for beta in self.betas):
@@ -333,7 +334,7 @@ class TrainingConfig(CheckedSettings):
         for one, following in pairwise(self.batch_ramp):
             if following.tokens <= one.tokens or following.times <= one.times:
                 raise ValueError(
-                    f"batch_ramp has tokens {one.tokens}, times {one.times} ahead of tokens {following.tokens}, times "
+                    f"batch_ramp has tokens {one.tokens}, times {one.times} before tokens {following.tokens}, times "
                     f"{following.times}; give stages whose tokens and times both rise"
                 )
         return self

@@ -89,5 +89,7 @@ def asked_sheet(name: str, mfu: float) -> DataSheet:
         names = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
         raise ValueError(f"--device {name}: no data sheet is known of it; give one of {names}")
     if not 0 < mfu <= 1:
-        raise ValueError(f"--mfu {mfu:g} is no share of the data sheet's rate; give one above 0 and at most 1, as 0.4")
+        raise ValueError(
+            f"--mfu {mfu:g} is not a share of the data sheet's rate; give one above 0 and at most 1, as 0.4"
+        )
     return sheet

@@ -126,8 +126,8 @@ def tokens(
 
     README.md in the folder says what it holds and the command to begin with; SHA256SUMS is for `sha256sum --check`. A
     run that was stopped goes on with the file that is missing. The same command on a folder that is whole compares its
-    files, and writes again what differs. docs/guides/other-trainers.md has the trainers one by one, and how a trainer reads the
-    samples from Python without any export.
+    files, and writes again what differs. docs/guides/other-trainers.md has the trainers one by one, and how a trainer
+    reads the samples from Python without any export.
     """
     contents = recipe_data.token_export(name, MachineSettings())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -48,7 +48,7 @@ def check_own(folder: Path) -> None:
 def _foreign(folder: Path) -> RuntimeError:
     return RuntimeError(
         f"{folder} cannot be used: it, or the folder that it is in, belongs to another account, and records of runs "
-        "are private; set GRISTMILL_LOCAL to a folder of your own"
+        "are private; set GRISTMILL_LOCAL to your own folder"
     )
 
 

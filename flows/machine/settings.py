@@ -110,7 +110,9 @@ class MachineSettings(BaseSettings):
     @classmethod
     def _three_digits(cls, value: str) -> str:
         if not re.fullmatch("0?[0-7]{3}", value):
-            raise ValueError(f"{value!r} is no umask; give three digits from 0 to 7, such as 077, or 007 for a group")
+            raise ValueError(
+                f"{value!r} is not a umask; give three digits from 0 to 7, such as 077, or 007 for a group"
+            )
         return value
 
     @model_validator(mode="after")
@@ -123,7 +125,7 @@ class MachineSettings(BaseSettings):
         host, _, port = self.training_rendezvous.rpartition(":")
         if self.training_nodes > 1 and not (host and port.isdecimal()):
             raise ValueError(
-                f"GRISTMILL_TRAINING_RENDEZVOUS {self.training_rendezvous!r} is no HOST:PORT, which several nodes "
+                f"GRISTMILL_TRAINING_RENDEZVOUS {self.training_rendezvous!r} is not a HOST:PORT, which several nodes "
                 "need; give the address of node 0"
             )
         return self
@@ -150,7 +152,7 @@ class MachineSettings(BaseSettings):
         address."""
         folder = self._filled(path)
         if not files.is_local(folder):
-            raise ValueError(f"{what} is {folder}, which is no local folder; copy it to one")
+            raise ValueError(f"{what} is {folder}, which is not a local folder; copy it to one")
         return Path(folder).expanduser().resolve()
 
     def _filled(self, address: str) -> str:
@@ -203,7 +205,7 @@ def _sentence(error: Any, values: Mapping[str, Any]) -> str:
         return f"{name}: {message}" if len(path) == 1 else message
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         names = [each.name for each in fields(RemoteIOConfig)] if path[1:] else [*MachineSettings.model_fields]
-        return f"{name} is no setting; {did_you_mean(path[-1], names) or 'remove it'}"
+        return f"{name} is not a setting; {did_you_mean(path[-1], names) or 'remove it'}"
     value = error["input"]
     if kind == "literal_error":
         return f"{name} is {shown(value)}; {choices(value, context['expected'])}"

@@ -92,7 +92,7 @@ def check_names(environment: Mapping[str, str]) -> None:
         # without what all of them begin with, which would make any two alike
         near = difflib.get_close_matches(upper.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], 1)
         hint = f"; did you mean {PREFIX}{near[0]}?" if near else "."
-        raise ValueError(f"{name} is no setting{hint} `gristmill settings` lists all")
+        raise ValueError(f"{name} is not a setting{hint} `gristmill settings` lists all")
 
 
 def _matches(name: str, pattern: str) -> bool:

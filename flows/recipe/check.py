@@ -176,7 +176,8 @@ def largest_job(recipe: Recipe, documents: int, text_bytes: int) -> LargestJob:
 
 # Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.
 PAGE_BYTES = 15_300
-# Bytes of packed WARC files that one core reads and extracts a second: 2,490 pages in 7.3 s (docs/explanation/benchmarks.md).
+# Bytes of packed WARC files that one core reads and extracts a second: 2,490 pages in 7.3 s
+# (docs/explanation/benchmarks.md).
 ARCHIVE_RATE = 5_200_000
 # Bytes of text for each byte of a packed WARC file, and of other packed files.
 ARCHIVE_TEXT, PACKED_TEXT = 2.05, 3.0

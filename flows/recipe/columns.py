@@ -76,8 +76,8 @@ def steps_before(recipe: Recipe, step_name: str) -> tuple[Step, ...]:
     names = [step.step for step in recipe.steps]
     later = [step.step for step in recipe.after]
     if step_name not in later:
-        what = "makes the documents, ahead of which they have no columns" if step_name in names else "is no step of it"
-        hint = did_you_mean(step_name, later) or f"there are {listed(later)} behind the extraction"
+        what = "makes the documents, before which they have no columns" if step_name in names else "is not a step of it"
+        hint = did_you_mean(step_name, later) or f"there are {listed(later)} after the extraction"
         raise LookupError(f"--at {step_name}: in the recipe {recipe.name} that {what}; {hint}")
     return recipe.steps[: names.index(step_name)]
 

@@ -135,7 +135,7 @@ def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path:
     if kind == "union_tag_invalid":
         steps = re.findall(r"'(\w+)'", context["expected_tags"])
         hint = did_you_mean(context["tag"], steps) or (
-            f"the steps are {', '.join(steps)}; a step of your own needs its module in GRISTMILL_STEPS"
+            f"the steps are {', '.join(steps)}; your own step needs its module in GRISTMILL_STEPS"
         )
         return f"there is no step {shown(context['tag'])}; {hint}"
     if kind == "union_tag_not_found":
@@ -162,7 +162,7 @@ def _elsewhere(model: type[BaseModel], path: KeyPath) -> str:
     """Where a key belongs that is at the top and is one of a block, or the other way around; "" for other keys."""
     key = path[-1]
     if len(path) == 2 and key in model.model_fields:
-        return f"it is a key of its own: move it out of `{path[0]}`"
+        return f"it is its own key: move it out of `{path[0]}`"
     if len(path) == 1:
         blocks = [name for name, field in model.model_fields.items() if key in _block_keys(field.annotation)]
         if blocks:

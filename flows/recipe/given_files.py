@@ -30,7 +30,7 @@ def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
         return None
     folder = settings.placed_folder("training.init_from", address)
     if not folder.is_dir():
-        raise FileNotFoundError(f"training.init_from is {folder}, which is no folder; correct it")
+        raise FileNotFoundError(f"training.init_from is {folder}, which is not a folder; correct it")
     tokenizer_file(folder)
     return folder
 

@@ -89,7 +89,7 @@ def write(name: str, folder: str | Path) -> list[Path]:
     Raises ValueError for a name that no step can have, FileExistsError where a file is there.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError(f"{name!r} is no name of a step: write a to z, 0 to 9 and _, a letter first")
+        raise ValueError(f"{name!r} is not a name of a step: write a to z, 0 to 9 and _, a letter first")
     if name in BUILT_IN:
         raise ValueError(f"{name} is a step of gristmill's own: choose another name")
     module = f"{name}_step"

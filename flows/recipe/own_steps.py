@@ -56,7 +56,7 @@ def address_of(name: str, group: str) -> str | None:
         point = _entry_points(group).get(name)
         return point.value if point else None
     if not _ADDRESS.fullmatch(name):
-        raise StepError(f"{name!r} is no function: write module:function, as my_package.mail:mbox")
+        raise StepError(f"{name!r} is not a function: write module:function, as my_package.mail:mbox")
     if not _allowed(name, group):
         raise _not_allowed(f"a function of the module {name.partition(':')[0]}", name.partition(":")[0])
     return name
@@ -158,7 +158,7 @@ def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
         return kind
     if not (inspect.isclass(kind) and issubclass(kind, _KINDS)):
         raise StepError(
-            f"{getattr(kind, '__name__', kind)!r} is no step on documents: derive a class of DocumentStep, or of "
+            f"{getattr(kind, '__name__', kind)!r} is not a step on documents: derive a class of DocumentStep, or of "
             "LearnedFilter"
         )
     where = address(kind)
@@ -189,7 +189,7 @@ def _name(kind: type[Step]) -> str:
 def _at(address: str, allowed: bool) -> type:
     match = _ADDRESS.fullmatch(address)
     if not match:
-        raise StepError(f"{address!r} is no step: write module:Class, as my_package.my_steps:Profanity")
+        raise StepError(f"{address!r} is not a step: write module:Class, as my_package.my_steps:Profanity")
     module, name = match.groups()
     if not allowed:
         raise _not_allowed(f"a step of the module {module}", module)

@@ -58,9 +58,9 @@ def by_name(value: Any) -> Any:
 
 RECIPES = Path(__file__).with_name("recipes")
 _REMEDY = {
-    "sources": "give each source a name of its own",
+    "sources": "give each source its own name",
     "steps": "a step may stand in a recipe once",
-    "where": "give the later one a name of its own, as `step: where_short`",
+    "where": "give the later one its own name, as `step: where_short`",
 }
 
 
@@ -97,7 +97,7 @@ class Recipe(Settings):
     )
     evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], Address] = Field(
         {},
-        description="texts of your own that models are evaluated on and never trained on, by name: JSON lines or "
+        description="your own texts that models are evaluated on and never trained on, by name: JSON lines or "
         "Parquet with a column `text`, or a folder of .txt files",
     )
     tokenizer: Tokenizer = Field(Tokenizer(), description="how texts become tokens")
@@ -174,10 +174,10 @@ class Recipe(Settings):
         else:
             for index, step in enumerate(steps[: steps.index("extract")]):
                 if step != "url":
-                    yield ("steps", index), f"only `url` may come before `extract`, here `{step}` does; put it behind"
+                    yield ("steps", index), f"only `url` may come before `extract`, here `{step}` does; put it after"
         if "normalize" in steps and steps.index("normalize") != self._extracted:
             index = steps.index("normalize")
-            where = "right after `extract`" if "extract" in steps else "first, or behind `url`"
+            where = "right after `extract`" if "extract" in steps else "first, or after `url`"
             yield ("steps", index), f"`normalize` changes the text that all other steps see: put it {where}"
 
     def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
@@ -230,7 +230,7 @@ class Recipe(Settings):
             except ExpressionError as error:
                 yield (
                     ("mixture",),
-                    f"groups documents by {column.column}, which is no column and no expression: {error}",
+                    f"groups documents by {column.column}, which is not a column and no expression: {error}",
                 )
                 continue
             if missing:
@@ -264,7 +264,7 @@ class Recipe(Settings):
                     (s.step for s in self.steps[index:] if name in [signal.name for signal in s.signals]), None
                 )
                 hint = did_you_mean(name, there) or f"there are {listed(dict.fromkeys(there))}"
-                hint = f"the step `{later}` behind it measures that; put it before" if later else hint
+                hint = f"the step `{later}` after it measures that; put it before" if later else hint
                 yield (
                     ("steps", index, "drop" if step.keep is None else "keep"),
                     f"there is no column {name} here; {hint}",
@@ -276,7 +276,7 @@ class Recipe(Settings):
                 if name in signals:
                     yield (
                         ("sources", index, "columns"),
-                        f"names {name}, and a step gives a signal of that name; give it a name of its own, as "
+                        f"names {name}, and a step gives a signal of that name; give it its own name, as "
                         f"`columns: {{their_{name}: {theirs}}}`",
                     )
 

@@ -1,4 +1,5 @@
-"""Every key of a recipe, from the settings themselves: a JSON schema for editors, and the page docs/reference/recipe.md.
+"""Every key of a recipe, from the settings themselves: a JSON schema for editors, and the page
+docs/reference/recipe.md.
 
     gristmill recipe schema --to recipe.schema.json
     gristmill recipe schema --page > docs/reference/recipe.md
@@ -34,7 +35,7 @@ and as the first line of the recipe
 
     # yaml-language-server: $schema=recipe.schema.json
 
-`gristmill recipe schema --page` prints this page, with the steps of your own that `GRISTMILL_STEPS` names.
+`gristmill recipe schema --page` prints this page, with the your own steps that `GRISTMILL_STEPS` names.
 A key without a default must be given. In the example's column stands what a value looks like; where it is empty, the
 default is the example.
 """

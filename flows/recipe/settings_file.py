@@ -143,15 +143,15 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise ValueError("the recipe is no mapping of keys in lines of their own; write its `training` by hand")
+        raise ValueError("the recipe is not a mapping of keys in lines of their own; write its `training` by hand")
     section_node = next((value for key, value in root.value if key.value == section), None)
     if section_node is None or (isinstance(section_node, yaml.ScalarNode) and not section_node.value):
         if section_node is not None:
-            raise ValueError(f"`{section}` is empty; take the line out, and it is written anew")
+            raise ValueError(f"`{section}` is empty; take the line out, and it is written again")
         lines = "".join(f"  {key}: {_written(value)}\n" for key, value in values.items())
         return f"{text.rstrip()}\n\n{section}:\n{lines}"
     if not isinstance(section_node, yaml.MappingNode) or not section_node.value:
-        raise ValueError(f"`{section}` is no mapping with keys; write it by hand")
+        raise ValueError(f"`{section}` is not a mapping with keys; write it by hand")
     there = {key.value: value for key, value in section_node.value}
     changes = []
     for key, value in values.items():

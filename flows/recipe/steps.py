@@ -148,7 +148,7 @@ def _engine(engine: Any, names: tuple[str, ...]) -> Any:
     address = own_steps.address_of(engine, own_steps.ENGINES)
     if address is None:
         there = [*names, *own_steps.names_of(own_steps.ENGINES)]
-        hint = did_you_mean(engine, there) or f"give one of {', '.join(there)}, or one of your own as module:function"
+        hint = did_you_mean(engine, there) or f"give one of {', '.join(there)}, or your own as module:function"
         raise StepError(f"there is no engine {engine!r}; {hint}")
     return address
 
@@ -161,7 +161,7 @@ def read_source(value: Any) -> Any:
     if address is None:
         there = own_steps.names_of(own_steps.READERS)
         hint = did_you_mean(reader, there) or (
-            f"installed packages have {', '.join(there) or 'none'}; name one of your own as module:function"
+            f"installed packages have {', '.join(there) or 'none'}; name your own as module:function"
         )
         raise StepError(f"there is no reader {reader!r}; {hint}")
     return {**value, "reader": address}

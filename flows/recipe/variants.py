@@ -180,19 +180,23 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
     name, equals, value = setting.partition("=")
     keys = name.strip().split(".")
     if not equals or not all(keys):
-        raise RecipeError([Finding(setting, "", "is no setting; write step.setting=value, as minhash.threshold=0.9")])
+        raise RecipeError(
+            [Finding(setting, "", "is not a setting; write step.setting=value, as minhash.threshold=0.9")]
+        )
     try:
         parsed = given_value(name, value)
     except yaml.YAMLError as error:
         what = " ".join(str(error).split())
-        raise RecipeError([Finding(setting, "", f"has a value that is no YAML: {what}; put it in quotes")]) from error
+        raise RecipeError(
+            [Finding(setting, "", f"has a value that is not valid YAML: {what}; put it in quotes")]
+        ) from error
     steps = [step["step"] for step in data["steps"]]
     if keys[0] in steps:
         keys = ["steps", *keys]
     if keys[0] not in Recipe.model_fields:
         names = [*steps, *Recipe.model_fields]
         hint = did_you_mean(keys[0], names) or f"there are {', '.join(names)}"
-        raise RecipeError([Finding(setting, keys[0], f"is no step and no key of the recipe; {hint}")])
+        raise RecipeError([Finding(setting, keys[0], f"is not a step and no key of the recipe; {hint}")])
     given_at, node = data, whole
     for depth, key in enumerate(keys[:-1]):
         given_at, node = _below(given_at, node, key, ".".join(keys[:depth]), setting)

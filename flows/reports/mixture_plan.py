@@ -91,8 +91,8 @@ def plan_mixture(
             has[source] += record["train"]["tokens"]
         if missing := sorted(set(given.named) - set(has)):
             raise ValueError(
-                f"the mixture names {', '.join(missing)}, which are no sources of {report.recipe.name} "
-                f"({', '.join(has)}); name the sources as the mixture does, or give a mixture of your own"
+                f"the mixture names {', '.join(missing)}, which are not sources of {report.recipe.name} "
+                f"({', '.join(has)}); name the sources as the mixture does, or give your own mixture"
             )
         if empty := sorted(name for name in given.named if not has[name]):
             raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")

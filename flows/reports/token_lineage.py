@@ -262,7 +262,7 @@ def token_source(home: str, shard: str) -> TokenSource:
     folder, _, name = files.absolute(path).rpartition("/")
     named = _NAME.fullmatch(name)
     if named is None or not files.exists(path):
-        raise LookupError(f"{shard} is no token shard: name one as `tokens-KEY/train-00000.bin`, or by its path")
+        raise LookupError(f"{shard} is not a token shard: name one as `tokens-KEY/train-00000.bin`, or by its path")
     stage = open_stage(folder)
     texts: list[FinishedStage] = []
     found = stage.documents

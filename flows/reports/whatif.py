@@ -48,7 +48,7 @@ def parsed(settings: Iterable[str]) -> dict[str, Any]:
         try:
             changes[name.strip()] = given_value(name, value)
         except yaml.YAMLError as error:
-            raise ValueError(f"{setting}: the value is no YAML: {error}") from error
+            raise ValueError(f"{setting}: the value is not valid YAML: {error}") from error
     return changes
 
 
@@ -178,7 +178,7 @@ class Replay:
     def remarks(self) -> list[str]:
         """What the funnel does not cover."""
         if self.unchanged:
-            return ["The same documents stay, so all that comes behind is as recorded."]
+            return ["The same documents stay, so all that comes after is as recorded."]
         if not self.behind:
             return []
         return [

@@ -193,7 +193,7 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
     emptied = next(count for count in counts if not count["rows_out"])
     named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
     raise NothingLeftError(
-        f"nothing is left of the corpus behind the step {named}: of {emptied['rows_in']:,} documents "
+        f"nothing is left of the corpus after the step {named}: of {emptied['rows_in']:,} documents "
         f"{_dropped(emptied['drops'])}; loosen {named} in the recipe, whose thresholds `gristmill decide whatif` "
         "tries out"
     )

@@ -399,7 +399,7 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
         if taken := [signal.name for signal in step.signals if signal.name in own]:
             raise ValueError(
                 f"a source has the column {taken[0]}, and the step {step.step} gives a signal of that name: name the "
-                f"source's `columns` one by one, and this one by a name of its own, as {{their_{taken[0]}: {taken[0]}}}"
+                f"source's `columns` one by one, and this one by its own name, as {{their_{taken[0]}: {taken[0]}}}"
             )
 
 

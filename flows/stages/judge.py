@@ -135,5 +135,5 @@ def clean_recipe(settings: MachineSettings, base: Recipe, clean: str) -> Recipe:
         return texts_alone(base, {CLEAN: clean})
     path = Path(settings.local_folder, "harvest", f"{REFERENCE}.jsonl")
     if not path.is_file():
-        raise FileNotFoundError(f"the reference text {path} is not there: `gristmill demo --crawl-only` writes it")
+        raise FileNotFoundError(f"the reference text {path} does not exist: `gristmill demo --crawl-only` writes it")
     return texts_alone(base, {CLEAN: str(path)})

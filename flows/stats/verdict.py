@@ -124,8 +124,8 @@ class Verdict:
     effect, low, high: bits per byte of the base minus the candidate's, so above 0 the candidate is better; the
     interval is adjusted for stopping, the effect is median-unbiased. Both are None for a candidate that was screened
     out, whose `rank` among `candidates` is all that one run each says. look: the look (from 1) at which the boundary
-    was crossed, or None. pairs_needed: for "inconclusive", the pairs of a new decision that would see an effect as large
-    as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
+    was crossed, or None. pairs_needed: for "inconclusive", the pairs of a new decision that would see an effect as
+    large as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
     documents are needed, or if it would tell with a probability under a half, by what was seen and how unsure that is
     (`may_be_noise`; `power.chance_to_tell`). first_pair: the number of its first pair. hosts: the effective number of
     hosts of the evaluation documents; one_host: judged sets whose documents are all of one. conditions: None where

@@ -34,7 +34,7 @@ def find_document(shard: Shard, token: int) -> tuple[int, int]:
     with path.open("rb") as f:
         magic, version, code, count, _ = struct.unpack(HEAD, f.read(HEAD_BYTES))
     if (magic, version) != (b"MMIDIDX\0\0", 1) or code not in WIDTHS or not count:
-        raise damaged(str(path), "is no index of documents")
+        raise damaged(str(path), "is not an index of documents")
     lengths = np.memmap(path, "<i4", "r", HEAD_BYTES, (count,))
     starts = np.memmap(path, "<i8", "r", HEAD_BYTES + 4 * count, (count,))  # in bytes
     if starts[-1] // WIDTHS[code] + lengths[-1] != shard.tokens:

@@ -26,7 +26,8 @@ _ANSWER_WINDOW, _PASSAGE_WINDOW, _TIMES = 20, 100, 2
 _WHOLE = 1 - 1e-9
 # Different words, no numbers and no single letters, that must be there of an item of which a part is missing. Six in a
 # row stand in texts by chance: "find the greatest common divisor of", "must be performed immediately after"; of a
-# formula that repeats its commands (\\begin, \\end, \\sin) three. Chosen on pages of manuals (docs/explanation/decontamination.md).
+# formula that repeats its commands (\\begin, \\end, \\sin) three. Chosen on pages of manuals
+# (docs/explanation/decontamination.md).
 _MIN_DISTINCT = 7
 
 

@@ -138,7 +138,7 @@ class Decontamination(Indexing, Policy, CorpusStep):
     def _own_names(self) -> Self:
         names = [benchmark.name for benchmark in self.benchmarks]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two benchmarks are called {twice[0]}; give each a name of its own")
+            raise ValueError(f"two benchmarks are called {twice[0]}; give each its own name")
         return self
 
     def problems(self, deep: bool) -> Iterator[Problem]:

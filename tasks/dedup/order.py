@@ -102,6 +102,6 @@ def _instants(dates: pa.ChunkedArray) -> pa.Array:
 
 def _numbers(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise ValueError(f"`best` is {name}, which is no number but {values.type}: name another signal")
+        raise ValueError(f"`best` is {name}, which is not a number but {values.type}: name another signal")
     numbers = values.cast(pa.float64())
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)

@@ -75,7 +75,7 @@ def _check_spans(edits: Edits, texts: pa.ChunkedArray) -> None:
         raise Unacceptable(f"gives Edits of unequal length ({', '.join(f'{n}: {k}' for n, k in lengths.items())})")
     for name, values in numbers.items():
         if len(values) and values.dtype.kind not in "iu":
-            raise Unacceptable(f"gives Edits whose {name} is no array of integers")
+            raise Unacceptable(f"gives Edits whose {name} is not an array of integers")
     if not len(edits):
         return
     document, start, stop, rule = numbers.values()
@@ -109,6 +109,7 @@ def accepted_decisions(columns: Sequence[str], result: Any) -> Sequence[Decision
             raise Unacceptable(f"returned a list with {shown(each)}; return Bound, Member or Clause")
         if columns and isinstance(each, Bound | Member) and each.signal not in columns:
             raise Unacceptable(
-                f"bounds {each.signal} by the rule {each.rule}, which is no signal of the step ({', '.join(columns)})"
+                f"bounds {each.signal} by the rule {each.rule}, which is not a signal of the step "
+                f"({', '.join(columns)})"
             )
     return result

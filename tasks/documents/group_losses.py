@@ -38,7 +38,7 @@ class GroupLosses(Limits):
 
     then: Literal["warn", "stop", "ignore"] = Field(
         "warn",
-        description="warn: behind the last step a line in the log names it; stop: the run ends behind the step that "
+        description="warn: after the last step a line in the log names it; stop: the run ends after the step that "
         "did it, with the page of the steps so far",
     )
 

@@ -152,7 +152,7 @@ def _of_parts(parts: dict[str, str | None]) -> datetime:
     hour, minute = int(get("hour") or 0), int(get("minute") or 0)
     if half := (get("half") or "").lower():
         if not 1 <= hour <= 12:
-            raise ValueError(f"{hour} is no hour of twelve")
+            raise ValueError(f"{hour} is not an hour of twelve")
         hour = hour % 12 + 12 * (half == "p")
     days = hour == 24 and not minute and not int(get("second") or 0)
     microsecond = int((get("fraction") or "0").ljust(6, "0")[:6])

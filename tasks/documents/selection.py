@@ -120,7 +120,7 @@ class Heldout(Settings):
         has no fraction, ValueError without the columns."""
         if missing := {"id", "source"} - set(documents.column_names):
             raise ValueError(
-                f"held-out documents are known by `id` and `source`, and {', '.join(missing)} is not there: read it, "
+                f"held-out documents are known by `id` and `source`, and {', '.join(missing)} does not exist: read it, "
                 'too, as in select(documents, kept, ["source", "text"])'
             )
         sources = pc.dictionary_encode(documents["source"]).combine_chunks()

@@ -63,7 +63,7 @@ class Settings(CheckedSettings):
     def part(self, kind: type[S]) -> S:
         """The fields of this record that `kind`, one of its base classes, declares. Raises TypeError for another."""
         if not isinstance(self, kind):
-            raise TypeError(f"{kind.__name__} is no base class of {type(self).__name__}")
+            raise TypeError(f"{kind.__name__} is not a base class of {type(self).__name__}")
         return kind.model_validate({name: getattr(self, name) for name in kind.model_fields})
 
 

@@ -281,9 +281,9 @@ def read_template(path: str) -> dict[str, Any]:
         try:
             values = yaml.safe_load(file)
         except yaml.YAMLError as error:
-            raise ValueError(f"GRISTMILL_CLUSTER {path} is no YAML: {' '.join(str(error).split())}") from error
+            raise ValueError(f"GRISTMILL_CLUSTER {path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"GRISTMILL_CLUSTER {path} is no mapping; docker/kubernetes and docker/slurm have examples")
+        raise ValueError(f"GRISTMILL_CLUSTER {path} is not a mapping; docker/kubernetes and docker/slurm have examples")
     return values
 
 

@@ -251,7 +251,7 @@ def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         if spec is not None and spec.submodule_search_locations:
             return "a package without code of its own", ()
-        raise ModuleNotFoundError(f"{module}: its source is not there, so its code cannot be part of a key")
+        raise ModuleNotFoundError(f"{module}: its source does not exist, so its code cannot be part of a key")
     module_source = source(spec.origin)
     imports = {name for each in module_source.imports for name in _imported(each, module, spec.origin, packages)}
     return module_source.digest, tuple(sorted(imports))

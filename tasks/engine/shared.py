@@ -154,7 +154,7 @@ def not_begun(path: str, trouble: NotBegun) -> str:
 
 def killed(jobs: list[Any], work: Callable[[Any], Any]) -> str:
     """Why a run ends whose workers died at these jobs of a phase."""
-    others = f", or one of the {len(jobs) - 1} behind it" if len(jobs) > 1 else ""
+    others = f", or one of the {len(jobs) - 1} after it" if len(jobs) > 1 else ""
     phase = next(iter(getattr(work, "args", ())), None)
     own = [name for name in getattr(getattr(phase, "code", None), "modules", ()) if not is_ours(name)]
     if not own:

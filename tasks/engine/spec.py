@@ -93,7 +93,7 @@ class StageSpec:
                 "closes over would be in no key"
             )
         if not (isinstance(self.record, BaseModel) and self.record.model_config.get("frozen")):
-            raise TypeError(f"the record of the stage {self.name} is no frozen pydantic model: {self.record!r}")
+            raise TypeError(f"the record of the stage {self.name} is not a frozen pydantic model: {self.record!r}")
         if len(self.inputs) > MAX_INPUTS:
             raise ValueError(f"the stage {self.name} has {len(self.inputs)} inputs: give a digest of them as one")
         _check_record(self.name, self.record)

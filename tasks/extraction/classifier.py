@@ -258,7 +258,7 @@ def _forests() -> tuple[Masks, Masks]:
     if checksum != MODEL_CHECKSUM:
         raise ValueError(
             f"{MODEL} has the checksum {checksum}, not {MODEL_CHECKSUM}: install gristmill again; "
-            "if you have trained it anew, set MODEL_CHECKSUM"
+            "if you have trained it again, set MODEL_CHECKSUM"
         )
     return masks(load(MODEL, "first")), masks(load(MODEL, "second"))
 

@@ -21,7 +21,7 @@ else:
 
 _PDF = "PDF 2.0 (ISO 32000-2)"
 SIGNALS = (
-    Signal("pdf_pages", "int32", "pages", _PDF, "pages that could be read; null where the document is no PDF"),
+    Signal("pdf_pages", "int32", "pages", _PDF, "pages that could be read; null where the document is not a PDF"),
     Signal("pdf_scanned", "float32", "share of pages", "own", "pages with an image and fewer than 20 characters"),
     Signal(
         "pdf_garbled",
@@ -65,9 +65,9 @@ class Extract(Step):
     )
     engine: str = Field(
         "blocks",
-        description=f"{', '.join(ENGINE_NAMES)}, {UNION}, or one of your own (module:function). blocks: our own scan "
+        description=f"{', '.join(ENGINE_NAMES)}, {UNION}, or your own (module:function). blocks: our own scan "
         "and block classifier; plain: all text of the page; union: of the texts of `engines` the first that the "
-        "document steps right behind the extraction keep, or the first",
+        "document steps right after the extraction keep, or the first",
         json_schema_extra={"examples": [*ENGINE_NAMES, UNION]},
     )
     engines: tuple[str, ...] = Field(
@@ -166,7 +166,7 @@ class Extract(Step):
 
 def _check_engine(engine: str, choices: tuple[str, ...]) -> None:
     if engine not in choices and not _OF_USERS.fullmatch(engine):
-        raise ValueError(f"is {engine!r}; give one of {', '.join(choices)}, or one of your own as module:function")
+        raise ValueError(f"is {engine!r}; give one of {', '.join(choices)}, or your own as module:function")
 
 
 OTHERS = "others"  # the key of a row that has the further texts of its page

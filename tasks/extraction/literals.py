@@ -129,7 +129,7 @@ class _Reader:
         while not self.next_is("}"):
             kind, token = self._token()
             if kind == "sign":
-                raise ValueError(f"{token!r} at character {self._position} is no key")
+                raise ValueError(f"{token!r} at character {self._position} is not a key")
             key = _unescaped(token[1:-1]) if kind == "string" else token
             values[key] = self.value() if self.next_is(":") else _Name(key)
             if not self.next_is(","):

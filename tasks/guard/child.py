@@ -314,7 +314,7 @@ def answer(function: Function, call: bytes | memoryview) -> bytes:
     try:
         result = function(*unpack(call))
         if not isinstance(result, dict):
-            raise TypeError(f"the result is no dict but a {type(result).__name__}")
+            raise TypeError(f"the result is not a dict but a {type(result).__name__}")
         return pack(result)
     except MemoryError:
         raise

@@ -99,11 +99,11 @@ def check(path: str, step: Settings) -> None:
         return
     except (ValueError, LookupError, TypeError) as error:
         raise ModelFileError(
-            f"{description(path)} is no description of {path} ({error}); copy it again, or remove it"
+            f"{description(path)} is not a description of {path} ({error}); copy it again, or remove it"
         ) from error
     if files.checksum(path) != digest:
         raise ModelFileError(
-            f"{path} is not the file that {description(path)} describes; copy both again, or train it anew by "
+            f"{path} is not the file that {description(path)} describes; copy both again, or train it again by "
             "`gristmill train classifier`"
         )
     for name, value in settings.items():

@@ -86,7 +86,7 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
         for key in self.decision_fields:
             if strange := sorted({*getattr(self, key)} - {*self.heads}):
                 there = ", ".join(sorted(self.heads)) or "none"
-                raise ValueError(f"has {key} for {strange[0]}, which is no head; its heads are {there}")
+                raise ValueError(f"has {key} for {strange[0]}, which is not a head; its heads are {there}")
         return self
 
     @property

@@ -175,7 +175,7 @@ def load(file: RecordedFile) -> Head:
         shapes = weight.ndim, bias.shape
     sound = shapes == (1, (1,)) and weight.dtype == bias.dtype == np.float64 and isinstance(embedder, dict)
     if not sound or kind not in _KINDS or not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise ModelFileError(f"{file.path} is no head of a known form; make it by `gristmill train head`")
+        raise ModelFileError(f"{file.path} is not a head of a known form; make it by `gristmill train head`")
     return Head(kind, weight, float(bias[0]), embedder, described)
 
 
@@ -188,7 +188,7 @@ def check_fits(path: str, head: Head, embedder: Mapping[str, Any], dimension: in
         if name in ("model", "tokenizer"):
             raise ModelFileError(
                 f"{path} was trained on the vectors of another {name}; name the folder of that embedder in `model`, or "
-                "train the head anew by `gristmill train head`"
+                "train the head again by `gristmill train head`"
             )
         raise ModelFileError(
             f"{path} was trained with {name} {expected!r}, and the step has {actual!r}; write "
@@ -196,7 +196,7 @@ def check_fits(path: str, head: Head, embedder: Mapping[str, Any], dimension: in
         )
     if len(head.weight) != dimension:
         raise ModelFileError(
-            f"{path} has {len(head.weight)} weights for vectors of {dimension} numbers; train the head anew"
+            f"{path} has {len(head.weight)} weights for vectors of {dimension} numbers; train the head again"
         )
 
 

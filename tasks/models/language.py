@@ -49,7 +49,8 @@ MIN_SCORES = {
 
 
 # Below it the label of lid.176 is `unknown`, or below a lower entry of MIN_SCORES. Of texts in languages that the model
-# knows and names rightly 1% score less, of those in languages that it does not know 90% (docs/explanation/languages.md).
+# knows and names rightly 1% score less, of those in languages that it does not know 90%
+# (docs/explanation/languages.md).
 UNKNOWN_BELOW = 0.3
 
 
@@ -119,7 +120,8 @@ Identified = TypeVar("Identified", bound=Identification)
 
 _LOOKED_AT = 400  # characters, for capitals
 # Of what is no white space so much is letters in a script of the language, or the model cannot tell. Of 16,755 texts
-# whose language it names rightly none has less; of Chinese pages with code some have less than 0.3 (docs/explanation/languages.md).
+# whose language it names rightly none has less; of Chinese pages with code some have less than 0.3
+# (docs/explanation/languages.md).
 _MIN_LETTER_SHARE = 0.2
 
 

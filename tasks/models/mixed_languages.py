@@ -56,7 +56,7 @@ class MixedLanguages(Identification, EditStep):
     characters: int = Field(400, gt=0, description="of each line's beginning are looked at")
 
     cuts: ClassVar = (
-        Cut("other_language", ("cut", "keep"), description="Lines in another language, and the blank line behind."),
+        Cut("other_language", ("cut", "keep"), description="Lines in another language, and the blank line after."),
     )
     signal_fields: ClassVar = (
         *("cut", "keep", "min_characters", "min_score", "characters"),
@@ -140,7 +140,8 @@ def _languages(step: MixedLanguages, documents: Batch) -> list[str]:
     languages = documents["language"].to_pylist()
     if strange := sorted(set(languages) - {UNKNOWN, *labels_of(step)}):
         raise ValueError(
-            f"mixed_languages: the documents' language {strange[0]} is no label of {step.model or 'lid.176'}; give the "
+            f"mixed_languages: the documents' language {strange[0]} is not a label of "
+            f"{step.model or 'lid.176'}; give the "
             "`model` that the step `language` has"
         )
     return languages

@@ -66,7 +66,9 @@ def keeps_case(path: str) -> bool:
         while count < min(words, _FREQUENT):  # words stand first, the most frequent ahead
             begin, offset = offset, data.find(b"\0", offset) + 10
             if offset < 10:
-                raise ModelFileError(f"{path} is no whole fastText model: its dictionary ends too early; copy it again")
+                raise ModelFileError(
+                    f"{path} is not a whole fastText model: its dictionary ends too early; copy it again"
+                )
             word = data[begin : offset - 10].decode(errors="replace")
             capitals += word != word.lower()
             count += 1
@@ -103,7 +105,7 @@ def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
         except (struct.error, ValueError):
             wrong = "it ends too early"
     if wrong:
-        raise ModelFileError(f"{path} is no whole {kind} model: {wrong}; copy or make it again")
+        raise ModelFileError(f"{path} is not a whole {kind} model: {wrong}; copy or make it again")
 
 
 def _read_kenlm_header(f: BinaryIO) -> str:

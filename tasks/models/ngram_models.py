@@ -120,7 +120,7 @@ def check(model: str) -> None:
         name = path.rsplit("/", 1)[-1]
         if described and _facts(path) != described.get(name):
             raise ModelFileError(
-                f"{path} is not the file that {description(model)} describes; copy both again, or train it anew by "
+                f"{path} is not the file that {description(model)} describes; copy both again, or train it again by "
                 "`gristmill train lm`"
             )
     _check_loads(model)
@@ -134,7 +134,7 @@ def _described(model: str) -> dict[str, Any]:
         return dict(files.read_json(description(model))["files"])
     except (ValueError, LookupError, TypeError) as error:
         raise ModelFileError(
-            f"{description(model)} is no description of {model} ({error}); copy it again, or remove it"
+            f"{description(model)} is not a description of {model} ({error}); copy it again, or remove it"
         ) from error
 
 

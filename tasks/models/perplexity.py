@@ -133,7 +133,7 @@ def read_cutoffs(path: str, settings: Percentiles) -> dict[str, tuple[float, flo
         table = {float(row[0]): dict(zip(header[1:], map(float, row[1:]), strict=True)) for row in rows}
     except (ValueError, IndexError, csv.Error) as error:
         raise CutoffsError(
-            f"{path} is no table of numbers with percentiles in the first column and a column for each "
+            f"{path} is not a table of numbers with percentiles in the first column and a column for each "
             f"language ({error}); write it as CCNet's cutoff.csv is"
         ) from error
     levels = settings.head_percentile, settings.middle_percentile

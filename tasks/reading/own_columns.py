@@ -203,7 +203,7 @@ def _inferred(file: Shard, name: str, values: Sequence[tuple[int, Any]]) -> pa.D
         )
     if kind is int and (beyond := [line for line, value in values if value is not None and value not in _INT64]):
         raise ColumnError(
-            f"{redact_url(file.path)}, line {beyond[0]}: {name} is no integer of 64 bits; leave it out of `columns`"
+            f"{redact_url(file.path)}, line {beyond[0]}: {name} is not an integer of 64 bits; leave it out of `columns`"
         )
     return _FLAT[kind]
 

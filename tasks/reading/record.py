@@ -154,7 +154,7 @@ def check_own_names(columns: Mapping[str, str]) -> None:
 
 
 def _renamed(ours: str, theirs: str) -> str:
-    return f"; give it a name of its own, as `columns: {{their_{ours}: {theirs}}}`"
+    return f"; give it its own name, as `columns: {{their_{ours}: {theirs}}}`"
 
 
 def columns_of(own: Any, text: str, url: str | None, id: str | None, date: str | None) -> Columns:

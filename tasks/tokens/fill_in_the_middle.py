@@ -21,9 +21,9 @@ class FillInTheMiddle(Settings):
 
     rate: float = Field(0.5, ge=0, le=1, description="of documents whose middle is moved")
     spm: float = Field(0.5, ge=0, le=1, description="of these in the order suffix, prefix, middle; the others PSM")
-    prefix: str = Field("<fim_prefix>", pattern=TOKEN, description="the token ahead of what comes before the gap")
-    middle: str = Field("<fim_middle>", pattern=TOKEN, description="the token ahead of what fills it")
-    suffix: str = Field("<fim_suffix>", pattern=TOKEN, description="the token ahead of what comes behind it")
+    prefix: str = Field("<fim_prefix>", pattern=TOKEN, description="the token before what comes before the gap")
+    middle: str = Field("<fim_middle>", pattern=TOKEN, description="the token before what fills it")
+    suffix: str = Field("<fim_suffix>", pattern=TOKEN, description="the token before what comes after it")
     seed: int = Field(1, ge=0, description="with a document's id it decides what becomes of the document")
 
     @model_validator(mode="after")

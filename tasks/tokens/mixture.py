@@ -67,7 +67,7 @@ class Upsampling(Settings):
     """How often documents are repeated by the ranges of the last column of `by`, the lowest not at all: the curve of
     OLMo 3 (arXiv 2512.13961, A.2.4), whose values are the defaults."""
 
-    max_copies: float = Field(7, gt=0, description="of the best range at most, in place of `max_epochs`")
+    max_copies: float = Field(7, gt=0, description="of the best range at most, instead of `max_epochs`")
     discard: float = Field(0.4, ge=0, lt=1, description="of the tokens of a group, the lowest, are not trained on")
     power: float | None = Field(
         None,
@@ -116,7 +116,9 @@ class Mixture(Settings):
     )
     temperature: float = Field(10 / 3, gt=0, description="of that strategy; mT5 (arXiv 2010.11934): 1 / 0.3")
     tokens: dict[str, int] = Field({}, description="fixed budgets of groups; the others share the rest")
-    without: tuple[str, ...] = Field((), description="groups that are not trained on, where the strategy is no weights")
+    without: tuple[str, ...] = Field(
+        (), description="groups that are not trained on, where the strategy is not a weights"
+    )
     rehydrate: dict[int, int] = Field(
         {},
         description="how often documents count by the size of their cluster of near-duplicates, from that size on, as "

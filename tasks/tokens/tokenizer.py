@@ -150,7 +150,7 @@ class Tokenizer(Settings):
     )
     path: Address | None = Field(
         None,
-        description="local file of a tokenizer that is there, in place of one that is trained: a `tokenizer.json` of "
+        description="local file of a tokenizer that is there, instead of one that is trained: a `tokenizer.json` of "
         "Hugging Face, or a SentencePiece model",
     )
     end_of_text: str | None = Field(

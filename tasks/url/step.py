@@ -79,7 +79,7 @@ class Url(DocumentStep):
     soft_words: tuple[Address, ...] = Field((), description="addresses of word lists: dropped for several")
     definition: Literal["dclm", "datatrove"] = Field(
         "dclm",
-        description="how the words are looked for. dclm: in the canonical URL behind `://`, decoded, in lower case; "
+        description="how the words are looked for. dclm: in the canonical URL after `://`, decoded, in lower case; "
         "for strict_substrings without its - and ., so that an entry that has one is never found. datatrove, as for "
         "FineWeb: in the URL as it stands, cut at all but ASCII letters and digits, entries without them; for "
         "strict_substrings in lower case and without them",

@@ -44,7 +44,7 @@ HOSTILE = {
     "beginnings of tokens": "eyJ",
     "beginnings of private keys": "-----BEGIN PRIVATE KEY-----\n",
     "their beginnings in small letters": "-----begin ",
-    "their beginnings behind more hyphens": "------BEGIN PRIVATE KEY-----\n",
+    "their beginnings after more hyphens": "------BEGIN PRIVATE KEY-----\n",
     "names of secrets": "access_key=",
     "logins": "://a:b@",
     "integers": "31415 9265 358979 ",

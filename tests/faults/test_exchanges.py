@@ -175,7 +175,7 @@ def outcome(home: Path, recipe: dict, done: Exchange | Damage, expected: dict[st
             shutil.rmtree(named) if named.is_dir() else named.unlink()
             tried += 1
             if tried == 6:
-                return "the remedy does not work"
+                return "the fix does not work"
     if tried:
         same = {name: digest for name, digest in contents(home).items() if not name.startswith("model-")}
         return "refused" if same.items() <= expected.items() else "refused, then other bytes"

@@ -48,7 +48,7 @@ def test_kill_9_in_a_stage_and_again(undisturbed, runs, recipe, stage, before, s
     process.wait()
     assert children, "a flow has a Prefect server and Dask workers"
     _, alive = psutil.wait_procs(children, timeout=60)
-    assert not alive, "a kill -9 of the flow must leave no process behind"
+    assert not alive, "a kill -9 of the flow must leave no process after"
     until = time.monotonic() + 60
     while left := list(Path(tempfile.gettempdir()).glob(f"gristmill-*-{process.pid}-*")):
         assert time.monotonic() < until, left

@@ -90,7 +90,7 @@ def test_ended_in_the_middle_and_again(runs, given, whole, number):
     os.kill(process.pid, number)
     process.wait()
     _, alive = psutil.wait_procs(children, timeout=60)
-    assert not alive, "no process stays behind"
+    assert not alive, "no process stays after"
     before = trained(home)
     assert not list(home.glob("decisions/*.json")) and 5 <= len(before) < len(trained(runs.home("decision")))
 

@@ -118,7 +118,7 @@ def at_stage(home: Path) -> str:
     begun = [folder.name.rpartition("-")[0] for folder in folders if not (folder / "manifest.json").exists()]
     if begun:
         return f"in {begun[-1]}"
-    return f"behind {folders[-1].name.rpartition('-')[0]}" if folders else "ahead of all"
+    return f"after {folders[-1].name.rpartition('-')[0]}" if folders else "before all"
 
 
 def contents(stages: dict[str, Path]) -> dict[str, str]:

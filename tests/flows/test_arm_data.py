@@ -366,7 +366,7 @@ def test_tokens_that_are_asked_for_are_repeated_as_far_as_the_mixture_allows(mad
     with pytest.raises(ValueError, match="^strict: no token is left of the source web once the evaluation documents"):
         arm_data(home, {"base": base, "strict": strict}, tokens=10**8, **PROXY)
     none = variant(base, "gopher_quality.min_words=1000").recipe
-    with pytest.raises(ValueError, match="^none: nothing is left of the corpus behind the step `gopher_quality`"):
+    with pytest.raises(ValueError, match="^none: nothing is left of the corpus after the step `gopher_quality`"):
         arm_data(home, {"base": base, "none": none}, tokens=10**8, **PROXY)
 
 

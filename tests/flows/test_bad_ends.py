@@ -21,7 +21,7 @@ STRICT = {"step": "gopher_quality", "min_words": 5000}
 QUALITY = {"step": "quality", "reference": ["other"], "dimensions": 4, "buckets": 100}
 PERPLEXITY = {"step": "perplexity", "reference": ["other"], "order": 2}
 FILES = {
-    "prose.warc": b"this is no archive at all\n" * 50,
+    "prose.warc": b"this is not an archive at all\n" * 50,
     "image.warc": b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 10,
     "empty.warc": b"",
     "empty.jsonl": b"",

@@ -325,7 +325,7 @@ def test_prints_are_lines_of_the_log_and_not_of_the_output(own, tmp_path, caplog
     [
         ("return None", r"step bad \(bad_step.py:16, decisions\) returned None; return a list"),
         ("return [1]", r"\(bad_step.py:16, decisions\) returned a list with a int"),
-        ('return [Bound("hits", "goodness")]', r"bounds goodness by the rule hits, which is no signal of the step"),
+        ('return [Bound("hits", "goodness")]', r"bounds goodness by the rule hits, which is not a signal of the step"),
         ("return self.nothing", r"step bad \(bad_step.py:17, AttributeError\): "),
     ],
 )
@@ -355,7 +355,7 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_line(own, tmp_path, 
     ("content", "sentence"),
     [
         (b"{", "tokenizer.path"),
-        (b"not a model", "is no SentencePiece model"),
+        (b"not a model", "is not a SentencePiece model"),
         (json.dumps({"model": {"type": "WordPiece", "vocab": {}, "unk_token": "u"}}).encode(), "tokenizer"),
         (b"", "tokenizer.path"),
     ],
@@ -373,7 +373,7 @@ def test_check_lists_own_code_that_it_does_not_look_at(own, tmp_path):
     own()
     settings = MachineSettings(home=str(tmp_path / "home"))
     for place, what in {
-        "reader": "the reader bad_reader:lines of your own",
+        "reader": "the reader bad_reader:your own lines",
         "engine": "the engine bad_engine:whole of your own",
         "measure": "the step bad_step:Bad of your own",
     }.items():

@@ -27,7 +27,7 @@ STEPS = (
         {"step": "minhash", "earlier": ["folder"], "takedowns": ["no", "https://example.org/list"]},
         {
             "takedowns 0": "the list no does not exist; correct the address",
-            "earlier 0": "folder is no finished stage `near_duplicates`; give its folder in the home of an earlier "
+            "earlier 0": "folder is not a finished stage `near_duplicates`; give its folder in the home of an earlier "
             "crawl",
         },
     ),

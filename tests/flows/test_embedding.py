@@ -177,7 +177,7 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
     heads.head_from_texts(again, made.model, ("jsonl", [str(few)]), ("text", "kind"), ["fine"], Embedder(), 1.0)
     one, other = (head_files.load(recorded(path)) for path in (out, again))
     assert np.allclose(one.weight, other.weight, rtol=1e-6) and one.embedder == other.embedder
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         heads.head_from_texts(again, made.model, made.given, ("text", "kind"), ["fine"], Embedder())
     few.write_text('{"id": "nobody", "kind": "fine"}\n')
     with pytest.raises(ValueError, match="no label is of a document that the step `embedding` has embedded"):
@@ -193,7 +193,7 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
         (
             '{"text": "mill", "kind": "fine"}',
             ("text", "kind"),
-            "the label 'fine' is no number; name the labels of good",
+            "the label 'fine' is not a number; name the labels of good",
         ),
         ('{"text": "mill"}', ("text", "kind"), "row 1, has no kind; name its key by --label-column"),
         ('{"text": "mill", "kind": 1}', ("text", "kind"), "learns from labels that differ"),
@@ -231,7 +231,7 @@ def test_what_is_wrong_is_said_before_a_run(tmp_path, made):
     assert "vectors of another model; name the folder" in wrong()[0]
     embedders.write(tmp_path / "model", embedders.model()[:-9])
     [line] = wrong()
-    assert line.startswith("steps.0.model") and "is no whole ONNX model" in line
+    assert line.startswith("steps.0.model") and "is not a whole ONNX model" in line
     [line] = wrong(model=str(tmp_path / "nowhere"))
     assert "has neither model.onnx nor onnx/model.onnx" in line
 
@@ -253,7 +253,7 @@ def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
     "settings,why",
     [
         ({"heads": {"Edu": "a"}}, "has the head 'Edu'; name it in small letters"),
-        ({"min_score": {"edu": 1}}, "min_score for edu, which is no head; its heads are none"),
+        ({"min_score": {"edu": 1}}, "min_score for edu, which is not a head; its heads are none"),
         ({"heads": {"edu": "a"}, "keep_top": {"edu": 0}}, "keep_top 0.0 for edu; give a percentage above 0"),
         ({"heads": {"edu": "a"}, "keep_top": {"edu": 5}, "min_score": {"edu": 1}}, "give one of them"),
         ({"pooling": "max"}, "'mean', 'cls' or 'none'"),

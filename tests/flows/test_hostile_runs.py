@@ -275,7 +275,7 @@ CASES = (
     Hostile("warc-body-bomb", "warc", ".warc", body_bomb, GOOD, "too_large"),
     Hostile(
         "tokenizer-merge", "tokenizer", ".json",
-        lambda path: tokenizer(path, lambda config: config["model"].update(UNKNOWN)), said="is no tokenizer.json",
+        lambda path: tokenizer(path, lambda config: config["model"].update(UNKNOWN)), said="is not a tokenizer.json",
     ),
     Hostile(
         "tokenizer-doubling", "tokenizer", ".json",
@@ -291,29 +291,29 @@ CASES = (
     ),
     Hostile(
         "tokenizer-deep", "tokenizer", ".json",
-        lambda path: path.write_text('{"normalizer": ' * 5000 + "1" + "}" * 5000), said="is no tokenizer.json",
+        lambda path: path.write_text('{"normalizer": ' * 5000 + "1" + "}" * 5000), said="is not a tokenizer.json",
     ),
     Hostile(
         "fasttext-shape", "fasttext", ".bin", lambda path: path.write_bytes(fasttext_model(1 << 60, 8)),
-        said="is no whole fastText model",
+        said="is not a whole fastText model",
     ),
     Hostile(
         "fasttext-width", "fasttext", ".bin", lambda path: path.write_bytes(fasttext_model(1, 0)),
-        said="is no whole fastText model",
+        said="is not a whole fastText model",
     ),
     Hostile(
         "kenlm-body", "kenlm", ".arpa.bin", lambda path: path.write_bytes(kenlm_model([1000] * 3, bytes(100))),
-        said="is no whole KenLM model",
+        said="is not a whole KenLM model",
     ),
-    Hostile("onnx", "onnx", ".onnx", lambda path: path.write_bytes(os.urandom(1000)), said="is no whole ONNX model"),
+    Hostile("onnx", "onnx", ".onnx", lambda path: path.write_bytes(os.urandom(1000)), said="is not a whole ONNX model"),
     Hostile(
         "onnx-outside", "onnx", ".onnx",
         lambda path: path.write_bytes(embedders.model(beside="../../../../../etc/passwd")),
-        said="is no whole ONNX model",
+        said="is not a whole ONNX model",
     ),
-    Hostile("safetensors-shape", "safetensors", ".safetensors", safetensors, said="is no safetensors file"),
+    Hostile("safetensors-shape", "safetensors", ".safetensors", safetensors, said="is not a safetensors file"),
     Hostile("pickle", "fasttext", ".bin", lambda path: path.write_bytes(pickle.dumps(Payload(path))), said="no whole"),
-    Hostile("torch-pickle", "safetensors", ".safetensors", torch_file, said="is no safetensors file"),
+    Hostile("torch-pickle", "safetensors", ".safetensors", torch_file, said="is not a safetensors file"),
     Hostile(
         "yaml-code", "recipe", ".yaml",
         lambda path: path.write_text(f"sources: !!python/object/apply:builtins.open ['{canary(path)}', 'w']\n"),

@@ -1,4 +1,5 @@
-"""Unique text lost against its definition in docs/explanation/deduplication.md, in plain Python over all dropped documents."""
+"""Unique text lost against its definition in docs/explanation/deduplication.md, in plain Python over all dropped
+documents."""
 
 import random
 import re

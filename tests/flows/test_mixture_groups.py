@@ -29,7 +29,7 @@ def recipe(folder, *by, columns=("topic", "doc-type"), **mixture) -> dict:
             "case when langage = 'en' then 'a' else 'b' end",
             "groups documents by langage, which no step measures; did you mean `lang",
         ),
-        ("'a' if language = 'en' else 'b'", "which is no column and no expression: .* write `case when test then a"),
+        ("'a' if language = 'en' else 'b'", "which is not a column and no expression: .* write `case when test then a"),
         ("case when characters > 'x' then 'a' else 'b' end", "Could not convert string 'x' to INT64"),
         ("case when language = 'en' then language else 1 end", "Cannot mix values of type"),
         ("gopher_quality_alpha_words", "whose values are numbers: give its edges or quantiles, or cast them"),

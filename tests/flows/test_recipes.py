@@ -166,7 +166,7 @@ MENU = "Home News Shop Cart Login Contact Imprint Search Archive Partners Jobs E
 PAGES = {
     "prose": PROSE,
     "little": [" ".join(PROSE[0].split()[:12]) + ".", " ".join(PROSE[1].split()[:12]) + ".", "It is near the river."],
-    "code": [*PROSE, "The page shows a listing that begins with main() { and goes on for a while."],
+    "code": [*PROSE, "The page shows a listing that begins with main() { and continues for a while."],
     "menu": [*MENU, *PROSE],
     "rude": [*PROSE, "What a blasted nuisance that is for all of them in the valley."],
     "french": FRENCH * 3,

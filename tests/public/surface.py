@@ -1,4 +1,5 @@
-"""The public surface, a line for each name that users may rely on: docs/reference/interfaces.md says how stable each kind is.
+"""The public surface, a line for each name that users may rely on: docs/reference/interfaces.md says how stable each
+kind is.
 
 python -m tests.public.surface > tests/public/released.txt    # with a release
 

@@ -106,7 +106,7 @@ def test_machines_share_a_network_and_nothing_else(tmp_path):
         served.pause()
         assert not answers()
         served.go_on()
-        until("answer of a process that goes on", answers, served, 60)
+        until("answer of a process that continues", answers, served, 60)
         machines.power_off(one)
         assert served.popen.wait(20) != 0
         assert not answers()

@@ -78,7 +78,7 @@ def test_an_unfinished_stage_has_its_finished_jobs_counted(home):
     [begun] = home.unfinished()
     assert (begun.label, begun.jobs_done, begun.parts) == ("tokens-t0", 3, ())
     assert home.unfinished("rules") == []
-    with pytest.raises(LookupError, match="tokens-t0 is no finished stage"):
+    with pytest.raises(LookupError, match="tokens-t0 is not a finished stage"):
         open_stage(begun.folder)
 
 

@@ -167,7 +167,7 @@ def read_task(path: Path) -> Task:
             try:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError as error:
-                raise ValueError(f"{path}:{number}: is no JSON ({error}); mend or remove the line") from None
+                raise ValueError(f"{path}:{number}: is not valid JSON ({error}); mend or remove the line") from None
             if task_layout is None:
                 task_layout = _layout(path, row)
             examples.append(_example(task_layout, row, f"{path}:{number}"))
@@ -204,7 +204,7 @@ class _Layout:
 
 def _choices(context: str, choices: list[str], answer: int) -> Example:
     if isinstance(answer, bool) or not isinstance(answer, int):
-        raise ValueError(f"the answer is {answer!r}, which is no number of a choice")
+        raise ValueError(f"the answer is {answer!r}, which is not a number of a choice")
     return Example(tuple((context, choice) for choice in choices), answer)
 
 
@@ -279,6 +279,7 @@ def _layout(path: Path, row: Any) -> _Layout:
         if names.issuperset(layout.fields):
             return layout
     raise UnknownLayoutError(
-        f"{path.name} is no known task: its fields are {', '.join(sorted(names)) or 'none'}; give `context`, `choices` "
+        f"{path.name} is not a known task: its fields are {', '.join(sorted(names)) or 'none'}; give "
+        f"`context`, `choices` "
         "and `answer`, or `context` and `target`"
     )

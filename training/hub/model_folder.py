@@ -95,8 +95,8 @@ def model_card(
         "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=50)[0], skip_special_tokens=True))",
         "```",
         "",
-        "In training each document ended with the end-of-text token, so a document begins behind one: the tokenizer "
-        "puts it ahead of a text.",
+        "In training each document ended with the end-of-text token, so a document begins after one: the tokenizer "
+        "puts it before a text.",
         "",
         "## Figures",
         "",
@@ -182,7 +182,7 @@ def write_model_folder(
     to = Path(to).absolute()
     if saved.run is None or saved.data is None or not (saved.folder / WEIGHTS).exists():
         raise ValueError(
-            f"{saved.folder} is no finished training run: export a recipe, or the folder that its training wrote"
+            f"{saved.folder} is not a finished training run: export a recipe, or the folder that its training wrote"
         )
     if saved.run.model.logit_softcap is not None:
         raise ValueError(

@@ -56,7 +56,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     with opening(f"{path}", "config.json of a model", _FIX):
         hub_config = json.loads(path.read_bytes())
     if not isinstance(hub_config, dict):
-        raise ValueError(f"{path} is no config.json of a model: it is a {type(hub_config).__name__}; {_FIX}")
+        raise ValueError(f"{path} is not a config.json of a model: it is a {type(hub_config).__name__}; {_FIX}")
     if (kind := hub_config.get("model_type")) not in _TYPES:
         raise ValueError(f"{path} is of a model of the type {kind}; give one of llama or qwen3")
     for name in _SIZES:
@@ -66,7 +66,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise ValueError(f"{path} {what}, where a model has a number above 0; {_FIX}")
     for name in ("rope_parameters", "rope_scaling"):
         if not isinstance(hub_config.get(name) or {}, dict):
-            raise ValueError(f"{path} has {name} {hub_config[name]!r:.60}, which is no object of JSON; {_FIX}")
+            raise ValueError(f"{path} has {name} {hub_config[name]!r:.60}, which is not an object of JSON; {_FIX}")
     return hub_config
 
 

@@ -261,7 +261,7 @@ def open_model(folder: Path, data: Path | None = None) -> SavedModel:
         path = data or run.data
         if not path.exists():
             raise FileNotFoundError(
-                f"{out / RUN} names the data {path}, which are not there: put them back, or name the recipe in "
+                f"{out / RUN} names the data {path}, which do not exist: put them back, or name the recipe in "
                 "place of the folder, in the home that has them"
             )
         manifest = load_training_manifest(path)

@@ -98,7 +98,7 @@ def _undivided(model: ModelConfig, parallel: Parallel) -> Iterator[Lack]:
         if value % degree:
             yield (
                 ("training", "parallel", name),
-                f"{parts}, and model.{size} is {value}, which is no multiple of {degree}; give others",
+                f"{parts}, and model.{size} is {value}, which is not a multiple of {degree}; give others",
             )
 
 

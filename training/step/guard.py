@@ -58,7 +58,7 @@ def read_events(path: Path) -> list[Event]:
         return [Event.model_validate_json(line) for line in lines if line.endswith("\n")]
     except ValidationError:
         raise DamagedFileError(
-            f"{path} is not what was written; remove {path.parent} to train anew, or put the file back"
+            f"{path} is not what was written; remove {path.parent} to train again, or put the file back"
         ) from None
 
 
@@ -79,7 +79,7 @@ def event_line(event: Event) -> str:
     if event.to is None or event.window is None:
         return line
     return (
-        f"{line}; steps {event.to + 1} to {event.step} are left behind, batches {event.window[0]} to "
+        f"{line}; steps {event.to + 1} to {event.step} are left after, batches {event.window[0]} to "
         f"{event.window[1] - 1} left out"
     )
 

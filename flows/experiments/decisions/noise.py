@@ -37,7 +37,7 @@ Losses = dict[tuple[Arm, int, float], np.ndarray]  # bits of each document, by a
 class ProxyNoise(Settings):
     """The content of the file."""
 
-    provenance: str = Field(min_length=1, description="what was trained, in a few words behind `recorded from`")
+    provenance: str = Field(min_length=1, description="what was trained, in a few words after `recorded from`")
     proxy: ProxyConfig = Field(description="to another proxy than this the file is of no use")
     training_version: int = Field(1, ge=1, description="the version of the training that the runs were made with")
     tokens: int = Field(gt=0, description="target tokens of a run")

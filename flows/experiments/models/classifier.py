@@ -166,7 +166,7 @@ def _trained(
     """The examples and the probabilities of their labels, float64 (n, labels), of a classifier that is trained on them
     all and written. The probabilities are by models of half of the examples, for the other half."""
     if files.exists(out):
-        raise FileExistsError(f"{out} is there already: name another file, or remove it")
+        raise FileExistsError(f"{out} already exists: name another file, or remove it")
     with (
         ordered(settings, fill) as examples,
         tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch,
@@ -303,12 +303,12 @@ def _number(label: str, good: Sequence[str]) -> float:
     try:
         return float(label)
     except ValueError:
-        raise ValueError(f"the label {label!r} is no number; name the labels of good examples by --good") from None
+        raise ValueError(f"the label {label!r} is not a number; name the labels of good examples by --good") from None
 
 
 def _check_free(out: str) -> None:
     if files.exists(out):
-        raise FileExistsError(f"{out} is there already: name another file, or remove it")
+        raise FileExistsError(f"{out} already exists: name another file, or remove it")
 
 
 def confusion_rows(figures: Mapping[str, Any]) -> Iterator[list[str]]:

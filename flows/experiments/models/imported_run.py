@@ -79,7 +79,9 @@ def read_points(path: Path, step: str | None = None, loss: str | None = None) ->
         step_number = _number(line[steps[0]])
         assert step_number is not None, "found above"
         if step_number < 0 or step_number != int(step_number) or step_number >= 2**63:
-            raise ValueError(f"{path}, line {number}: {steps[0]} is {step_number:g}, which is no step; mend the line")
+            raise ValueError(
+                f"{path}, line {number}: {steps[0]} is {step_number:g}, which is not a step; mend the line"
+            )
         of_loss = next((name for name in ([loss] if loss else LOSSES) if _number(line.get(name)) is not None), None)
         values = {
             LOSS if name == of_loss else name: value

@@ -31,7 +31,7 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
     end = time.monotonic() + wait
     while not files.exists(written):
         if time.monotonic() > end:
-            raise ValueError(f"{redact_url(written)} is not there; begin the run on node 0, {_home(settings)}")
+            raise ValueError(f"{redact_url(written)} does not exist; begin the run on node 0, {_home(settings)}")
         time.sleep(_LOOK_SECONDS)
     own = not files.is_local(written)
     run_json = _fetched(settings, written, say) if own else Path(written)

@@ -52,7 +52,7 @@ class TokenTraining(Settings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if unknown := sorted(set(self.weights) - set(self.sources)):
-            raise ValueError(f"weights has {', '.join(unknown)}, which are no sources ({', '.join(self.sources)})")
+            raise ValueError(f"weights has {', '.join(unknown)}, which are not sources ({', '.join(self.sources)})")
         if self.training.init_from is not None:
             raise ValueError("training.init_from is for a recipe, whose tokens are made by the model's own tokenizer")
         for path, sentence in lacking(self.model, self.training):

@@ -1,7 +1,7 @@
 """How large a model should be: published laws, that of one's own runs, models that are to serve, and data that repeats.
 
-`docs/guides/plan-a-training.md` has the source of each constant. N counts parameters, D tokens; C = 6 N D, but for one's own law,
-whose runs have a cost of a token of their own.
+`docs/guides/plan-a-training.md` has the source of each constant. N counts parameters, D tokens; C = 6 N D, but for
+one's own law, whose runs have a cost of a token of their own.
 """
 
 import math

@@ -97,14 +97,14 @@ def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: 
         projected = Kept("results of the two products that write into the stream", 2 * product * h, False)
         return [stream, *attended, projected, Kept("gate and up", 2 * product * f, True)]
     if compiled:
-        second = Kept("the stream behind attention", product * h, False)
-        ahead = [Kept("queries and keys ahead of their norms", product * (q + kv), True)] * config.qk_norm
+        second = Kept("the stream after attention", product * h, False)
+        ahead = [Kept("queries and keys before their norms", product * (q + kv), True)] * config.qk_norm
         return [stream, second, *attended, *ahead, Kept("gate and up", 2 * product * f, True)]
     norms = 2 * (2 * FLOAT * h + FLOAT)
     of_heads = 2 * FLOAT * (q + kv) + FLOAT * (config.heads + config.kv_head_count) if config.qk_norm else 0
     return [
         Kept("two norms: input and result in float32", norms, False),
-        Kept("inputs of products behind the norms", 2 * product * h, False),
+        Kept("inputs of products after the norms", 2 * product * h, False),
         Kept("norms of queries and keys", of_heads, True),
         *attended,
         Kept("input of the output projection", product * q, True),

@@ -55,7 +55,7 @@ def number(text: str) -> int:
     except ValueError:
         value = 0.0
     if value < 1:
-        raise ValueError(f"{text!r} is no count; write 250k, 2.5M, 1e6 or 200000")
+        raise ValueError(f"{text!r} is not a count; write 250k, 2.5M, 1e6 or 200000")
     return round(value)
 
 
@@ -115,7 +115,7 @@ def forecast_cell(proxy: ProxyConfig, text: str) -> Cell:
     """The run that `2.5M:10M` asks for, parameters and tokens. Raises ValueError for what is no such pair."""
     size, colon, budget = text.partition(":")
     if not colon:
-        raise ValueError(f"{text!r} is no run to forecast; write parameters:tokens, as 2.5M:10M")
+        raise ValueError(f"{text!r} is not a run to forecast; write parameters:tokens, as 2.5M:10M")
     return cell(proxy, scaled_model(proxy, number(size)), number(budget))
 
 

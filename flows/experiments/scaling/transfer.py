@@ -71,7 +71,7 @@ class RateSweep:
             return f"{size} no learning rate is better than the rule's {self.rule:g} beyond noise"
         beyond = ", the last that was tried" if self.at_edge else ""
         return (
-            f"{size} a learning rate of {self.best:.2g}{beyond} in place of {self.rule:g} would "
+            f"{size} a learning rate of {self.best:.2g}{beyond} instead of {self.rule:g} would "
             f"lower the loss by {self.worth:.2%}"
         )
 

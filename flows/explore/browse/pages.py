@@ -343,5 +343,5 @@ def _number(query: Query, name: str, default: int) -> int:
     if not given:
         return default
     if not given.isascii() or not given.isdigit() or len(given) > 15:
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
     return int(given)

@@ -48,7 +48,7 @@ def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSe
     try:
         pc.match_substring_regex(pa.array(["text"]), expression)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{expression!r} is no expression of RE2: {error}") from None
+        raise ValueError(f"{expression!r} is not an expression of RE2: {error}") from None
     corpus = finished(recipe, settings).corpus
     times = documents = 0
     shown: list[FoundDocument] = []

@@ -398,7 +398,7 @@ class Run:
     def characters_per_token(self) -> float | None:
         """Of the documents behind the last row of the funnel: characters over this are an estimate of tokens."""
         characters = self.steps[-1].characters_out
-        assert characters is not None, "the corpus has texts behind its last step"
+        assert characters is not None, "the corpus has texts after its last step"
         return characters / self.tokens if self.tokens else None
 
     def estimated_tokens(self, characters: int | None) -> int | None:

@@ -94,7 +94,7 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
         except layout.ManifestError as error:
             raise ValueError(f"`earlier` names {folder}, which cannot be used: {error}") from error
         if manifest is None or "inputs_layout" not in manifest["result"]:
-            raise ValueError(f"`earlier` names {folder}, which is no finished stage `near_duplicates`")
+            raise ValueError(f"`earlier` names {folder}, which is not a finished stage `near_duplicates`")
         _check_chain(folder, manifest, crawls)
         _check_versions(folder, manifest)
         _check_settings(folder, manifest["record"], step)
@@ -156,7 +156,7 @@ def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
         raise ValueError(f"`earlier` names {crawl.folder}, which cannot be used: {error}") from error
     if not finished:
         raise ValueError(
-            f"`earlier` names {crawl.folder}, whose {crawl.signatures} is no finished stage: run the recipe of that "
+            f"`earlier` names {crawl.folder}, whose {crawl.signatures} is not a finished stage: run the recipe of that "
             "crawl again"
         )
     try:
@@ -199,7 +199,8 @@ def lost_text(
     earlier: Sequence[EarlierCrawl] = (),
     drawing: Drawing = USUAL,
 ) -> StageResult:
-    """The unique text lost between two places of a recipe: what `result` has is in docs/explanation/deduplication.md."""
+    """The unique text lost between two places of a recipe: what `result` has is in
+    docs/explanation/deduplication.md."""
     inputs: dict[str, FinishedInput | str] = {}
     inputs |= {"arriving documents": arriving.documents, "arriving": arriving.kept}
     inputs |= {"left documents": remaining.documents, "left": remaining.kept}

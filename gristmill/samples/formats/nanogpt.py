@@ -14,7 +14,7 @@ from typing import IO
 from gristmill.samples.formats.export import OutFile, TokenExport, content, heldout_file, tokenizer_file
 
 IN_ORDER = """\
-rows = data.reshape(-1, block_size + 1)  # in place of ix, x and y in get_batch of train.py
+rows = data.reshape(-1, block_size + 1)  # instead of ix, x and y in get_batch of train.py
 at = iter_num * gradient_accumulation_steps * batch_size + micro_step * batch_size
 x = torch.from_numpy(rows[at : at + batch_size, :-1].astype(np.int64))
 y = torch.from_numpy(rows[at : at + batch_size, 1:].astype(np.int64))"""

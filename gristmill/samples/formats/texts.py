@@ -78,7 +78,8 @@ def torchtitan_start(export: TokenExport) -> list[str]:
         "    torchrun ... -m torchtitan.train --module llama3 --config CONFIG $(cat torchtitan.args)",
         "",
         "torchtitan encodes texts by this tokenizer, and cuts them into rows by itself, so it gets documents: each "
-        "where the sample is read in which it begins. For the very samples take gristmill.samples: docs/guides/other-trainers.md.",
+        "where the sample is read in which it begins. For the very samples take gristmill.samples: "
+        "docs/guides/other-trainers.md.",
     ]
 
 

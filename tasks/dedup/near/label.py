@@ -159,7 +159,7 @@ def _positions(ids: np.ndarray, shards: Shards, path: str) -> np.ndarray:
         | (row_of(ids) >= shards.rows[shard_index])
     )
     if wrong.any():
-        raise damaged(path, f"has an edge of {ids[wrong.argmax()]}, which is no document")
+        raise damaged(path, f"has an edge of {ids[wrong.argmax()]}, which is not a document")
     return shards.begins[shard_index] + row_of(ids)
 
 

@@ -131,7 +131,7 @@ def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progr
         if not _has_documents(among, keys):
             raise RuntimeError(
                 f"Redis at {label} holds under {base.decode()} what was not put there: delete the key {state}, and "
-                "the next look-up fills the index anew"
+                "the next look-up fills the index again"
             )
         return _docs(keys)
 

@@ -129,7 +129,7 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     takedowns: tuple[Address, ...] = Field(
         (),
         description="addresses of lists with a document id, a URL, a host or a folder (https://example.org/a/*) a "
-        "line: they are dropped, and what was dropped for them is judged anew",
+        "line: they are dropped, and what was dropped for them is judged again",
     )
     partitions: int | None = Field(
         None,
@@ -191,7 +191,7 @@ def _check_earlier(folder: str) -> None:
     manifest = layout.manifest(folder)
     if manifest is None or "inputs_layout" not in manifest["result"]:
         raise ValueError(
-            f"{folder} is no finished stage `near_duplicates`; give its folder in the home of an earlier crawl"
+            f"{folder} is not a finished stage `near_duplicates`; give its folder in the home of an earlier crawl"
         )
 
 

@@ -58,7 +58,7 @@ _MAX_BYTES = 1 << 20  # of a page of these
 
 def _in_order(places: tuple[int, int]) -> tuple[int, int]:
     if places[0] > places[1]:
-        raise ValueError(f"is {list(places)}, whose first is behind the last; exchange them")
+        raise ValueError(f"is {list(places)}, whose first is after the last; exchange them")
     return places
 
 
@@ -333,6 +333,6 @@ def _check_name(name: str, path: str) -> None:
     """Raise ValueError for an archive that the index, a file from elsewhere, names outside of the source's base."""
     if "://" in name or "::" in name or "?" in name or ".." in name.split("/"):
         raise ValueError(
-            f"the index behind {path} names the archive {name[:200]!r}, which is no path below the source's `base`: "
+            f"the index after {path} names the archive {name[:200]!r}, which is not a path below the source's `base`: "
             "take the index from its publisher"
         )

@@ -92,7 +92,7 @@ class Lines(_Rows, Columned):
             if not isinstance(row, dict):
                 if rows:  # a damaged line in a file of lines
                     continue
-                return Look(None, trouble="JSON, but not one object a line: write each document on a line of its own")
+                return Look(None, trouble="JSON, but not one object a line: write each document on its own line")
             rows.append(row)
             if len(rows) == TEXTS:
                 break
@@ -120,7 +120,7 @@ class Tables(_Rows, Columned):
 
     parquet: Paths
     payload_column: str | None = Field(
-        None, description="column of the bytes of pages (HTML, PDF), in place of texts; `extract` reads them"
+        None, description="column of the bytes of pages (HTML, PDF), instead of texts; `extract` reads them"
     )
     range_bytes: RangeBytes = RANGE_BYTES
 

@@ -55,7 +55,7 @@ class Code(Files):
     code: Paths
     unit: Literal["file", "repository"] = Field(
         "file",
-        description="what a document is; repository: its files one behind the other, a module of Python before those "
+        description="what a document is; repository: its files one after the other, a module of Python before those "
         "that import it, other files by their paths",
     )
     document_bytes: int = Field(
@@ -63,7 +63,7 @@ class Code(Files):
     )
     file_header: str = Field(
         "<file_sep>{path}",
-        description="line ahead of each file, with `unit: repository`; name what is in it in `tokenizer.symbols`, if "
+        description="line before each file, with `unit: repository`; name what is in it in `tokenizer.symbols`, if "
         "it is to be one token",
     )
     leave_out: tuple[Kept, ...] = Field(

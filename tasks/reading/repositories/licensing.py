@@ -58,7 +58,7 @@ def _strictly(data: bytes, encoding: str) -> Decoded:
     except (LookupError, ValueError) as error:
         return Decoded(problem=("not_decodable", f"{encoding}: {error}"[:200]))
     if not isinstance(text, str):
-        return Decoded(problem=("not_decodable", f"{encoding} is no encoding of texts"))
+        return Decoded(problem=("not_decodable", f"{encoding} is not an encoding of texts"))
     return Decoded(text.removeprefix("\ufeff"), name)
 
 

@@ -73,7 +73,7 @@ class Tab:
             time.sleep(0.05)
             if self.value("document.readyState === 'complete' && !document.querySelector('.busy')"):
                 return
-        raise TimeoutError("the page is not there")
+        raise TimeoutError("the page does not exist")
 
     def wait(self, expression: str) -> None:
         for _ in range(600):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import pytest

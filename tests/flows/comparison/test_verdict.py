@@ -28,7 +28,10 @@ def test_a_worse_recipe_is_said_with_a_positive_difference():
 @pytest.mark.parametrize(
     ("change", "end"),
     [
-        ({"pairs_needed": 18}, "; if the true effect is the measured one, 18 new pairs would detect it (--pairs 18 --first-pair 5)"),
+        (
+            {"pairs_needed": 18},
+            "; if the true effect is the measured one, 18 new pairs would detect it (--pairs 18 --first-pair 5)",
+        ),
         ({"may_be_noise": True}, "; the measured effect may well be noise, so no number of new pairs is advised"),
         ({"limited_by_documents": True}, "; more pairs would not help: the evaluation documents are too few"),
         ({}, "; no reasonable number of pairs would detect a difference as small as this one"),

@@ -77,7 +77,7 @@ def test_a_source_may_not_be_called_what_stands_for_all(tmp_path):
 def test_the_reference_text_is_what_the_harvest_has_written(tmp_path):
     settings = MachineSettings(home=str(tmp_path))
     with pytest.raises(
-        FileNotFoundError, match="reference.jsonl is not there: `gristmill demo --crawl-only` writes it"
+        FileNotFoundError, match="reference.jsonl does not exist: `gristmill demo --crawl-only` writes it"
     ):
         clean_recipe(settings, BASE, "reference")
     path = Path(settings.local_folder, "harvest", "reference.jsonl")

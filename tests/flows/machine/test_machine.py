@@ -11,7 +11,7 @@ def test_nodes_need_a_number_and_a_rendezvous(monkeypatch):
     monkeypatch.setenv("GRISTMILL_TRAINING_NODES", "2")
     for address in ("", "10.0.0.1", "10.0.0.1:port"):
         monkeypatch.setenv("GRISTMILL_TRAINING_RENDEZVOUS", address)
-        with pytest.raises(ValueError, match="is no HOST:PORT"):
+        with pytest.raises(ValueError, match="is not a HOST:PORT"):
             MachineSettings()
     monkeypatch.setenv("GRISTMILL_TRAINING_RENDEZVOUS", "10.0.0.1:29500")
     monkeypatch.setenv("GRISTMILL_TRAINING_NODE", "1")
@@ -35,7 +35,7 @@ def test_nodes_need_a_number_and_a_rendezvous(monkeypatch):
         ("MEMORY", "-1", "is '-1'; give a number of at least 0"),
         ("REMOTE_IO__PER_HOST", "x", "is 'x'; give a whole number"),
         ("REMOTE_IO__PRIVATE_REDIRECTS", "maybe", "is 'maybe'; give true or false"),
-        ("REMOTE_IO__PER_HOTS", "3", "is no setting; did you mean `per_host`?"),
+        ("REMOTE_IO__PER_HOTS", "3", "is not a setting; did you mean `per_host`?"),
         ("REMOTE_IO", "{", "is not JSON: set GRISTMILL_REMOTE_IO__PER_HOST and the like instead"),
     ],
 )
@@ -60,5 +60,5 @@ def test_python_users_read_the_names_that_they_wrote(monkeypatch):
         "executor is 'dsk'; did you mean `dask`? give one of serial, threads, local, dask, kubernetes, slurm",
         "GRISTMILL_WORKERS is 'many'; give a whole number",
         "remote_io.per_host is 'q'; give a whole number",
-        "hme is no setting; did you mean `home`?",
+        "hme is not a setting; did you mean `home`?",
     ]

@@ -137,7 +137,7 @@ def test_commands_make_private_files(monkeypatch, tmp_path):
             assert CliRunner().invoke(app, ["settings"], catch_exceptions=False).exit_code == 0
             assert os.umask(0o022) == expected
         monkeypatch.setenv("GRISTMILL_UMASK", "9")
-        with pytest.raises(ValueError, match="GRISTMILL_UMASK: '9' is no umask; give three digits from 0 to 7"):
+        with pytest.raises(ValueError, match="GRISTMILL_UMASK: '9' is not a umask; give three digits from 0 to 7"):
             MachineSettings()
     finally:
         os.umask(before)

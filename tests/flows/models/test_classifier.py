@@ -56,7 +56,7 @@ def test_labelled_files_of_any_form_give_the_same_classifier(tmp_path):
     assert sorted(fasttext.load_model(str(tmp_path / "a.bin")).labels) == ["__label__hq", "__label__raw"]
     told = json.loads((tmp_path / "a.bin.json").read_bytes())
     assert told["settings"]["characters"] == 300 and told["calibration_error"] == found["calibration_error"]
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         train(tmp_path / "a.bin", "jsonl", tmp_path / "l.jsonl")
 
 
@@ -93,11 +93,11 @@ def test_what_is_wrong_with_a_classifier_is_said_before_a_run(tmp_path):
     description.write_bytes(told.replace(b'"digest": "', b'"digest": "0'))
     assert "is not the file that" in wrong()[0]
     description.write_text("{}")
-    assert "is no description of" in wrong()[0]
+    assert "is not a description of" in wrong()[0]
     description.unlink()
     assert wrong(characters=500) == []  # of somebody else
     path.write_bytes(path.read_bytes()[:-1])
-    assert "is no whole fastText model" in wrong()[0]
+    assert "is not a whole fastText model" in wrong()[0]
     path.unlink()
     assert "m.bin does not exist; correct the path" in wrong()[0]
 

@@ -82,7 +82,7 @@ def test_weights_choose_among_the_sources(prepared, tmp_path):
 
 def test_what_is_wrong_is_named(prepared, tmp_path):
     folder, _ = prepared
-    with pytest.raises(RecipeError, match="weights has books, which are no sources"):
+    with pytest.raises(RecipeError, match="weights has books, which are not sources"):
         load(written(folder, tmp_path, weights={"books": 1}))
     with pytest.raises(FileNotFoundError, match="owt: no file is .*gone"):
         write_manifest(load(written(folder, tmp_path, sources={"owt": [f"{folder}/gone*.bin"]})), tmp_path)

@@ -85,7 +85,7 @@ def test_figures_are_written_and_logged(home, given, tmp_path, invoke):
     # a checkpoint has its own report, and both are shown as they are
     shown = invoke("train", "evaluate", folder / "checkpoints" / "step-00000006", "--tasks", tmp_path)
     assert shown.exit_code == 0 and "chance" in shown.output and "bits per byte" in shown.output
-    assert "not scored: rest.jsonl is no known task: its fields are prompt" in shown.output
+    assert "not scored: rest.jsonl is not a known task: its fields are prompt" in shown.output
     assert files.read_json(str(folder / "evaluation-step-00000006.json"))["heldout"] != found.heldout
 
 
@@ -114,7 +114,7 @@ def test_another_recipe_begins_with_the_weights(exported, recipe, runs, tmp_path
     assert "training.init_from" in str(finding) and "gives 1 for model.layers, and the recipe has 2" in str(finding)
     on["training"]["init_from"] = "s3://crawl/model"
     [finding] = check(str(runs.write(on)), settings).findings
-    assert "which is no local folder" in str(finding)
+    assert "which is not a local folder" in str(finding)
 
 
 @pytest.mark.slow

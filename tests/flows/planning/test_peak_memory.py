@@ -99,7 +99,8 @@ SETTINGS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_peaks_of_whole_models(name, monkeypatch):
-    """`python -m pytest -m slow -s tests/flows/planning/test_peak_memory.py` prints the table of docs/guides/plan-a-training.md."""
+    """`python -m pytest -m slow -s tests/flows/planning/test_peak_memory.py` prints the table of
+    docs/guides/plan-a-training.md."""
     print(f"\n{'settings':22} {'model':5} ranks {'tracker':>9} {'formula':>9}  difference")
     rows = []
     for what, given in list(SETTINGS.items())[:5]:

@@ -69,7 +69,7 @@ def test_a_command_has_an_option_for_each_field():
     words = ["1", "--numbers", "2,3", "--repeat", "4", "--words", "a", "--words", "b", "--aloud", "--name", "me"]
     assert run(*words).exit_code == 0
     assert calls.pop() == (1, Sums([2, 3], 4, ["a", "b"], True, "me"))
-    assert "2,x is no list of whole numbers" in run("1", "--numbers", "2,x").output
+    assert "2,x is not a list of whole numbers" in run("1", "--numbers", "2,x").output
     assert run("1", "--repeat", "0").exit_code == 2
     shown = run("--help").stdout
     assert "--no-aloud" not in shown and "N,N,..." in shown and "whose it is" in shown

@@ -163,7 +163,7 @@ def test_what_is_no_step_is_refused_with_the_reason(tmp_path, module, monkeypatc
     monkeypatch.setenv("GRISTMILL_STEPS", module)
     for name, message in {
         f"{module}:NoHeading": "called c4, as a step of gristmill's own",
-        f"{module}:Bound": "is no step on documents",
+        f"{module}:Bound": "is not a step on documents",
         f"{module}:Missing": "has no class Missing",
         f"{module}:Profanity.decisions": "write module:Class",
         f"{module}.inner:Profanity": f"there is no module {module}.inner",

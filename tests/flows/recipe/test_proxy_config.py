@@ -68,14 +68,14 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
         ({"steps": 100}, "steps: is an unknown key, with the value 100; write `training.steps`"),
         (
             {"training": {"warmup_ratio": 0.1}},
-            "training.warmup_ratio: is an unknown key, with the value 0.1; it is a key of its own: move it out of "
+            "training.warmup_ratio: is an unknown key, with the value 0.1; it is its own key: move it out of "
             "`training`",
         ),
-        ({"training": {"tokens": 9}}, "training.tokens: is an unknown key, with the value 9; it is a key of its own"),
+        ({"training": {"tokens": 9}}, "training.tokens: is an unknown key, with the value 9; it is its own key"),
         ({"training": {"batch": 0}}, "training.batch: is 0; give a number above 0"),
         ({"training": {"steps": 10}}, "training.steps: is 10, but tokens 51,200 fill 100 steps of 8 x 64 tokens"),
         ({"sample_bytes": 3000}, "sample_bytes: is 3,000, too little text for a vocabulary of vocab_size 2,048"),
-        ({"model": {"dim": 30, "heads": 4}}, "model: dim 30 is no even multiple of heads 4"),
+        ({"model": {"dim": 30, "heads": 4}}, "model: dim 30 is not an even multiple of heads 4"),
     ],
 )
 def test_what_is_wrong_is_said_with_file_line_and_remedy(tmp_path, change, sentence):

@@ -71,7 +71,7 @@ def test_a_recipe_of_texts_needs_no_extraction(ahead):
         assert getattr(short, name) == getattr(whole, name), name
     for variant in (lambda recipe: raw(recipe).recipe, unfiltered):
         assert variant(short) == variant(whole)
-    with pytest.raises(RecipeError, match="put it first, or behind `url`"):
+    with pytest.raises(RecipeError, match="put it first, or after `url`"):
         load(TEXTS | {"steps": [*behind, {"step": "normalize"}]})
     pages = [*TEXTS["sources"], {"name": "crawl", "warc": ["c.warc.gz"]}]
     with pytest.raises(RecipeError, match="no step `extract`, which the pages of crawl need"):

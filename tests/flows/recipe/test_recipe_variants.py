@@ -68,17 +68,17 @@ def test_several_settings_are_one_variant(recipe):
             "steps.minhash.treshold: is an unknown key, with the value 0.9; did you mean `thresho",
         ),
         ("minhash.threshold=2", "steps.minhash.threshold: is 2; give a number of at most 1"),
-        ("minhsh.threshold=0.9", "minhsh: is no step and no key of the recipe; did you mean `minhash`?"),
-        ("zzz=1", "zzz: is no step and no key of the recipe; there are url, extract, "),
+        ("minhsh.threshold=0.9", "minhsh: is not a step and no key of the recipe; did you mean `minhash`?"),
+        ("zzz=1", "zzz: is not a step and no key of the recipe; there are url, extract, "),
         ("mixture.weights.wb=1", "mixture.weights.wb: no source is called wb; did you mean `web`?"),
         ("steps.qual.epochs=1", "steps: has no entry qual; there are url, "),
         ("sources.wep.warc=[a]", "sources: has no entry wep; did you mean `web`?"),
         ("seed.of=1", "seed: is 1, which has no keys below it"),
         ("minhash.threshold.of=1", "steps.minhash.threshold: is 0.8, which has no keys below it"),
         ("minhash.threshold.of.it=1", "steps.minhash.threshold: is 0.8, which has no keys below it"),
-        ("minhash.threshold", "is no setting; write step.setting=value"),
-        ("=1", "is no setting"),
-        ("seed=[1", "has a value that is no YAML"),
+        ("minhash.threshold", "is not a setting; write step.setting=value"),
+        ("=1", "is not a setting"),
+        ("seed=[1", "has a value that is not valid YAML"),
         ("minhash.bands=[3]", "steps.minhash.bands: is [3]; give a whole number"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_wrong_expression_is_one_sentence(given):
 def test_a_second_where_says_how_to_write_one():
     twice = WHERE | {"steps": [*WHERE["steps"], {"step": "c4"}, {"step": "where", "drop": "status == 404"}]}
     with pytest.raises(
-        RecipeError, match="named more than once; give the later one a name of its own, as `step: where_short`"
+        RecipeError, match="named more than once; give the later one its own name, as `step: where_short`"
     ):
         load(twice)
 

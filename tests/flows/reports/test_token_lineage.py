@@ -173,7 +173,7 @@ def test_what_is_no_token_of_a_shard_is_an_error(home, folder):
     with pytest.raises(IndexError, match=f"has {tokens:,} tokens, counted from 0, and none with the number"):
         token_source(home, str(path)).locate(tokens)
     for name in ("tokens-none/train-00000.bin", f"{folder}/parts.json"):
-        with pytest.raises(LookupError, match="is no token shard: name one as"):
+        with pytest.raises(LookupError, match="is not a token shard: name one as"):
             token_source(home, name)
     shown = CliRunner().invoke(app, ["explain", "lineage", "--token", "1"], env={"GRISTMILL_HOME": home})
     assert shown.exit_code == 2 and "--shard and --token" in shown.output

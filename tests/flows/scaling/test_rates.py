@@ -18,7 +18,7 @@ def test_the_best_rate_and_what_it_is_worth():
     found = rate_sweep(1000, 1000, RATES, planted(0.015), 0.0001)
     assert found.best == pytest.approx(0.015, rel=1e-3) and not found.at_edge
     assert found.worth == pytest.approx(0.05 * np.log(1.5) ** 2 / planted(0.015)[1], rel=1e-3)
-    assert "a learning rate of 0.015 in place of 0.01 would lower the loss by" in found.sentence
+    assert "a learning rate of 0.015 instead of 0.01 would lower the loss by" in found.sentence
 
 
 def test_a_best_rate_beyond_those_tried_is_said_to_be():

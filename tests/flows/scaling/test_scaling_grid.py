@@ -75,7 +75,7 @@ def test_counts_are_read_as_people_write_them():
     ]  # fmt: skip
     assert numbers("2M,100k, 100k") == [2_000_000, 100_000, 100_000]
     for wrong in ("", "k", "-3", "many", "1.2.3"):
-        with pytest.raises(ValueError, match="is no count"):
+        with pytest.raises(ValueError, match="is not a count"):
             number(wrong)
     found = forecast_cell(PROXY, "150k:40k")
     assert found.tokens == 39_936

@@ -235,7 +235,7 @@ def test_expressions_match_as_by_reading_everything(index, searched, home):
         for document in found.documents:
             first = re.search(expression, kept[document.id])
             assert first and document.match == first[0]
-    with pytest.raises(ValueError, match="is no expression of RE2"):
+    with pytest.raises(ValueError, match="is not an expression of RE2"):
         find_expression(load(searched), "(", 3, settings)
 
 

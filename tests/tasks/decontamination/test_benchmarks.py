@@ -48,7 +48,7 @@ def test_what_cannot_be_used_is_said_with_its_remedy(tmp_path):
         b'{"q": " "}\n': "has an empty question .q. in row 0; remove",
         b"[1]\n": "whose fields are a list; correct",
         b"": "has no item",
-        b"PAR1 is no table": "cannot be read .* copy or make it again",
+        b"PAR1 is not a table": "cannot be read .* copy or make it again",
     }
     for content, sentence in wrong.items():
         path.write_bytes(content)
@@ -66,7 +66,7 @@ def test_what_cannot_be_used_is_said_with_its_remedy(tmp_path):
 
 def test_two_benchmarks_have_two_names():
     one = {"name": "mill", "path": "a", "question": ["q"]}
-    with pytest.raises(ValueError, match="two benchmarks are called mill; give each a name of its own"):
+    with pytest.raises(ValueError, match="two benchmarks are called mill; give each its own name"):
         Decontamination.model_validate({"benchmarks": [one, one | {"path": "b"}]})
     with pytest.raises(ValueError, match="give a larger number for the latter"):
         Decontamination.model_validate({"benchmarks": [one], "strict_words": 12, "tolerant_words": 12})

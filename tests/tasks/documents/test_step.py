@@ -41,7 +41,7 @@ def test_a_key_of_older_recipes_is_an_error_that_names_the_new_one():
 def test_a_part_holds_the_fields_of_the_base_class_and_no_more():
     part = Search(low=1, high=2, where="there").part(Range)
     assert type(part) is Range and part == Range(low=1, high=2)
-    with pytest.raises(TypeError, match="Search is no base class of Range"):
+    with pytest.raises(TypeError, match="Search is not a base class of Range"):
         Range().part(Search)
 
 

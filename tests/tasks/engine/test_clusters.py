@@ -62,8 +62,8 @@ def test_a_runs_cluster_has_a_name_and_an_owner_of_its_own():
     [
         ("slurm", 0, "queue: a", "needs a number of workers: set GRISTMILL_WORKERS"),
         ("slurm", 2, None, "needs the YAML file of its cluster: set GRISTMILL_CLUSTER"),
-        ("slurm", 2, "- queue", "is no mapping"),
-        ("slurm", 2, "queue: [", "is no YAML"),
+        ("slurm", 2, "- queue", "is not a mapping"),
+        ("slurm", 2, "queue: [", "is not valid YAML"),
         ("kubernetes", 2, "kind: Pod", "of the kind Pod; give a DaskCluster"),
         ("kubernetes", 2, "kind: DaskCluster", "needs metadata.name"),
         ("slurm", 2, "protocol: tcp", "names protocol: a run's own cluster talks by TLS .* remove that"),

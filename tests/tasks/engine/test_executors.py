@@ -240,7 +240,7 @@ def test_short_jobs_are_sent_together_until_one_is_long(crew, cluster, monkeypat
         tasks.setdefault(task, []).append(index)
     assert max(map(len, tasks.values())) > 10, "short ones are together"
     for jobs in tasks.values():
-        assert sum(index >= 310 for index in jobs) <= 1, "none waits behind a long one"
+        assert sum(index >= 310 for index in jobs) <= 1, "none waits after a long one"
 
 
 def test_threads_make_jobs_when_there_is_room_for_them():

@@ -162,7 +162,10 @@ def test_errors_of_the_function_are_told_in_the_same_words_every_time():
     assert len(details[0]) == child.DETAIL
     assert details[1:3] == ["Mute: (it has no message)", "SystemExit: 4"]
     assert details[3].startswith("KeyError: {'")
-    assert details[4:] == ["TypeError: can not serialize 'set' object", "TypeError: the result is no dict but a list"]
+    assert details[4:] == [
+        "TypeError: can not serialize 'set' object",
+        "TypeError: the result is not a dict but a list",
+    ]
     parent._zygotes.pop(("faulty_pages:page", ((), ()))).close()
     assert results(calls) == found  # another process, another seed of hashes
 

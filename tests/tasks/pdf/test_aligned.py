@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gristmill.tasks.pdf.document import read
 from tests.tasks.pdf.writing import lines, pdf
 
-BEFORE = lines(["A paragraph ahead of the table, and it is as wide as the text of this page is."], top=740)
+BEFORE = lines(["A paragraph before the table, and it is as wide as the text of this page is."], top=740)
 AFTER = lines(["Another one follows the table, and it is as wide as the text of this page, too."], top=300)
 XS = (60, 200, 340)
 

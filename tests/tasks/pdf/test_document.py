@@ -57,7 +57,7 @@ def test_running_heads_and_page_numbers_go_and_paragraphs_go_on_over_pages():
     for number in range(4):
         head = [(60, 770, 9, f"Of mills {number + 1}"), (400, 770, 9, "Chapter 2"), (300, 30, 9, f"{number + 11}")]
         pages.append(
-            head + lines([f"This is what page {'abcd'[number]} has to say about mills and", "that goes on to the"])
+            head + lines([f"This is what page {'abcd'[number]} has to say about mills and", "that continues to the"])
         )
     found = text(*pages)
     assert "Of mills" not in found and "Chapter" not in found and "11" not in found

@@ -4,7 +4,7 @@ from gristmill.tasks.pdf.document import read
 from tests.tasks.pdf.writing import lines, pdf
 
 XS, YS = (60, 160, 260, 400), (700, 660, 620, 580)
-BEFORE = lines(["A paragraph ahead of the table, and it is as wide as the text of this page is."], top=740)
+BEFORE = lines(["A paragraph before the table, and it is as wide as the text of this page is."], top=740)
 AFTER = lines(["Another one follows the table, and it is as wide as the text of this page, too."], top=520)
 # the text of each cell, line by line
 CELLS = [

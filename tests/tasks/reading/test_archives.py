@@ -463,7 +463,7 @@ def test_what_a_decoder_copies_after_damage_changes_no_header_before_it(tmp_path
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"this is no record\r\n" * 9,
+        b"this is not a record\r\n" * 9,
         bytes(512),
         gzip.compress(b"nor is this\r\n\r\n" * 9, mtime=0),
         b"\x1f\x8b\x08\x00" * 9,

@@ -56,7 +56,7 @@ ENCODINGS = {
     "gzip twice, said once": (gzip.compress(GZIPPED), by(b"gzip") | HTML),
     "gzip, unsaid": (GZIPPED, HTML),
     "zstd, unsaid": (zstd.compress(BODY), HTML),
-    "gzip with bytes behind it": (GZIPPED + b"\r\n\0\0", by(b"gzip")),
+    "gzip with bytes after it": (GZIPPED + b"\r\n\0\0", by(b"gzip")),
     "gzip in two members": (gzip.compress(BODY[:500]) + gzip.compress(BODY[500:]), by(b"gzip")),
     # the crawler took the encoding off and kept the header
     "decoded under gzip": (BODY, by(b"gzip")),

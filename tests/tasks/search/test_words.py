@@ -140,7 +140,7 @@ def test_scores_are_bm25(index, query):
 
 @pytest.mark.parametrize("query", ['"open', "nofield:x", "kept:maybe"])
 def test_what_is_no_query_is_an_error(query):
-    with pytest.raises(ValueError, match=r"is no query: .*Fields are text, title"):
+    with pytest.raises(ValueError, match=r"is not a query: .*Fields are text, title"):
         check_query(query)
 
 
@@ -213,7 +213,7 @@ class PanicException(BaseException):
 
 @pytest.mark.parametrize("error", [PanicException("index out of bounds"), OSError("no such segment"), ValueError("x")])
 def test_what_a_library_raises_is_one_sentence(error):
-    with pytest.raises(DamagedFileError, match="/a is no index: .*; make it again") as raised:
+    with pytest.raises(DamagedFileError, match="/a is not an index: .*; make it again") as raised:
         with opening("/a", "index", "make it again", DamagedFileError):
             raise error
     assert len(str(raised.value).splitlines()) == 1

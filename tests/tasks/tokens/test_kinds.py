@@ -177,13 +177,13 @@ REMOVED = {"type": "Sequence", "pretokenizers": [SPLIT, BYTES]}
 @pytest.mark.parametrize(
     ("data", "end", "words"),
     [
-        (b"{}", None, "given.json is no tokenizer.json of Hugging Face"),
-        (b'{"model": 1', None, "given.json is no tokenizer.json of Hugging Face"),
+        (b"{}", None, "given.json is not a tokenizer.json of Hugging Face"),
+        (b'{"model": 1', None, "given.json is not a tokenizer.json of Hugging Face"),
         (of_another(pre_tokenizer={"type": "Whitespace"}, decoder=None), None, "given.json does not know all bytes"),
         (of_another(pre_tokenizer=NO_BLANKS), None, "given.json removes the blanks between words .*'onetwo'"),
         (of_another(pre_tokenizer=REMOVED), None, "given.json removes the blanks between words"),
         (of_another(added_tokens=[]), None, "given.json has the special tokens none; set tokenizer.end_of_text"),
-        (of_another(), "<|end|>", "tokenizer.end_of_text is <|end|>, which is no special token of .*given.json"),
+        (of_another(), "<|end|>", "tokenizer.end_of_text is <|end|>, which is not a special token of .*given.json"),
     ],
 )
 def test_a_wrong_file_is_one_sentence(tmp_path, data, end, words):

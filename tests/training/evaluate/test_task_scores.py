@@ -233,12 +233,12 @@ def test_published_layouts_are_known_by_their_fields(layout, tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ('{"context": "c", "choices": ["a"]}', "KeyError: 'answer'"),
         ('{"context": "c", "choices": ["a", "b"], "answer": 2}', "the right answer is number 2 of 2, from 0"),
         ('{"context": "c", "choices": ["a", "b"], "answer": -1}', "the right answer is number -1 of 2"),
         ('{"context": "c", "choices": ["a", " "], "answer": 0}', "a choice is empty"),
-        ('{"context": "c", "choices": ["a", "b"], "answer": "0"}', "which is no number of a choice"),
+        ('{"context": "c", "choices": ["a", "b"], "answer": "0"}', "which is not a number of a choice"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(line, said, tmp_path):

@@ -143,7 +143,7 @@ def test_an_export_is_left_as_it_is_and_replaces_nothing(exported, make_run, tmp
 def test_what_cannot_be_exported(exported, make_run, tmp_path):
     out, to = exported["llama"]
     for folder in (to, out / "checkpoints" / "step-00000003"):
-        with pytest.raises(ValueError, match="is no finished training run"):
+        with pytest.raises(ValueError, match="is not a finished training run"):
             write_model_folder(open_model(folder), tmp_path / "new", "llama")
     with pytest.raises(ValueError, match="holds no trained model"):
         open_model(tmp_path)
@@ -156,7 +156,7 @@ def test_what_cannot_be_exported(exported, make_run, tmp_path):
     run = checked_json.read(str(moved / "run.json"))
     run.pop("checksum", None)
     checked_json.write(str(moved / "run.json"), {**run, "data": str(tmp_path / "gone" / "mixture.json")})
-    with pytest.raises(FileNotFoundError, match="gone/mixture.json, which are not there"):
+    with pytest.raises(FileNotFoundError, match="gone/mixture.json, which do not exist"):
         open_model(moved)
 
 

@@ -29,7 +29,7 @@ def test_blocks_are_those_of_the_dense_mask_and_compiled_once():
         assert torch.equal(create_mask(blocks.mask_mod, 2, None, length, length, "cpu"), dense)
         some = dense.unflatten(3, (3, SIDE)).any(4).unflatten(2, (3, SIDE)).any(3)
         assert torch.equal(blocks.to_dense().bool(), some)
-    assert len(set(graphs)) == 1, "the second batch was compiled anew"
+    assert len(set(graphs)) == 1, "the second batch was compiled again"
 
 
 class Counted(TorchDispatchMode):

@@ -57,7 +57,7 @@ def test_tensor_and_context_divide_the_heads_together():
     assert said({"kv_heads": 4}, both) == {}
     [(name, sentence)] = said({}, both).items()
     assert name == "training.parallel.tensor"
-    assert sentence == "is 2, with context 2, and model.kv_heads is 2, which is no multiple of 4; give others"
+    assert sentence == "is 2, with context 2, and model.kv_heads is 2, which is not a multiple of 4; give others"
 
 
 @pytest.mark.parametrize("name", ["tensor", "context", "pipeline"])

@@ -205,7 +205,7 @@ def test_what_the_guard_decided_is_in_mlflow(server, tracking, tmp_path):
     assert tracker.close() == 0
     tag = server[0].get_run(tracking.run_id).data.tags[GUARD_TAG]
     assert tag.splitlines() == [
-        "step 6: rollback, data window; steps 3 to 6 are left behind, batches 4 to 11 left out",
+        "step 6: rollback, data window; steps 3 to 6 are left after, batches 4 to 11 left out",
         "step 4: stop, learning rate",
     ]
     points = server[0].get_metric_history(tracking.run_id, "a")
