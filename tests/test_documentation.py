@@ -19,7 +19,6 @@ def built(folder: Path, config: Path = ROOT / "mkdocs.yml") -> subprocess.Comple
         "-m",
         "mkdocs",
         "build",
-        "--quiet",
         "--config-file",
         str(config),
         "--site-dir",
