@@ -14,7 +14,13 @@ from gristmill.flows.stages.corpus import Corpus, check_left, check_sources, pin
 from gristmill.flows.stages.documents import documents
 from gristmill.flows.stages.group_losses import group_losses
 from gristmill.flows.stages.heldout import Data, named_texts
-from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
+from gristmill.flows.stages.indexes import (
+    SearchedTexts,
+    curated_texts,
+    search_index_spec,
+    trained_texts,
+    word_index_spec,
+)
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.removal import evaluation_removal, takedowns
 from gristmill.flows.stages.signals import measuring, rules, signals
@@ -249,7 +255,14 @@ class Outputs:
 
     @property
     def search_index_spec(self) -> StageSpec:
-        return search_index_spec(self.context, self.recipe, self.data)
+        return search_index_spec(self.context, self.recipe, self.searched)
+
+    @cached_property
+    def searched(self) -> SearchedTexts:
+        """The texts that phrases are looked up in: what is trained on, or the corpus of a recipe without a mixture."""
+        if self.recipe.mixture is None:
+            return curated_texts(self.context, self.recipe, self.corpus)
+        return trained_texts(self.data)
 
     @_output
     def training(self) -> "Trained | None":

@@ -12,17 +12,14 @@ from gristmill.flows.cli import documents as render
 from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_again
 from gristmill.flows.cli.terminal import print_result, print_texts
-from gristmill.flows.recipe.recipe import argument_of
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import expressions, indexes
-    from gristmill.flows.reports.search import opened as searches
     from gristmill.flows.reports.search import phrases
     from gristmill.flows.reports.search import words as word_search
     from gristmill.flows.reports.search.opened import PhraseIndex
 else:
     indexes = wrapt.lazy_import("gristmill.flows.explore.search.indexes")
-    searches = wrapt.lazy_import("gristmill.flows.reports.search.opened")
     phrases = wrapt.lazy_import("gristmill.flows.reports.search.phrases")
     word_search = wrapt.lazy_import("gristmill.flows.reports.search.words")
     expressions = wrapt.lazy_import("gristmill.flows.explore.search.expressions")
@@ -136,5 +133,4 @@ def _text(text: str) -> str:
 def opened_index(name: str) -> "PhraseIndex":
     """A recipe's index, which is built first if it is missing."""
     recipe = recipe_to_run(name, None)
-    searches.check_mixture(recipe, argument_of(name))
     return indexes.open_index(recipe, partial(in_flow, "index", recipe.name))

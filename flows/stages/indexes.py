@@ -11,8 +11,8 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.heldout import Data
-from gristmill.flows.stages.removal import TakedownLists, takedown_lists
-from gristmill.flows.stages.tokens import tokenizer_of
+from gristmill.flows.stages.removal import TakedownLists, takedown_lists, takedowns
+from gristmill.flows.stages.tokens import tokenizer, tokenizer_of, tokens
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.engine.make import StageResult
@@ -22,6 +22,7 @@ from gristmill.tasks.search.index import PHASE as INDEX_PHRASES
 from gristmill.tasks.search.index import index_shard
 from gristmill.tasks.search.word_index import PHASE as INDEX_WORDS
 from gristmill.tasks.search.word_index import index_words
+from gristmill.tasks.tokens.mixture import Mixture
 
 
 def _deciding(corpus: Corpus) -> tuple[StageResult, ...]:
@@ -41,21 +42,45 @@ class SearchIndexPlaces:
     tokenizer: RecordedFile
 
 
-def search_index_spec(context: RunContext, recipe: Recipe, data: Data) -> StageSpec:
+@dataclass(frozen=True)
+class SearchedTexts:
+    """The texts that phrases are looked up in, as tokens. `documents`: the documents that were encoded; `mixture`: the
+    plan of what is trained on, if the recipe has one."""
+
+    documents: Corpus
+    tokenizer: StageResult
+    tokens: StageResult
+    mixture: StageResult | None = None
+
+
+def trained_texts(data: Data) -> SearchedTexts:
+    """The texts that training reads."""
+    return SearchedTexts(data.split.train, data.tokenizer, data.tokens, data.mixture)
+
+
+def curated_texts(context: RunContext, recipe: Recipe, corpus: Corpus) -> SearchedTexts:
+    """The curated documents of a recipe without a mixture, encoded for the search."""
+    documents = takedowns(context, recipe, corpus)
+    of_all_sources = recipe.model_copy(update={"mixture": Mixture(strategy="proportional")})
+    model = tokenizer(context, of_all_sources, documents)
+    return SearchedTexts(documents, model, tokens(context, documents, model))
+
+
+def search_index_spec(context: RunContext, recipe: Recipe, texts: SearchedTexts) -> StageSpec:
     """The stage of a recipe's index of phrases."""
-    train = data.split.train
+    train = texts.documents
     deciding = _deciding(train)
     shards = train.places.shards()
     lists = takedown_lists(context, recipe)
-    inputs = {"tokens": data.tokens, "tokenizer": data.tokenizer, "documents": train.extracted, "kept": train.kept}
+    inputs = {"tokens": texts.tokens, "tokenizer": texts.tokenizer, "documents": train.extracted, "kept": train.kept}
 
     def places() -> SearchIndexPlaces:
         return SearchIndexPlaces(
             Parts(train.extracted.folder, shards),
             Parts(train.kept.folder, shards),
-            data.tokens.folder,
+            texts.tokens.folder,
             tuple(stage.folder for stage in deciding),
-            tokenizer_of(data.tokenizer),
+            tokenizer_of(texts.tokenizer),
         )
 
     return StageSpec(

@@ -10,11 +10,12 @@ from gristmill.tasks.engine.make import StageResult
 
 @recorded_flow(name="index", flow_run_name=flow_run_name, persist_result=False)
 def index(recipe: RecipeLike) -> StageResult:
-    """The index by which phrases are found in a recipe's token shards and in the documents that it dropped; all that
-    comes before it is made, too."""
+    """Build the index that finds phrases in a recipe's token shards and in the documents that it dropped, and all that
+    comes before it. A recipe without a mixture has its curated documents encoded for it."""
     with run_context(recipe) as context:
-        tokens(recipe)
-        return context.build(outputs_of(context, recipe).search_index_spec)
+        outputs = outputs_of(context, recipe)
+        (corpus if outputs.recipe.mixture is None else tokens)(recipe)
+        return context.build(outputs.search_index_spec)
 
 
 @recorded_flow(name="word_index", flow_run_name=flow_run_name, persist_result=False)

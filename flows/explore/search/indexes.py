@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import wrapt
 
-from gristmill.flows.recipe.recipe import argument_of, load
+from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search import phrases, words
-from gristmill.flows.reports.search.opened import PhraseIndex, check_mixture, opened
+from gristmill.flows.reports.search.opened import PhraseIndex, opened
 from gristmill.flows.reports.search.phrases import PhraseMatches, Trace
 from gristmill.flows.reports.search.words import WordIndex, WordMatches, opened_words
 from gristmill.tasks.engine import extras
@@ -28,12 +28,10 @@ def open_index(recipe: Any, make: Make = lambda run: run()) -> PhraseIndex:
     """Return the index of a recipe's phrases, in which `find` and `trace` search; build it first if it is missing.
 
     `recipe`: a YAML file, the name of a shipped recipe, or a mapping; `make`: called with the function that builds the
-    index, and all that it needs. Raises RecipeError; ValueError, with the command to run, for a recipe without a
-    mixture.
+    index, and all that it needs. The curated documents of a recipe without a mixture are encoded for it. Raises
+    RecipeError.
     """
-    argument = argument_of(recipe)
     recipe = load(recipe)
-    check_mixture(recipe, argument)
 
     def run() -> None:
         index_flow.index(recipe)
@@ -57,7 +55,7 @@ def find(phrase: str, recipe: Any, n: int = 5, dropped: bool = True) -> PhraseMa
 
     `recipe`: a finished run, an opened index, or as for `open_index`, which builds the index if it is missing; `n`: how
     many kept and how many dropped documents are shown; `dropped`: whether dropped documents are searched, too. Raises
-    ValueError for an empty phrase, or a recipe without a mixture.
+    ValueError for an empty phrase.
 
     >>> gristmill.find("olive oil", "recipe.yaml").kept.documents
     12
@@ -69,7 +67,7 @@ def trace(text: str, recipe: Any, spans: int = 10, n: int = 3, words: int = 6) -
     """Find the longest spans of a text in what is trained on, the rarest first.
 
     `recipe`: as for `find`; `spans`: how many are shown; `n`: how many documents of each; `words`: of the shortest
-    span. Raises ValueError for a text without words, or a recipe without a mixture.
+    span. Raises ValueError for a text without words.
     """
     return phrases.trace(_index(recipe), text, spans, n, words)
 

@@ -117,7 +117,8 @@ def memorized(
         within = (copies >= least) & (copies <= (np.inf if most is None else most))
         if within.any():
             groups.append(_group(least, most, found[within], continuation))
-    epochs = {name: source["epochs"] for name, source in index.data.mixture.result["sources"].items()}
+    assert index.texts.mixture is not None, "a model is trained on a mixture"
+    epochs = {name: source["epochs"] for name, source in index.texts.mixture.result["sources"].items()}
     return Memorized(model.name, prompt, continuation, epochs, tuple(groups))
 
 

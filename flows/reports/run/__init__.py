@@ -323,7 +323,7 @@ class Run:
 
     def index(self) -> "PhraseIndex":
         """The index of phrases that `find` and `trace` search. Raises NotFinishedError, with the command that builds
-        it, where the run has none; ValueError for a recipe without a mixture."""
+        it, where the run has none."""
         return self._required(searches.opened(self.recipe, self.settings), "index", "explain index RECIPE")
 
     def find(self, phrase: str, n: int = 5, dropped: bool = True) -> "PhraseMatches":

@@ -14,7 +14,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.indexes import SearchedTexts
 from gristmill.flows.stages.tokens import tokenizer_of
 from gristmill.storage import layout
 from gristmill.storage.token_shards import SPLIT
@@ -44,7 +44,7 @@ class PhraseIndex:
 
     recipe: Recipe
     settings: MachineSettings
-    data: Data
+    texts: SearchedTexts
     stage: StageResult
     few: int = FEW
 
@@ -54,7 +54,7 @@ class PhraseIndex:
 
     @cached_property
     def places(self) -> IndexedShards:
-        return IndexedShards(self.stage.folder, self.data.tokens.folder, tokenizer_of(self.data.tokenizer))
+        return IndexedShards(self.stage.folder, self.texts.tokens.folder, tokenizer_of(self.texts.tokenizer))
 
     @property
     def pieces(self) -> Pieces:
@@ -62,7 +62,7 @@ class PhraseIndex:
 
     @property
     def shards(self) -> Sequence[int]:
-        return range(len(self.data.split.train.sources))
+        return range(len(self.texts.documents.sources))
 
     def workers(self, phrases: int) -> AbstractContextManager[Executor]:
         """Where so many phrases are looked up in each shard: threads of this process, or the machine's executor."""
@@ -86,7 +86,7 @@ class PhraseIndex:
 
     def records(self, number: int, documents: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Where documents of a shard come from, by id."""
-        part = layout.part(self.data.split.train.extracted.folder, number)
+        part = layout.part(self.texts.documents.extracted.folder, number)
         return {row["id"]: row for row in rows_of(part, documents, _PLACE)}
 
 
@@ -106,22 +106,9 @@ def code_sent(workers: Executor, module: str) -> Code | None:
     return None if isinstance(workers, Threads) else Code((module,), code_version((module,)))
 
 
-def check_mixture(recipe: Recipe, argument: str = "RECIPE") -> None:
-    """Raise ValueError for a recipe without a mixture: it has no token shards, which phrases are looked up in.
-    `argument`: the recipe as commands take it."""
-    if recipe.mixture is None:
-        weights = ", ".join(f"{source.name}: 1" for source in recipe.sources)
-        raise ValueError(
-            f"the recipe {recipe.name} has no `mixture`, and phrases are looked up in token shards: add `mixture: "
-            f"{{weights: {{{weights}}}}}` to the recipe and run `gristmill explain index {argument}`, or rank its "
-            f'documents by words, without token shards: `gristmill explain find {argument} --words "WORDS"`'
-        )
-
-
 def opened(recipe: Recipe, settings: MachineSettings | None = None) -> PhraseIndex | None:
     """The index of a recipe; None where it is not made yet, or is of another state of recipe, files and code. Makes
-    nothing. Raises ValueError for a recipe without a mixture."""
-    check_mixture(recipe)
+    nothing."""
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     outputs = Outputs(*open_run(settings, recipe))
@@ -129,4 +116,4 @@ def opened(recipe: Recipe, settings: MachineSettings | None = None) -> PhraseInd
         stage = outputs.context.find(outputs.search_index_spec)
     except NotFinishedError:
         return None
-    return None if stage is None else PhraseIndex(outputs.recipe, settings, outputs.data, stage)
+    return None if stage is None else PhraseIndex(outputs.recipe, settings, outputs.searched, stage)

@@ -6,7 +6,6 @@ import pytest
 
 import gristmill
 from gristmill.flows.explore.search.memorized import Group, Memorized
-from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.search import phrases
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
@@ -63,24 +62,20 @@ def test_what_a_model_continues_is_a_table_in_a_notebook():
     assert "4 to 15" in page and "25.00%" in page and "50 tokens given" in page
 
 
-def test_a_corpus_without_a_mixture_is_one_sentence_with_the_commands(recipe, run):
+def test_a_corpus_without_a_mixture_is_searched(recipe, index, monkeypatch):
+    """Its curated documents are encoded for it; none is held out."""
+    monkeypatch.setenv("GRISTMILL_HOME", index.settings.home)
     bare = {key: value for key, value in recipe.items() if key != "mixture"}
-    sentence = (
-        r"the recipe searched has no `mixture`, and phrases are looked up in token shards: add `mixture: {weights: "
-        r"{web: 1}}` to the recipe and run `gristmill explain index RECIPE`, or rank its documents by words, without "
-        r'token shards: `gristmill explain find RECIPE --words "WORDS"`'
-    )
-    calls = (
-        lambda: gristmill.open_index(bare),
-        lambda: gristmill.find("a", bare),
-        lambda: gristmill.trace("some words", bare),
-        lambda: gristmill.open(bare).find("a"),
-        lambda: opened(load(bare), MachineSettings()),
-    )
-    for call in calls:
-        with pytest.raises(ValueError) as error:
-            call()
-        assert str(error.value) == sentence
+    assert opened(load(bare), index.settings) is None
+    matches = gristmill.find("A phrase for shard", bare)
+    curated = gristmill.open(bare).documents.to_pandas(["text"])["text"]
+    assert matches.kept.documents == curated.str.contains("A phrase for shard").sum() > 0
+    assert matches.kept.documents + matches.dropped.documents == 4
+    assert gristmill.open(bare).find("A phrase for shard") == matches
+    text = curated[0][:300]
+    assert gristmill.trace(text, bare).all
+    with pytest.raises(NotFinishedError):
+        gristmill.open(bare).find_words("mill")
 
 
 def test_a_run_without_its_index_of_words_names_the_command(run):

@@ -90,7 +90,7 @@ def texts(index: PhraseIndex) -> tuple[dict[str, str], dict[str, str]]:
     """The texts that are kept and dropped, by id."""
     kept: dict[str, str] = {}
     every: dict[str, str] = {}
-    train = index.data.split.train
+    train = index.texts.documents
     for shard in index.shards:
         rows = parquet.read_table(layout.part(train.extracted.folder, shard), ["id", "text"]).to_pylist()
         every |= {row["id"]: row["text"] for row in rows}
@@ -134,7 +134,7 @@ def test_phrases_are_counted_as_by_reading_everything(index):
 def test_what_was_dropped_is_named_by_its_rule(index):
     _, dropped = texts(index)
     ledger = Counter()
-    for stage in index.data.split.train.stages:
+    for stage in index.texts.documents.stages:
         for count in stage.step_counts:
             ledger.update({f"{count['step']}.{rule}": n for rule, n in count["drops"].items()})
     found = find(index, " ", 0)
