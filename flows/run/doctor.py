@@ -260,7 +260,7 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
         theirs = client.run(_on_worker)
         if clusters.is_open(address):
             message = f"{address} asks for no key: who reaches it can run code as its user and read what it works on"
-            remedy = "start scheduler and workers with `--protocol tls` and certificates (docs/operations.md, Clusters)"
+            remedy = "start scheduler and workers with `--protocol tls` and certificates (docs/guides/schedule.md)"
             yield Line("warning", "dask", message, remedy)
         hanging = sum(client.run(_may_hang).values())
     if hanging:

@@ -1,4 +1,4 @@
-"""The databases of a home are backed up, lost and restored, as docs/operations.md has it; and lost without a backup."""
+"""The databases of a home are backed up, lost and restored, as docs/guides/disk-and-backup.md has it; and lost."""
 
 import contextlib
 import shutil

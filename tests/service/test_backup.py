@@ -1,4 +1,4 @@
-"""The databases of real servers are backed up while they serve, lost, and restored, as docs/operations.md has it."""
+"""The databases of real servers: backed up while they serve, lost, and restored (docs/guides/disk-and-backup.md)."""
 
 import subprocess
 import urllib.error

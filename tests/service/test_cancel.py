@@ -20,7 +20,7 @@ def test_cancel_ends_all_and_retry_goes_on(services, sharded, undisturbed, stage
     services.until("end of its processes", lambda: not processes(run), seconds=60)
     all_ended(services)
     assert not home.leases()
-    # until then it may end a retry (docs/operations.md)
+    # until then it may end a retry (docs/guides/schedule.md)
     report = f"Cancelled flow run '{flow_run(services, run)['name']}'"
     services.until("report of the worker", lambda: report in services.log("worker"), seconds=60)
 
