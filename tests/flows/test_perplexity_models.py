@@ -138,7 +138,7 @@ def test_what_is_wrong_with_models_is_found_before_a_run(folder, tmp_path):
         ("steps.perplexity.models.de", True),
         ("steps.perplexity.cutoffs", True),
     ]
-    assert f"{broken} is not a whole KenLM model" in found[0].message
+    assert f"{broken} is not a valid KenLM model" in found[0].message
     given = recipe(folder)
     given["steps"].pop(1)
     [finding] = check(given, home).findings

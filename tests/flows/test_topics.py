@@ -183,7 +183,7 @@ def test_a_step_that_reads_texts_otherwise_is_refused(trained, tmp_path):
     assert "no topic sport; name some of" in found and "sports" in found and "in `drop`" in found
     broken = tmp_path / "broken.bin"
     broken.write_bytes((folder / "topics.bin").read_bytes()[:-1])
-    assert "is not a whole fastText model" in wrong(Topic(model=str(broken)))
+    assert "is not a valid fastText model" in wrong(Topic(model=str(broken)))
 
 
 def test_topics_that_are_dropped():

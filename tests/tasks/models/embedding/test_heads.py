@@ -138,13 +138,13 @@ SAID = {"gristmill_head": '{"kind": "ridge", "embedder": {}}'}
 @pytest.mark.parametrize(
     "data,why",
     [
-        (b"", "is no whole head"),
-        (b"\x80\x04N.", "is no whole head"),  # a pickle
-        (save(GOOD, SAID)[:-1], "is no whole head"),
-        (save(GOOD), "is no whole head"),
-        (save(GOOD, {"gristmill_head": "{"}), "is no whole head"),
-        (save(GOOD, {"gristmill_head": "[]"}), "is no whole head"),
-        (save({"weight": np.zeros(D)}, SAID), "is no whole head"),
+        (b"", "is not a valid head"),
+        (b"\x80\x04N.", "is not a valid head"),  # a pickle
+        (save(GOOD, SAID)[:-1], "is not a valid head"),
+        (save(GOOD), "is not a valid head"),
+        (save(GOOD, {"gristmill_head": "{"}), "is not a valid head"),
+        (save(GOOD, {"gristmill_head": "[]"}), "is not a valid head"),
+        (save({"weight": np.zeros(D)}, SAID), "is not a valid head"),
         (save(GOOD, {"gristmill_head": '{"kind": "forest", "embedder": {}}'}), "no head of a known form"),
         (save(GOOD, {"gristmill_head": '{"kind": "ridge", "embedder": 1}'}), "no head of a known form"),
         (save(GOOD | {"weight": np.zeros((D, 2))}, SAID), "no head of a known form"),
