@@ -22,6 +22,7 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit import agreement
+from gristmill.flows.reports.run.extraction import date_lines
 from gristmill.flows.reports.whatif import whatif
 from gristmill.flows.run.model_run import copy_description
 from gristmill.storage import parquet
@@ -260,6 +261,12 @@ def test_topics_and_buckets_make_the_groups_of_a_mixture(finished):
     by_topic = {name.partition("/")[0] for name in groups.values()}
     assert by_topic <= {"sports", "food_&_drink", "law", "other"} and {"sports", "food_&_drink"} <= by_topic
     assert {name for name in groups.values() if name.startswith("sports/")} >= {"sports/0", "sports/1"}
+
+
+def test_a_step_that_keeps_all_topics_has_a_report(finished):
+    recipe, _, left = finished
+    assert next(step for step in recipe.steps if step.step == "topic").keep is None
+    assert list(date_lines(recipe, left)) == []
 
 
 def test_topics_and_harm_are_replayed(finished):

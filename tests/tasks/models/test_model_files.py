@@ -61,9 +61,7 @@ def test_fasttext_files_are_whole_or_refused(trained, tmp_path, name):
     damaged = tmp_path / "damaged.bin"
     for size in [0, 4, len(data) - 1, *(draw.randrange(len(data)) for _ in range(20))]:
         damaged.write_bytes(data[:size])
-        with pytest.raises(
-            ModelFileError, match="damaged.bin is not a valid fastText model: .*; copy or make it again"
-        ):
+        with pytest.raises(ModelFileError, match="bin is not a valid fastText model: .*; copy or make it again"):
             check_fasttext(str(damaged))
     damaged.write_bytes(data + b"\0")
     with pytest.raises(ModelFileError, match="its sizes say"):

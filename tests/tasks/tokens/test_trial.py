@@ -46,7 +46,7 @@ def test_a_tokenizer_is_tried_with_its_names_and_what_its_normalizer_changes():
         ),
         (
             {"model": {"type": "BPE", "vocab": {}, "merges": [["x", "y"]]}},
-            "is not a valid tokenizer.json of Hugging Face: ",
+            "is not a valid tokenizer.json of Hugging",
         ),
     ],
 )
