@@ -7,7 +7,7 @@ from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.pii.step import Pii
 from tests.tasks.pii.vendor_forms import forms, others
 
-# What the step does not look for: secrets without a form of their own, but for those that docs/explanation/rules.md names.
+# What the step does not look for: secrets without a form of their own, but for those that docs/guides/personal-data.md names.
 NOT_SOUGHT = {
     "Atlassian token",
     "Azure client secret",
