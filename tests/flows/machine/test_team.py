@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def home(folder) -> Path:
-    """That belongs to a group, as docs/usage.md has it."""
+    """That belongs to a group, as docs/guides/share-a-home.md has it."""
     home = folder / "home"
     home.mkdir()
     os.chown(home, ONE, TEAM)
