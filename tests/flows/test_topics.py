@@ -198,9 +198,9 @@ def test_topics_that_are_dropped():
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = re.search(
-    r"^## A learned filter of your own\n(?:(?!    ).*\n)*((?:    .*\n|\n)+)",
+    r"^## A learned filter of your own\n(?:(?!```|## )[^\n]*\n)*```python\n(.*?)^```$",
     (ROOT / "docs" / "guides" / "add-a-step.md").read_text(),
-    re.M,
+    re.M | re.S,
 )
 
 
@@ -217,7 +217,7 @@ def finished(tmp_path_factory, trained):
     (folder / "books.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in books))
     same = {"characters": 400, "lowercase": True}
     assert OWN, "the page has a step"
-    (folder / "known_words_step.py").write_text(textwrap.dedent(OWN[1]))
+    (folder / "known_words_step.py").write_text(OWN[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRISTMILL_STEPS", "known_words_step")
         patch.syspath_prepend(str(folder))

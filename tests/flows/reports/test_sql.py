@@ -27,7 +27,7 @@ def documented() -> dict[str, str]:
     """The queries of the page by their questions."""
     _, _, questions = PAGE.read_text(encoding="utf-8").partition("## Twenty questions")
     questions, _, _ = questions.partition("\n## ")
-    blocks = re.findall(r"^### (.+?)\n\n((?:    .+\n)+)", questions, re.MULTILINE)
+    blocks = re.findall(r"^### (.+?)\n\n```sql\n((?:(?!```).+\n)+)```$", questions, re.MULTILINE)
     return {question: query for question, query in blocks}
 
 
