@@ -257,5 +257,5 @@ def test_a_model_that_loses_texts_is_refused(tmp_path, given, words):
 
 def test_a_file_that_is_no_tokenizer_is_refused(tmp_path):
     (tmp_path / "notes.model").write_bytes(b"some notes")
-    with pytest.raises(ValueError, match="notes.model is not a SentencePiece model"):
+    with pytest.raises(ValueError, match="notes.model is not a valid SentencePiece model"):
         take_tokenizer(str(tmp_path / "taken"), 0, recorded(tmp_path / "notes.model"))

@@ -145,11 +145,11 @@ SAID = {"gristmill_head": '{"kind": "ridge", "embedder": {}}'}
         (save(GOOD, {"gristmill_head": "{"}), "is not a valid head"),
         (save(GOOD, {"gristmill_head": "[]"}), "is not a valid head"),
         (save({"weight": np.zeros(D)}, SAID), "is not a valid head"),
-        (save(GOOD, {"gristmill_head": '{"kind": "forest", "embedder": {}}'}), "no head of a known form"),
-        (save(GOOD, {"gristmill_head": '{"kind": "ridge", "embedder": 1}'}), "no head of a known form"),
-        (save(GOOD | {"weight": np.zeros((D, 2))}, SAID), "no head of a known form"),
-        (save(GOOD | {"weight": np.zeros(D, np.float32)}, SAID), "no head of a known form"),
-        (save(GOOD | {"bias": np.array([np.nan])}, SAID), "no head of a known form"),
+        (save(GOOD, {"gristmill_head": '{"kind": "forest", "embedder": {}}'}), "not a head of a known form"),
+        (save(GOOD, {"gristmill_head": '{"kind": "ridge", "embedder": 1}'}), "not a head of a known form"),
+        (save(GOOD | {"weight": np.zeros((D, 2))}, SAID), "not a head of a known form"),
+        (save(GOOD | {"weight": np.zeros(D, np.float32)}, SAID), "not a head of a known form"),
+        (save(GOOD | {"bias": np.array([np.nan])}, SAID), "not a head of a known form"),
     ],
 )
 def test_a_file_that_is_no_head_is_refused(tmp_path, data, why):

@@ -132,7 +132,7 @@ def test_what_is_missing_is_named(tmp_path):
         load(tmp_path)
     embedders.write(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
-    with pytest.raises(ModelFileError, match="tokenizer.json is no tokenizer.json: .*; copy it again"):
+    with pytest.raises(ModelFileError, match="tokenizer.json is not a valid tokenizer.json: .*; copy it again"):
         load(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(ModelFileError, match="tokenizer.json is missing; copy the tokenizer"):

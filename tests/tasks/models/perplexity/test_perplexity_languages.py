@@ -166,7 +166,9 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
     copied()
     for content in ("", "{}", "[]", '{"files": 3}'):
         (tmp_path / "en.arpa.bin.json").write_text(content)
-        with pytest.raises(ModelFileError, match="en.arpa.bin.json is no description of .*; copy it again, or remove"):
+        with pytest.raises(
+            ModelFileError, match="en.arpa.bin.json is not a description of .*; copy it again, or remove"
+        ):
             ngram_models.check(model)
     (tmp_path / "en.arpa.bin.json").unlink()
     ngram_models.check(model)
@@ -287,10 +289,10 @@ def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
     ("content", "given", "wrong"),
     [
         (",en\n30,1\n60,2\n", {"middle_percentile": 50}, "no row for the percentile 50; name .* two of 30, 60"),
-        (",en\n30,x\n60,2\n", {}, "is no table of numbers"),
-        (",en,de\n30,1\n60,2,3\n", {}, "is no table of numbers"),
-        ("", {}, "is no table of numbers"),
-        (",en,de\r30,1,1\r60,2,2\r", {}, "is no table of numbers"),
+        (",en\n30,x\n60,2\n", {}, "is not a table of numbers"),
+        (",en,de\n30,1\n60,2,3\n", {}, "is not a table of numbers"),
+        ("", {}, "is not a table of numbers"),
+        (",en,de\r30,1,1\r60,2,2\r", {}, "is not a table of numbers"),
         (",en\n30,1\n60,2\n", {}, "has no column for de, of which `models` has models; add it"),
         (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* do not ascend"),
         (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* do not ascend"),
