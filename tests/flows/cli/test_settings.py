@@ -82,13 +82,13 @@ def test_one_object_for_all_remote_settings_is_their_origin(monkeypatch):
 def test_a_variable_that_nothing_reads_is_refused(name, near):
     with pytest.raises(ValueError) as raised:
         check_names({name: "1"})
-    assert str(raised.value) == f"{name} is no setting{near} `gristmill settings` lists all"
+    assert str(raised.value) == f"{name} is not a setting{near} `gristmill settings` lists all"
 
 
 def test_every_command_refuses_it_and_help_does_not(monkeypatch):
     monkeypatch.setenv("GRISTMILL_WORKES", "3")
     for words in (["settings"], ["recipe", "rules"], ["home", "status"], ["rules"], ["check", "demo"]):
-        assert "GRISTMILL_WORKES is no setting" in str(CliRunner().invoke(app, words).exception), words
+        assert "GRISTMILL_WORKES is not a setting" in str(CliRunner().invoke(app, words).exception), words
     for words in (["--help"], ["check", "--help"], ["home", "--help"], ["--version"]):
         assert CliRunner().invoke(app, words).exit_code == 0
 

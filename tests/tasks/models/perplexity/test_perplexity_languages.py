@@ -166,9 +166,7 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
     copied()
     for content in ("", "{}", "[]", '{"files": 3}'):
         (tmp_path / "en.arpa.bin.json").write_text(content)
-        with pytest.raises(
-            ModelFileError, match="en.arpa.bin.json is not a description of .*; copy it again, or remove"
-        ):
+        with pytest.raises(ModelFileError, match="bin.json is not a description of .*; copy it again, or remove"):
             ngram_models.check(model)
     (tmp_path / "en.arpa.bin.json").unlink()
     ngram_models.check(model)
