@@ -254,8 +254,9 @@ class WithExamples:
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)  # type: ignore[misc]
-        lines = (line for example in self.examples for line in shell_lines(example, HELP_WIDTH))
-        formatter.write("\n".join([" Examples:", *(f"   {line}" for line in lines), ""]))
+        if self.examples:  # a hidden command has none
+            lines = (line for example in self.examples for line in shell_lines(example, HELP_WIDTH))
+            formatter.write("\n".join([" Examples:", *(f"   {line}" for line in lines), ""]))
 
 
 class Checked(WithExamples, TyperCommand):

@@ -169,7 +169,7 @@ def duplicate_decision(verdict: "Decision") -> str:
     row = verdict.row
     if verdict.kept:
         return f"{verdict.stage}: kept, cluster of {row['cluster_size']:,}"
-    original = f" as a duplicate of {row['representative']}" if row["representative"] else ""
+    original = f", duplicate of {row['representative']}" if row["representative"] else ""
     by = ", connected through shared bands" if row["value"] is None else f", Jaccard {row['value']:.4f}"
     return f"{verdict.stage}: dropped by {row['step']}.{row['rule']}{original}{by if original else ''}"
 

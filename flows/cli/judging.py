@@ -120,8 +120,8 @@ def thresholds(
     least: Annotated[int, typer.Option(min=1, help="minimum number of documents of a language")] = 1000,
     as_json: Json = False,
 ) -> None:
-    """The proposed thresholds drop the same share of documents in each language as the recipe drops in the reference
-    language. Prints them as a table and as YAML.
+    """The proposed thresholds drop the same share of documents in every language. Prints a table, and YAML for the
+    recipe.
 
     Guide: docs/guides/what-if.md
 
@@ -193,7 +193,9 @@ def plan_mixture(
         str,
         typer.Option(metavar="MIXTURE", help="llama, pile, redpajama, or YAML file; default: the recipe's mixture"),
     ] = "",
-    tokens: Annotated[int, typer.Option(min=0, help="tokens to train on; default: as in the recipe")] = 0,
+    tokens: Annotated[
+        int, typer.Option(min=0, show_default=False, help="tokens to train on; default: as in the recipe")
+    ] = 0,
     packing: Annotated[
         bool, typer.Option("--packing", help="comparison of the packings `concatenate` and `best_fit`")
     ] = False,

@@ -137,14 +137,14 @@ def show(
         typer.Option(metavar="EXPR", help="condition on the columns that `gristmill recipe columns` lists"),
     ] = "",
 ) -> None:
-    """`documents` are curated documents, `edits` parts that steps cut out of texts. For dropped documents, prints the
-    reason and the text with the offending part in ⟦brackets⟧.
+    """`edits` are parts that steps cut out of texts. Of a dropped document, prints the reason and the text with the
+    offending part in ⟦brackets⟧.
 
     Guide: docs/guides/why-dropped.md
 
     Examples:
         gristmill explain show dropped --rule gopher_quality.words
-        gristmill explain show documents --where "quality > 0.9 and tld = 'org'" -n 20
+        gristmill explain show documents --where "quality > 0.9" -n 20
     """
     home = MachineSettings().home
     if where and stage == "edits":

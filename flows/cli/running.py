@@ -51,12 +51,10 @@ Remake = Annotated[
 
 def demo(
     ablate: Annotated[
-        bool, typer.Option("--ablate", help="comparison with raw extraction, by small models, after the run")
+        bool, typer.Option("--ablate", help="also a comparison with raw extraction, by small models")
     ] = False,
     crawl_only: Annotated[bool, typer.Option("--crawl-only", help="only the crawl, without a run")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="with --crawl-only: folder of the crawl; default: in the home")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="with --crawl-only: folder of the crawl")] = None,
 ) -> None:
     """The crawl is the documentation of the installed Python packages as WARC files, so the demo needs no network.
 
@@ -114,10 +112,6 @@ def corpus(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> 
 
 
 def pretrain(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
-    """
-    Examples:
-        gristmill pretrain recipe.yaml
-    """
     _run("pretrain", name, limit, remake)
 
 

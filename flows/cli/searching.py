@@ -31,7 +31,7 @@ Count = Annotated[int, typer.Option("-n", min=0, help="documents to print, of ke
 
 
 def index(name: RecipeArgument) -> None:
-    """Takes 4 bytes of disk for each token. To build the index with the token shards, set `index: true` in the recipe.
+    """Takes 4 bytes of disk per token. To build the index with the token shards, set `index: true` in the recipe.
 
     Guide: docs/guides/search.md
 

@@ -111,8 +111,8 @@ def automations(
 
 
 def doctor(as_json: Json = False) -> None:
-    """Checks versions, memory, disks, home, kernels, Prefect, MLflow, Dask, Redis, clocks and ports, and prints a fix
-    for each problem. Exits with 1 if there is an error.
+    """Checks versions, memory, disks, kernels, services, clocks and ports, and prints a fix for each problem. Exits
+    with 1 if there is an error.
 
     Guide: docs/guides/troubleshooting.md
 

@@ -59,7 +59,7 @@ class Shown:
         assert self.process.stdout.readline().startswith("starting the pages")
         lines = [self.process.stdout.readline().split() for _ in range(2)]
         self.links = {name: link for name, link in lines}
-        assert self.process.stdout.readline() == "Ctrl-C ends them\n"
+        assert self.process.stdout.readline() == "Press Ctrl-C to stop\n"
         self.children = psutil.Process(self.process.pid).children(recursive=True)
 
     def address(self, name: str) -> str:
