@@ -38,7 +38,7 @@ BATCH = 10_000  # rows held while a result is written
 
 def sql(
     recipe: FinishedRecipe,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="a SELECT statement; default: a prompt")] = "",
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="SELECT statement; default: prompt")] = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV output with a header")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, one object per row")] = False,
     parquet: Annotated[str, typer.Option(metavar="FILE", help="Parquet file for all rows")] = "",

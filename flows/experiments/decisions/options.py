@@ -44,8 +44,7 @@ class DecisionOptions(Judging, Candidates):
     leave_one_out: bool = option("comparison without each step in turn", False)
     tasks: str | None = option("tasks to score models on: folder, or lm-eval:NAME,NAME", None, metavar="FOLDER")
     tokens: int | None = option(
-        "tokens of each run, repeated if necessary; default: one epoch of the smallest recipe, at most the proxy's "
-        "tokens",
+        "tokens of each run; default: one epoch of the smallest recipe, at most the proxy's tokens",
         None,
         min=1,
     )

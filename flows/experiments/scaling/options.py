@@ -31,7 +31,7 @@ class ScaleOptions(Repeating, Judging, Sizes):
 
     most_flops: float | None = option("maximum floating-point operations of a run", None)
     forecasts: list[str] = option(
-        "run to forecast and train: N parameters on D tokens; repeatable", list, flag="--forecast", metavar="N:D"
+        "forecast of a run, then trained: N parameters on D tokens; repeatable", list, flag="--forecast", metavar="N:D"
     )
     budgets: list[float] = option(
         "operations to divide between parameters and tokens; repeatable", list, flag="--budget"

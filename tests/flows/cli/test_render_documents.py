@@ -78,7 +78,9 @@ def test_a_look_up_states_what_was_compared_and_what_became_of_it():
     found = LookUp("signatures-0", MinHash(bands=16, rows=8), 0.5, Query("a c", "a", 0), (kept,), 3, 1, (match,))
     first, second = (text.plain for text in render.look_up(found))
     assert "the document itself: near_duplicates-0: kept, cluster of 1,200\n" in first
-    assert "candidates that share one of 16 bands of 8 rows: 3 (expected: 6.1% of near-duplicates at Jaccard 0.5" in first
+    assert (
+        "candidates that share one of 16 bands of 8 rows: 3 (expected: 6.1% of near-duplicates at Jaccard 0.5" in first
+    )
     assert second == (
         "0.9000  b  web\nnear_duplicates-0: dropped by minhash.near_duplicate, duplicate of a, Jaccard 0.9000\n"
         "  this   a ⟦⟧ c\n  other  a ⟦b⟧ c\n"
