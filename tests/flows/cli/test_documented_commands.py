@@ -27,6 +27,7 @@ from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.training.config import ModelConfig, TrainingConfig
 from tests.documented import ROOT, commands, examples, helps
 from tests.readme_funnel import written
+from tests.reference_pages.columns import signals
 
 COMMANDS = [*commands(), *examples()]
 GROUP = typer.main.get_command(app)
@@ -102,8 +103,8 @@ def is_setting(name: str) -> bool:
 
 def is_expression(text: str) -> bool:
     """Whether the columns of an expression, and the rules that it compares with, exist."""
-    signals = {signal.name for kind in BUILT_IN.values() for signal in kind.signals}
-    known = {*DOCUMENT_COLUMNS, *DERIVED, *schema.LEDGER.names, *signals}
+    names = {signal.name for kind in BUILT_IN.values() for signal in signals(kind)}
+    known = {*DOCUMENT_COLUMNS, *DERIVED, *schema.LEDGER.names, *names}
     rules = {rule for book in BOOKS for rule in rules_of(book)}
     return {*parsed(text).columns} <= known and {*re.findall(r"\brule = '(\w+)'", text)} <= rules
 

@@ -245,9 +245,7 @@ def test_a_threshold_is_chosen_where_punctuation_counts_as_words(folder, monkeyp
     near, far, good = documents_of(60, 40, 10), documents_of(60, 60, 2), documents_of(60, 0, 60)
     shown, steps = init(folder, near + far + good + short)
     assert steps["gopher_quality"]["min_alpha_words"] == 0.7
-    chosen = (
-        "set gopher_quality.min_alpha_words: 0.7, because Gopher's 0.8 counts punctuation as words and drops 10 of"
-    )
+    chosen = "set gopher_quality.min_alpha_words: 0.7, because Gopher's 0.8 counts punctuation as words and drops 10 of"
     assert f"{chosen} 84 sampled documents" in shown
     assert "sample: the steps keep 70 of 84 documents" in shown and "10 of the dropped documents" in shown
     listed = [line for line in shown.splitlines() if line.startswith("  gopher_quality.")]
