@@ -235,7 +235,8 @@ def split_help(text: str) -> tuple[str, list[str]]:
 def shell_lines(command: str, width: int) -> list[str]:
     """A command in lines of at most `width` characters. It continues after a backslash, and breaks only before an
     option, so the lines can be pasted into a shell."""
-    lines, separator = [], " --"
+    lines: list[str] = []
+    separator = " --"
     for number, part in enumerate(command.split(separator)):
         piece = f"{separator[1:]}{part}" if number else part
         if lines and len(f"{lines[-1]} {piece} \\") <= width:

@@ -81,7 +81,7 @@ def test_init_says_what_it_took_a_column_for_and_which_it_left(folder):
     (folder / "x.jsonl").write_bytes(lines([row | {"language": "en"}] * 5))
     done = CliRunner().invoke(app, ["recipe", "init", "x.jsonl"])
     assert done.exit_code == 0 and (
-        "text in `content`, url in `permalink`, id in `docKey`, date in `pubDate`; not taken: license, language"
+        "text in `content`, url in `permalink`, id in `docKey`, date in `pubDate`; ignored: license, language"
     ) in " ".join(done.output.split())
     text = (folder / "recipe.yaml").read_text()
     [source] = sources(text)
