@@ -72,8 +72,7 @@ def folder(crawl, recipe, tmp_path_factory) -> Path:
         done = run(folder, arguments)
         assert done.returncode == 0, done.stdout
     (folder / "other").mkdir()
-    [tokenizer] = (folder / ".gristmill/stages").glob("tokenizer-*/tokenizer.json")
-    shutil.copy(tokenizer, folder / "other")
+    shutil.copy(folder / "my-model/tokenizer.json", folder / "other")
     return folder
 
 

@@ -179,7 +179,7 @@ def test_the_login_is_in_no_argument_environment_or_log(shown):
 def test_a_home_that_is_not_there_is_an_error(tmp_path):
     command = [sys.executable, "-c", COMMAND, "ui", "--home", str(tmp_path / "hme")]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True)
-    assert done.returncode == 1 and f"there is no home {tmp_path / 'hme'}" in done.stderr
+    assert done.returncode == 1 and f"home not found: {tmp_path / 'hme'}" in done.stderr
     assert not (tmp_path / "hme").exists()
 
 
