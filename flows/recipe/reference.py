@@ -1,15 +1,10 @@
-"""Every key of a recipe, from the settings themselves: a JSON schema for editors, and the page
-docs/reference/recipe.md.
+"""The JSON schema of recipes for editors, from the settings themselves.
 
     gristmill recipe schema --to recipe.schema.json
-    gristmill recipe schema --page > docs/reference/recipe.md
 
 `examples.yaml` beside this module has an example of each key that has no value by default; sources have their own.
 """
 
-import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +17,7 @@ from gristmill.tasks.reading.sources import FORMATS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 EXAMPLES = Path(__file__).with_name("examples.yaml")
-_DEFS = "#/$defs/"
-
-_HEAD = """# Every key of a recipe
-
-A recipe is one YAML file. An unknown key is an error, which names the nearest known one. `gristmill check recipe.yaml`
-finds all that is wrong. An editor with a YAML server completes keys and shows what each is:
-
-    gristmill recipe schema --to recipe.schema.json
-
-and as the first line of the recipe
-
-    # yaml-language-server: $schema=recipe.schema.json
-
-`gristmill recipe schema --page` prints this page, with the your own steps that `GRISTMILL_STEPS` names.
-A key without a default must be given. In the example's column stands what a value looks like; where it is empty, the
-default is the example.
-"""
+DEFINITIONS = "#/$defs/"  # where a schema has the settings of each class
 
 
 def schema() -> dict[str, Any]:
@@ -54,7 +33,7 @@ def schema() -> dict[str, Any]:
         own["properties"]["step"] = {"const": name, "description": "the name of the step"}
         own["required"] = sorted({*own.get("required", ()), "step"})
         document["$defs"][f"step {name}"] = own
-        steps["oneOf"].append({"$ref": f"{_DEFS}step {name}"})
+        steps["oneOf"].append({"$ref": f"{DEFINITIONS}step {name}"})
     steps["oneOf"].append(
         {
             "type": "object",
@@ -78,93 +57,3 @@ def examples() -> dict[str, dict[str, Any]]:
     """An example of each setting that has no value by default, by the name of its class."""
     by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
     return by_class | {kind.__name__: dict(kind.examples) for kind in FORMATS}
-
-
-def page() -> str:
-    """The page of all keys as Markdown: a table for the recipe, each kind of source, each step, and what they hold."""
-    whole = schema()
-    defs = whole["$defs"]
-    parts = [_HEAD, "## The recipe\n", _table(whole["properties"], whole["required"])]
-    of_sources = _named(whole["properties"]["sources"]["items"]["oneOf"])
-    parts += ["## Sources\n", "Each entry of `sources` is one of these, known by the key that names it here.\n"]
-    described = {*of_sources}
-    for name in of_sources:
-        parts += _section(f"`{_key(defs[name])}`", defs[name])
-    parts.append("## Steps\n")
-    for name in _named(whole["properties"]["steps"]["items"]["oneOf"]):
-        step = defs[name]["properties"]["step"]
-        parts += _section(f"`{step.get('const', step.get('default'))}`", defs[name])
-        described.add(name)
-    parts.append("## Tokenizer, mixture, model, training and what stands inside\n")
-    inside = {"Tokenizer": "tokenizer", "Mixture": "mixture", "ModelConfig": "model", "TrainingConfig": "training"}
-    inside |= {"GuardConfig": "training.guard", "Export": "export"}
-    for name in [*inside, *sorted({*defs} - {*inside} - described)]:
-        parts += _section(f"`{inside[name]}`" if name in inside else name, defs[name])
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _named(of: list[dict[str, Any]]) -> list[str]:
-    return [each["$ref"].removeprefix(_DEFS) for each in of if "$ref" in each]
-
-
-def _key(of: dict[str, Any]) -> str:
-    """The key by which a kind of source is known: the one that must be given, beside its name."""
-    return next(key for key in of["required"] if key != "name")
-
-
-def _section(title: str, of: dict[str, Any]) -> Iterator[str]:
-    yield f"### {title}\n"
-    if about := of.get("description", "").split("\n\n")[0]:
-        yield f"{about}\n"
-    keys = {key: value for key, value in of["properties"].items() if key != "step"}
-    if keys:
-        yield _table(keys, of.get("required", []))
-
-
-def _table(properties: dict[str, Any], required: list[str]) -> str:
-    rows = ["| key | type | default | example | what it is |", "| --- | --- | --- | --- | --- |"]
-    for key, of in properties.items():
-        default = "must be given" if key in required else f"`{_value(of.get('default'))}`"
-        example = ", ".join(f"`{_value(each)}`" for each in of.get("examples", ()))
-        if isinstance(of.get("default"), dict) and len(_value(of["default"])) > 40:
-            default = "see there"
-        about = re.sub(r"\bNone\b", "null", of.get("description", ""))  # as YAML has it
-        cells = (f"`{key}`", _words(of), default, example, about)
-        rows.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows) + "\n"
-
-
-def _value(value: Any) -> str:
-    """A value as one writes it into a recipe, on one line."""
-    if isinstance(value, str):
-        return value if value.replace("_", "").replace("-", "").isalnum() else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_value(key)}: {_value(each)}" for key, each in value.items()) + "}"
-    return json.dumps(value)
-
-
-def _words(of: dict[str, Any]) -> str:
-    """The type of a key in words, with its bounds."""
-    if "$ref" in of:
-        return of["$ref"].removeprefix(_DEFS)
-    for several in ("anyOf", "oneOf"):
-        if several in of:
-            kinds = dict.fromkeys(map(_words, of[several]))
-            return " or ".join(kinds) if len(kinds) < 5 else "mappings, as below"
-    if "enum" in of or "const" in of:
-        return "one of " + ", ".join(f"`{_value(each)}`" for each in of.get("enum", [of.get("const")]))
-    kind = of.get("type", "any")
-    if kind == "array":
-        if "prefixItems" in of:
-            return "[" + ", ".join(map(_words, of["prefixItems"])) + "]"
-        return f"list of {_words(of.get('items', {}))}"
-    if kind == "object":
-        return f"mapping to {_words(of['additionalProperties'])}" if of.get("additionalProperties") else "mapping"
-    words = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false", "null": "null"}[
-        kind
-    ]
-    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
-    bounds = [f"{sign} {_value(of[bound])}" for bound, sign in signs.items() if bound in of]
-    return " ".join([words, ", ".join(bounds)]).strip()

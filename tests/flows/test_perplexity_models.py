@@ -121,7 +121,7 @@ def test_rows_that_cannot_be_learned_from_are_counted(folder, tmp_path):
     options = ["--jsonl", f"{tmp_path}/rows.jsonl", "--vocabulary", "300", "--prune", "0", "--order", "2"]
     made = CliRunner().invoke(app, ["train", "lm", "en", "--out", str(tmp_path), *options], catch_exceptions=False)
     assert made.exit_code == 0
-    assert "passed over: 1 damaged_record, 2 no_text" in made.output
+    assert "skipped: 1 damaged_record, 2 no_text" in made.output
     assert "50 documents" in made.output
 
 
@@ -154,7 +154,7 @@ def test_a_model_is_trained_on_the_documents_that_a_recipe_keeps(folder, tmp_pat
     list(curate(context(str(folder / "home")), load(given)))
     options = ["--recipe", str(path), "--source", "web", "--vocabulary", "300", "--prune", "0", "--order", "2"]
     made = CliRunner().invoke(app, ["train", "lm", "fr", "--out", str(tmp_path), *options], catch_exceptions=False)
-    assert made.exit_code == 0 and "passed over" not in made.output
+    assert made.exit_code == 0 and "skipped" not in made.output
     told = json.loads((tmp_path / "fr.arpa.bin.json").read_text())
     assert told["documents"] == 4 and told["settings"]["prune"] == [0]
     # half of the documents held out: the model sees the others alone

@@ -106,7 +106,7 @@ def test_columns_have_types_and_comments(run):
     comments = dict(
         run.sql("select column_name, comment from duckdb_columns() where table_name = 'documents'").fetchall()
     )
-    assert comments["url"] == "where the document was found"
+    assert comments["url"] == "address of the document"
     assert all(comments.values())
     described = run.sql("describe ledger").fetchall()
     assert [row[0] for row in described] == ["stage", *run.ledger.schema.names[1:]]
@@ -193,7 +193,7 @@ def test_the_command_prints_tables_csv_json_and_writes_parquet(undisturbed, reci
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "the first 50 rows" in call(query) and expected[0][0] in call(query)
+    assert "first 50 rows" in call(query) and expected[0][0] in call(query)
     header, *rows = csv.reader(io.StringIO(call(query, "--csv")))
     assert header == ["id", "source", "tokens"]
     assert [(a, b, int(c)) for a, b, c in rows] == expected
@@ -275,4 +275,4 @@ def test_values_survive_csv_and_json(odd, monkeypatch):
     assert rows[1:] == [["one\rtwo", f'{{"lang":"is","n":{n}}}', "ff", '{"a":1}'] for n in range(2)]
     [first, _] = map(orjson.loads, call(query, "--json").output.splitlines())
     assert first == {"title": "one\rtwo", "meta": {"lang": "is", "n": 0}, "raw": "ff", "pairs": {"a": 1}}
-    assert "two columns are called a" in str(call("select 1 as a, 2 as a", "--json").exception)
+    assert "two columns have the same name: a" in str(call("select 1 as a, 2 as a", "--json").exception)
