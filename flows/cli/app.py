@@ -147,7 +147,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "classifier": (TRAINING, "classifier", "Train a fastText classifier on good examples or labels."),
         "head": (TRAINING, "head", "Train a head for the step `embedding` on labels."),
         "from-tokens": (EXPORTING, "train_tokens", "Train on token files of nanoGPT or llm.c."),
-        "join": (EXPORTING, "join", "Train as one of several machines, beside `gristmill run`."),
+        "join": (EXPORTING, "join", "Train as one of several machines of `gristmill run`."),
         "import": (EXPORTING, "import_run", "Import another program's training run into MLflow."),
         "evaluate": (EVALUATING, "evaluate", "Evaluate a model on held-out text and on tasks."),
     },
