@@ -45,8 +45,8 @@ def evaluate(
     continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorized: tokens to continue with")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Prints bits per byte on the held-out text of each source, and accuracy on tasks. Writes JSON next to the model and
-    logs to the recipe's MLflow run.
+    """Prints bits per byte on the held-out text of each source, and accuracy on tasks. Writes JSON next to the model
+    and logs to the recipe's MLflow run.
 
     Guide: docs/guides/evaluate-a-model.md
 
