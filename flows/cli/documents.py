@@ -59,7 +59,7 @@ def dropped(sample: "Dropped", characters: int) -> Text:
     block = Text(f"== {sample.stage}\n")
     block.append("".join(_field(name, value) + "\n" for name, value in sample.row.items() if value is not None))
     if sample.unmarked:
-        block.append(f"not marked: {sample.unmarked}\n")
+        block.append(f"{'not marked' if sample.text else 'not shown'}: {sample.unmarked}\n")
     if sample.remark:
         block.append(f"{sample.remark}\n")
     if sample.text is None:
