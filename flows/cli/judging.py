@@ -107,7 +107,7 @@ def whatif(
 
     Examples:
         gristmill decide whatif recipe.yaml --set gopher_quality.min_words=100
-        gristmill decide whatif recipe.yaml --set quality.min_score=0.5
+        gristmill decide whatif recipe.yaml --set c4.min_sentences=5 --json
     """
     replay = replaying.whatif(name, replaying.parsed(settings))
     steps = replaying.funnel(replay)
@@ -207,7 +207,7 @@ def plan_mixture(
 
     Examples:
         gristmill decide mixture recipe.yaml --packing
-        gristmill decide mixture recipe.yaml --tokens 20000000
+        gristmill decide mixture recipe.yaml --tokens 100000
     """
     rows = mixture_plan.plan_mixture(name, mixture, tokens, packing=packing)
     packed = [mixture_plan.packing_table(rows)] if packing else []

@@ -54,7 +54,8 @@ def folder(crawl, recipe, tmp_path_factory) -> Path:
     sources = [source | {"warc": [f"crawl/{source['name']}-*.warc.gz"]} for source in recipe["sources"]]
     steps = [step | STRICTER.get(step["step"], {}) for step in recipe["steps"]]
     mixture = recipe["mixture"] | {"packing": "best_fit"}
-    stricter = recipe | {"sources": sources, "steps": steps, "mixture": mixture}
+    model = recipe["model"] | {"seq_len": 128}  # for the prompts of `train evaluate --memorized`
+    stricter = recipe | {"sources": sources, "steps": steps, "mixture": mixture, "model": model}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(stricter))
     before = [step | ({"min_words": 150} if step["step"] == "gopher_quality" else {}) for step in steps]
     (folder / "before.yaml").write_text(yaml.safe_dump(stricter | {"name": "before", "steps": before}))

@@ -198,7 +198,7 @@ def test_the_command_prints_tables_csv_json_and_writes_parquet(undisturbed, reci
     assert header == ["id", "source", "tokens"]
     assert [(a, b, int(c)) for a, b, c in rows] == expected
     assert [tuple(orjson.loads(line).values()) for line in call(query, "--json").splitlines()] == expected
-    assert f"{len(expected)} rows in" in call(query, "--parquet", str(tmp_path / "rows.parquet"))
+    assert f"wrote {len(expected)} rows to" in call(query, "--parquet", str(tmp_path / "rows.parquet"))
     assert [tuple(row.values()) for row in pq.read_table(tmp_path / "rows.parquet").to_pylist()] == expected
     assert expected[0][0] in call(input=query)
     failed = CliRunner().invoke(app, ["sql", str(path), "select cast(url as int) from documents"])

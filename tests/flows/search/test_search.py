@@ -343,5 +343,5 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     assert as_json == plain(gristmill.find("A phrase for", opened_index))
     given = json.loads(run(app, ["explain", "trace", str(path), str(text), "--json"]).output)
     assert given == plain(gristmill.trace(text.read_text(), opened_index)) and given["spans"]
-    assert "index of" in run(app, ["explain", "index", str(path)]).output
+    assert "index: " in run(app, ["explain", "index", str(path)]).output
     assert "--prompt" in run(app, ["explain", "trace", str(path)]).output
