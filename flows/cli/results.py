@@ -103,15 +103,17 @@ def most_dropped_line(report: "Run") -> str | None:
 
 def next_commands(report: "Run", recipe: str) -> Iterator[str]:
     """Yield up to three commands to run next. `recipe`: quoted for a shell. The last one exports the model if the run
-    trained one, else the documents if the run did not export them."""
+    trained one, trains if it has tokens, or exports the documents if the run did not."""
     yield f"gristmill browse {recipe}"
     yield f"gristmill report {recipe}"
     name = report.recipe.name
+    # these run missing stages, so they need the limit of the run
+    limit = "" if report.recipe.limit is None else f" --limit {report.recipe.limit}"
     if report.trained:
         yield f"gristmill export model {recipe} --to {name}-model"
+    elif report.tokens is not None:
+        yield f"gristmill run {recipe}{limit}"
     elif not report.exported:
-        # an export runs missing stages, so it needs the limit of the run
-        limit = "" if report.recipe.limit is None else f" --limit {report.recipe.limit}"
         yield f"gristmill export documents {recipe} --to {name}-documents{limit}"
 
 

@@ -41,13 +41,15 @@ def test_servers_are_named_by_address_or_shown_by_a_command(monkeypatch, tmp_pat
 
 
 def test_next_commands_can_be_typed_and_fit_what_was_made():
-    def commands(trained=None, exported=None, limit=None) -> list[str]:
+    def commands(trained=None, exported=None, limit=None, tokens=None) -> list[str]:
         recipe = SimpleNamespace(name="web", limit=limit)
-        return [*next_commands(SimpleNamespace(recipe=recipe, trained=trained, exported=exported), "recipe.yaml")]
+        run = SimpleNamespace(recipe=recipe, trained=trained, exported=exported, tokens=tokens)
+        return [*next_commands(run, "recipe.yaml")]
 
     looks = ["gristmill browse recipe.yaml", "gristmill report recipe.yaml"]
     assert commands() == [*looks, "gristmill export documents recipe.yaml --to web-documents"]
     assert commands(limit=100) == [*looks, "gristmill export documents recipe.yaml --to web-documents --limit 100"]
+    assert commands(tokens=9000, limit=100) == [*looks, "gristmill run recipe.yaml --limit 100"]
     assert commands(trained=object()) == [*looks, "gristmill export model recipe.yaml --to web-model"]
     assert commands(exported=object()) == looks, "its documents are exported already"
     for line in (*commands(limit=100), *commands(trained=object())):
