@@ -21,7 +21,7 @@ def test_mixture_and_training_are_a_line_each():
         "model: 1,328,256 parameters, 240 steps, 491,520 tokens",
         "training loss: 8.2800 at the first step, 5.3700 at the last",
         "unigram model: 6.7144 nats/token, 2.6687 bits/byte",
-        "trained model: 5.5763 nats/token, 2.2163 bits/byte (both on held-out documents, as extracted)",
+        "trained model: 5.5763 nats/token, 2.2163 bits/byte (both on held-out documents as extracted)",
         "trained model: 2.1000 bits/byte on held-out documents that the recipe keeps",
         "trained model: 1.9000 bits/byte on wikipedia",
     ]
