@@ -27,9 +27,7 @@ class RemoteIOConfig:
     backoff_cap_seconds: float = _setting(60.0, "maximum wait before any attempt, unless the server requests more")
     stall_seconds: float = _setting(30.0, "timeout of a connection, and of the next part of a response")
     block_seconds: float = _setting(300.0, "timeout of a whole block")
-    private_redirects: bool = _setting(
-        False, "redirects to this machine or to a private network"
-    )
+    private_redirects: bool = _setting(False, "redirects to this machine or to a private network")
 
     def __post_init__(self) -> None:
         for one in fields(self):
