@@ -170,8 +170,8 @@ def duplicate_decision(verdict: "Decision") -> str:
     if verdict.kept:
         return f"{verdict.stage}: kept, cluster of {row['cluster_size']:,}"
     original = f", duplicate of {row['representative']}" if row["representative"] else ""
-    by = ", connected through shared bands" if row["value"] is None else f", Jaccard {row['value']:.4f}"
-    return f"{verdict.stage}: dropped by {row['step']}.{row['rule']}{original}{by if original else ''}"
+    link = ", connected through shared bands" if row["value"] is None else f", Jaccard {row['value']:.4f}"
+    return f"{verdict.stage}: dropped by {row['step']}.{row['rule']}{original}{link if original else ''}"
 
 
 def difference(sides: "tuple[Passage, Passage] | None") -> Text:
