@@ -170,8 +170,9 @@ def types_of_records(read: Read, file: Shard, max_bytes: int) -> Iterator[tuple[
 def _of_rows(file: Shard, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> tuple[Types, list[str]]:
     names = [*dict.fromkeys(name for _, row in rows for name in row)]
     types: Types = {}
-    for ours, theirs in file.columns.own_of(names):
-        values = [(number, row[theirs]) for number, row in rows if row.get(theirs) is not None]
+    carried = [(number, file.columns.own_values(row)) for number, row in rows]
+    for ours in dict.fromkeys(name for _, row in carried for name in row):
+        values = [(number, row[ours]) for number, row in carried if row.get(ours) is not None]
         where = f"{redact_url(file.path)}, line {values[0][0] if values else rows[0][0]}"
         types[ours] = _inferred(file, ours, values), where
     return types, names

@@ -104,6 +104,30 @@ class Columns:
             return [(name, name) for name in there if name not in self.named]
         return [(ours, theirs) for ours, theirs in self.own if theirs in there]
 
+    def own_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a JSON object that documents carry, by the names that they have there."""
+        if self.every:
+            return {name: value for name, value in row.items() if name not in self.named}
+        return {ours: value_of(row, theirs) for ours, theirs in self.own if is_in(row, theirs)}
+
+
+def is_in(row: Mapping[str, Any], name: str) -> bool:
+    """Whether a JSON object has a key: `a.b` is the key `b` of the object at `a`, unless the object has a key `a.b`."""
+    if name in row or "." not in name:
+        return name in row
+    first, _, rest = name.partition(".")
+    inner = row.get(first)
+    return isinstance(inner, Mapping) and is_in(inner, rest)
+
+
+def value_of(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a key as `is_in` has it; None without it."""
+    if name in row or "." not in name:
+        return row.get(name)
+    first, _, rest = name.partition(".")
+    inner = row.get(first)
+    return value_of(inner, rest) if isinstance(inner, Mapping) else None
+
 
 NO_COLUMNS = Columns()
 MAX_FIELDS = 1000  # of the columns of a record that documents carry, with those within others

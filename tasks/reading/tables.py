@@ -16,7 +16,7 @@ from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
 from gristmill.tasks.reading.members import PIECE
 from gristmill.tasks.reading.range_plan import EMPTY, LineStart, Range, Reading
 from gristmill.tasks.reading.ranges import open_lines
-from gristmill.tasks.reading.record import Columns, Record, oversized
+from gristmill.tasks.reading.record import Columns, Record, is_in, oversized, value_of
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -130,12 +130,16 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
         return lost(number, "damaged_record", f"{where}: {_SHAPES[b'[']}")
     if not isinstance(row, dict):
         return lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
-    text = row.get(columns.text)
+    text = value_of(row, columns.text)
     if not isinstance(text, str):
-        reason = _missing(row) if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
+        reason = (
+            _missing(row) if not is_in(row, columns.text) else "null" if text is None else f"a {type(text).__name__}"
+        )
         return lost(number, "no_text", f"{where}: {columns.text} is {reason}")
-    url, identity, date = (as_text(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
-    own = {ours: row[theirs] for ours, theirs in columns.own_of([*row])} if columns.every or columns.own else None
+    url, identity, date = (
+        as_text(value_of(row, name)) if name else "" for name in (columns.url, columns.id, columns.date)
+    )
+    own = columns.own_values(row) if columns.every or columns.own else None
     if own and (reason := oversized(own)):
         return lost(number, "too_large", f"{where}: {reason}")
     return _row(number, text.encode(), url, identity, date, own)

@@ -117,6 +117,18 @@ def test_a_check_reads_the_first_records_as_a_run_does(folder, machine, content,
     assert re.search(message, line), line
 
 
+@pytest.mark.parametrize("key", ["id_column", "url_column"])
+def test_a_key_that_no_record_has_is_found_before_a_run(folder, machine, key):
+    (folder / "odd").write_text('{"text": "a", "id": 1, "metadata": {"url": "u"}}\n{"text": "b"}\n')
+    recipe = "name: r\nsources:\n- {{name: web, jsonl: [odd], {}: {}}}\nsteps:\n- {{step: content_dedup}}\n"
+    [line] = lines(check(written(folder, recipe.format(key, "adress")), machine))
+    assert re.search(
+        f"{key}.* is adress, which none of the first 2 records of .*odd has; they have text, id, met", line
+    )
+    for right in ("id", "metadata.url"):
+        assert not lines(check(written(folder, recipe.format(key, right)), machine))
+
+
 def test_a_check_says_which_dates_it_cannot_read(folder, machine):
     (folder / "odd").write_text('{"text": "a", "day": "01/02/2024"}\n{"text": "b", "day": 1704164645}\n')
     recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], date_column: day}\nsteps:\n- {step: content_dedup}\n"

@@ -170,6 +170,15 @@ def test_a_name_of_ours_is_refused_with_a_remedy_that_works(tmp_path, folder):
         curated(tmp_path / "home", sources(folder, ["licence"]))
 
 
+def test_a_key_within_an_object_is_carried(tmp_path, folder):
+    columns = {"editor": "meta.editor.name", "pages": "meta.pages"}
+    source = {"name": "web", "jsonl": [f"{folder}/a.jsonl"], "columns": columns}
+    *_, last = curate(context(str(tmp_path)), load({"name": "n", "sources": [source], "steps": [{"step": "extract"}]}))
+    table = pa.concat_tables(parquet.read_table(part, ["text", *columns]) for part in last.left.places.documents)
+    expected = {row(n)["text"]: (f"E{n}", None) if n % 2 else (None, n) for n in range(30)}
+    assert {each["text"]: (each["editor"], each["pages"]) for each in table.to_pylist()} == expected
+
+
 def test_a_clash_of_types_names_both_places(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "year": 1999}) + "\n")
     (tmp_path / "b.jsonl").write_text(json.dumps({"text": "Two.", "year": "MCMXCIX"}) + "\n")

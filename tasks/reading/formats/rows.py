@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
@@ -11,6 +12,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from wrapt import lazy_import
 
+from gristmill.storage import files
+from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.reading.formats.source import (
     CHARACTERS,
     RANGE_BYTES,
@@ -26,7 +29,7 @@ from gristmill.tasks.reading.formats.source import (
 )
 from gristmill.tasks.reading.listing import Shard
 from gristmill.tasks.reading.range_plan import Reading
-from gristmill.tasks.reading.record import Columns, Record, columns_of
+from gristmill.tasks.reading.record import Columns, Record, columns_of, is_in
 
 if TYPE_CHECKING:
     from gristmill.tasks.reading import charset, own_columns, parquet_rows, tables
@@ -36,6 +39,7 @@ else:
     parquet_rows = lazy_import("gristmill.tasks.reading.parquet_rows")
     tables = lazy_import("gristmill.tasks.reading.tables")
 
+LOOK_BYTES = 1 << 20  # of a record that is looked at before a run
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -75,6 +79,23 @@ class Lines(_Rows, Columned):
     @property
     def needs_extraction(self) -> bool:
         return False
+
+    def column_problems(self, path: str) -> Iterator[Problem]:
+        """A key of ids or URLs that no record at the beginning of the file has would be empty for every document."""
+        yield from super().column_problems(path)
+        keys = {key: name for key in ("id_column", "url_column") if (name := getattr(self, key)) is not None}
+        if not keys or not files.is_local(path):
+            return
+        every = Columns(self.text_column, every=True)
+        try:
+            first = islice(tables.records(path, self.file_format, every, LOOK_BYTES), own_columns.SAMPLED_ROWS)
+            rows = [record.own for record in first if record.own is not None]
+        except (OSError, ValueError):
+            return  # what reads the file says so
+        names = ", ".join([self.text_column, *dict.fromkeys(name for row in rows for name in row)])
+        for key, name in keys.items():
+            if rows and not any(is_in(row, name) for row in rows):
+                yield (key,), f"is {name}, which none of the first {len(rows)} records of {path} has; they have {names}"
 
     @classmethod
     def recognize(cls, beginning: Beginning) -> Look | None:

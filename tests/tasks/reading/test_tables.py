@@ -66,6 +66,22 @@ def shown(found) -> list[dict]:
     return [{"id": int(r.record_id), "url": r.url, "date": r.date, "text": r.payload.decode()} for r in found]
 
 
+def test_keys_within_objects(tmp_path):
+    """As datatrove writes documents. A key with a dot in its name comes first."""
+    rows = [
+        {"text": "a", "id": "x", "metadata": {"url": "https://a.example/", "dump": "one", "deep": {"score": 1}}},
+        {"text": "b", "id": "y", "metadata": {"url": None}},
+        {"text": "c", "id": "z", "metadata": "none", "metadata.url": "https://c.example/"},
+        {"text": "d", "id": "w"},
+    ]
+    (tmp_path / "rows.jsonl").write_bytes(lines(rows))
+    own = (("dump", "metadata.dump"), ("score", "metadata.deep.score"))
+    columns = Columns(url="metadata.url", id="id", own=own)
+    found = list(records(str(tmp_path / "rows.jsonl"), "jsonl", columns, 1000))
+    assert [each.url for each in found] == ["https://a.example/", "", "https://c.example/", ""]
+    assert [each.own for each in found] == [{"dump": "one", "score": 1}, {}, {}, {}]
+
+
 @pytest.mark.parametrize("packing", PACKED)
 def test_lines_come_back_whatever_packs_them(crawl_server, packing):
     (crawl_server.folder / "a.jsonl").write_bytes(PACKED[packing](lines(ROWS)))
