@@ -89,6 +89,16 @@ def test_a_package_that_lacks_is_named(tmp_path, monkeypatch):
         pass
 
 
+def test_a_machine_without_slurm_is_named_before_any_job(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "cluster.yaml").write_text("queue: a")
+    with (
+        pytest.raises(ValueError, match="needs `sbatch` on the PATH"),
+        deferred("slurm", 2, template=str(tmp_path / "cluster.yaml"), home=str(tmp_path)),
+    ):
+        pass
+
+
 def test_an_executor_that_was_released_is_started_by_the_next_jobs():
     with deferred("threads", 2) as running:
         assert sorted(running.map(len, ["a", "bc"])) == [(0, 1), (1, 2)]
