@@ -18,7 +18,7 @@ from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import check as checking
 from gristmill.flows.recipe import reference
 from gristmill.flows.recipe.errors import MAX_FINDINGS
-from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.recipe import RECIPES, load
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
 from gristmill.tasks.engine.extras import require
@@ -55,23 +55,30 @@ def init(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, JSON Lines, text, PDF, or archives of code"
+            metavar="FOLDER|FILE...|NAME",
+            help="WARC, ARC, WET, Parquet, JSON Lines, text, PDF, archives of code, or name of a shipped recipe",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="recipe to write; must not exist")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="name of the recipe; default: name of the first source")] = "",
 ) -> None:
     """Detects format, columns and languages, tries the steps on up to 200 documents of each source, and prints ten
-    documents that the recipe would drop.
+    documents that the recipe would drop. The name of a shipped recipe writes that recipe with its comments.
 
     Guide: docs/guides/sources.md
 
     Examples:
         gristmill recipe init crawl
-        gristmill recipe init crawl/*.warc.gz --name web --out web.yaml
+        gristmill recipe init fineweb --out fineweb.yaml
     """
     if out.exists():
         raise FileExistsError(f"{out} exists. Choose another file with --out, or delete {out}")
+    if len(paths) == 1 and (shipped := RECIPES / f"{paths[0]}.yaml").is_file() and not Path(paths[0]).exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with open(out, "x", encoding="utf-8") as copy:
+            copy.write(shipped.read_text(encoding="utf-8"))
+        print_texts([f"wrote {out}, the shipped recipe {paths[0]}. Set its sources. Next:", _check_line(out)])
+        return
 
     draft = first_recipes.first_recipe(paths, name, str(out.parent))
     typer.echo("init: trying the steps on the first documents of each source", err=True)
@@ -150,6 +157,10 @@ def _lines(recipe: "FirstRecipe") -> list[str]:
     if (more := len(recipe.passed_over) - _MAX_SKIPPED) > 0:
         lines.append(f"skipped: {more:,} more files")
     return lines
+
+
+def _check_line(out: Path) -> str:
+    return f"  gristmill check {shlex.quote(f'{out}')}"
 
 
 def _next_lines(recipe: "FirstRecipe", out: Path) -> list[str]:

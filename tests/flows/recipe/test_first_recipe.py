@@ -5,6 +5,7 @@ import json
 import os
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
 from gristmill.flows.recipe.first_recipe import first_recipe
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.recipe import RECIPES, Recipe, load
 from gristmill.flows.stages.corpus import NothingLeftError
 from gristmill.tasks.reading.members import zstd
 from tests.conftest import FRENCH, page, write_warc
@@ -180,6 +181,15 @@ def runs(folder, given: str) -> dict:
     checked = CliRunner().invoke(app, ["check", out])
     assert checked.exit_code == 0 and "no problems" in checked.output, checked.output
     return yaml.safe_load((folder / "recipe.yaml").read_text())
+
+
+def test_a_shipped_recipe_is_written_with_its_comments(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["recipe", "init", "fineweb"])
+    assert done.exit_code == 0 and "gristmill check recipe.yaml" in done.output
+    assert Path("recipe.yaml").read_text() == (RECIPES / "fineweb.yaml").read_text()
+    assert load("recipe.yaml") == load("fineweb")
+    assert CliRunner().invoke(app, ["recipe", "init", "no-such-recipe", "--out", "b.yaml"]).exit_code != 0
 
 
 def test_a_folder_of_pdf_documents_is_read_in_the_language_that_they_have(folder):
