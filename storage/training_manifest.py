@@ -72,7 +72,7 @@ class ShardEntry(BaseModel, frozen=True):
     path: Path
     tokens: int = Field(gt=0)
     digest: str
-    offset: int = Field(default=0, ge=0, description="bytes before the first token, in a file that others have written")
+    offset: int = Field(default=0, ge=0, description="bytes before the first token, in a file written by another tool")
 
 
 class TokenizerEntry(BaseModel, frozen=True):
@@ -98,7 +98,9 @@ class SourceShards(BaseModel, frozen=True):
 class SourceShare(SourceShards, frozen=True):
     share: float = Field(ge=0, le=1)
     tokens: int = Field(gt=0)
-    epochs: float = Field(gt=0, description="how often the run may read it: the cap, or what is planned")
+    epochs: float = Field(
+        gt=0, description="maximum number of times the run may read it: the limit, or the planned number"
+    )
     rows: tuple[RowsEntry, ...] = ()
 
 

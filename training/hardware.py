@@ -20,7 +20,7 @@ class RateRequest(CheckedSettings):
     model: ModelConfig
     training: TrainingConfig
     vocab_size: int = Field(gt=0)
-    most_seconds: float = Field(default=30, gt=0, description="that measuring may take")
+    most_seconds: float = Field(default=30, gt=0, description="maximum time to measure (seconds)")
 
 
 class MeasuredRate(CheckedSettings):

@@ -27,15 +27,18 @@ class MixOptions(Judging):
     """How a mixture is looked for, by how many runs."""
 
     method: Method = option(
-        "doremi: weights that a proxy learns while it trains; regmix: a regression over many proxies", Method.REGMIX
+        "how weights are found. doremi: a proxy learns them while it trains; regmix: a regression over many proxies",
+        Method.REGMIX,
     )
     runs: int | None = option(
-        f"seeds of doremi (default {DOREMI_RUNS}), mixtures of regmix (default {REGMIX_RUNS})", None, min=1
+        f"number of runs: seeds of doremi (default {DOREMI_RUNS}), mixtures of regmix (default {REGMIX_RUNS})",
+        None,
+        min=1,
     )
     seeds: int = option("regmix: runs of each mixture, and new runs of the best one", REGMIX_SEEDS, min=2)
     keep: RecipeLike | None = option(
-        "regmix: a recipe that `decide mix` wrote before sources were added or changed: its sources keep their weights "
-        "relative to each other, and few runs find the share of the others",
+        "regmix: a recipe that `decide mix` wrote before sources were added or changed. Its sources keep "
+        "their relative weights, so fewer runs are needed for the share of the others",
         None,
         metavar="RECIPE",
         shell=str | None,

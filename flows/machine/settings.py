@@ -39,57 +39,75 @@ class MachineSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=NESTED, extra="forbid", frozen=True)
 
     home: str = Field(DEFAULT_HOME, description="folder or address (s3://bucket/prefix) of all stages")
-    local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
+    local: str = Field("", description="local folder of databases, logs and copies; default: home, if it is local")
     executor: Literal["serial", "threads", "local", "dask", "kubernetes", "slurm"] = Field(
         "local",
-        description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address; `kubernetes`, "
-        "`slurm`: a cluster of this run alone, as the file `cluster` has it",
+        description="where jobs run. `local`: Dask processes on this machine; `dask`: the cluster at "
+        "dask_address; `kubernetes`, `slurm`: a cluster started for this run, as the file "
+        "`cluster` describes",
     )
-    workers: int = Field(0, ge=0, description="0: one a core; `kubernetes` and `slurm` need a number")
+    workers: int = Field(
+        0, ge=0, description="number of worker processes; 0: one per core; `kubernetes` and `slurm` require a number"
+    )
     memory: int = Field(
-        1 << 30, ge=0, description="bytes that one process of a deduplication step may hold; no result depends on it"
+        1 << 30, ge=0, description="memory limit of a process in a deduplication step (bytes); does not change results"
     )
-    dask_address: str = Field("", repr=False, description="tls://host:8786, for the executor `dask`")
+    dask_address: str = Field(
+        "", repr=False, description="address of the scheduler for the executor `dask`, such as tls://host:8786"
+    )
     dask_tls_ca: str = Field(
-        "", description="file in PEM of who signed the certificates of the cluster, for `dask` and `kubernetes`"
+        "", description="PEM file of the authority that signed the cluster's certificates, for `dask` and `kubernetes`"
     )
-    dask_tls_cert: str = Field("", description="file in PEM: the certificate that a run shows the cluster")
-    dask_tls_key: str = Field("", description="file in PEM: the key of that certificate")
+    dask_tls_cert: str = Field("", description="PEM file of the certificate that a run presents to the cluster")
+    dask_tls_key: str = Field("", description="PEM file of that certificate's key")
     cluster: str = Field(
-        "", description="YAML file: a DaskCluster for `kubernetes`; for `slurm` what SLURMCluster is called with"
+        "", description="YAML file: a DaskCluster for `kubernetes`, or the arguments of SLURMCluster for `slurm`"
     )
-    mlflow_uri: str = Field("", repr=False, description="default: a SQLite database in the local folder")
+    mlflow_uri: str = Field(
+        "", repr=False, description="MLflow tracking address; default: a SQLite database in the local folder"
+    )
     redis: SecretStr = Field(
-        SecretStr(""), description="redis://user:password@host:port/db, where `explain similar` keeps its indexes"
+        SecretStr(""),
+        description="address of Redis, where `explain similar` keeps its indexes: redis://user:password@host:port/db",
     )
-    training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
+    training_processes: int = Field(
+        0, ge=0, description="processes per machine in training; 0: one per GPU, or 2 on a machine without one"
+    )
     training_nodes: int = Field(1, ge=1, description="machines that train one model together")
-    training_node: int = Field(0, ge=0, description="number of this one among them; `train join` is for all but 0")
-    training_rendezvous: str = Field("", description="HOST:PORT where number 0 listens for the others")
-    training_interface: str = Field("", description="network device of training, such as eth0; default: loopback")
+    training_node: int = Field(
+        0, ge=0, description="number of this machine among them, from 0; all but 0 run `train join`"
+    )
+    training_rendezvous: str = Field("", description="HOST:PORT where machine 0 listens for the others")
+    training_interface: str = Field("", description="network device for training, such as eth0; default: loopback")
     olmo_core_python: str = Field(
         "", description="Python of an environment with OLMo-core, for `training.engine: olmo_core`"
     )
     proxy_runs: int = Field(
-        0, ge=0, description="proxy models trained at once; 0: one a GPU, or one a core on a machine without one"
+        0,
+        ge=0,
+        description="number of proxy models to train at the same time; 0: one per GPU, or one per core on "
+        "a machine without one",
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="`json`: a run's log as lines of JSON, with run, recipe, stage, phase and shard as fields"
+        "text",
+        description="format of a run's log; `json`: JSON Lines with the fields run, recipe, stage, phase and shard",
     )
     umask: str = Field(
         "077",
-        description="rights that what commands and runs make does not have: 077 is private, 007 shares with a group",
+        description="permissions to remove from everything that commands and runs write: 077 is private, "
+        "007 shares with a group",
     )
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="modules and packages, separated by commas, whose steps, engines and readers a recipe may name"
+        (),
+        description="modules and packages, separated by commas, with steps, engines and readers that a recipe may name",
     )
     own_seconds: float = Field(
         3600.0,
         gt=0,
-        description="seconds that one call of a step, reader or filter of your own may take before it ends the run",
+        description="maximum time of one call to your own step, reader or filter before the run ends (seconds)",
     )
     remote_io: RemoteIOConfig = Field(
-        RemoteIOConfig(), description="how remote files are fetched: retries, connections a host, ..."
+        RemoteIOConfig(), description="how remote files are fetched: retries, connections per host, ..."
     )
 
     def __init__(self, **values: Any) -> None:

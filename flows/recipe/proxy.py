@@ -35,27 +35,35 @@ _SET_BY_RUNS = {
 class ProxyConfig(Settings):
     """Model, training and evaluation of proxy runs. Unknown keys are an error."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="of the proxy, as reports show it")
-    vocab_size: int = Field(2048, ge=300, le=1 << 16, description="of the tokenizer that all arms share")
-    sample_bytes: int = Field(6_000_000, gt=0, description="of text that the tokenizer is trained on, at most")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Name of the proxy in reports.")
+    vocab_size: int = Field(
+        2048, ge=300, le=1 << 16, description="Vocabulary size of the tokenizer that all arms share."
+    )
+    sample_bytes: int = Field(6_000_000, gt=0, description="Maximum text to train the tokenizer on (bytes).")
     model: ModelConfig
     training: TrainingConfig = Field(
-        description="as of any training, with `steps` or `tokens`, and `warmup_steps` or `warmup_ratio`"
+        description="Training settings, with `steps` or `tokens`, and `warmup_steps` or `warmup_ratio`."
     )
-    tokens: int = Field(gt=0, description="target tokens that a run learns from; default: those of training.steps")
+    tokens: int = Field(gt=0, description="Target tokens of a run; default: those of training.steps.")
     warmup_ratio: float | None = Field(
-        None, ge=0, lt=1, description="share of a run's steps in which the learning rate rises"
+        None, ge=0, lt=1, description="Fraction of a run's steps in which the learning rate rises."
     )
     processes: int = Field(
-        1, ge=1, le=64, description="of one run, on one machine; with GPUs one each. Several round otherwise than one"
+        1,
+        ge=1,
+        le=64,
+        description="Processes of one run, on one machine, each with one GPU if there are GPUs. Several "
+        "processes round differently than one.",
     )
     learning_rates: tuple[float, ...] = Field(
-        min_length=2, description="a small one and the tuned one: a verdict must hold at each of them"
+        min_length=2, description="Two learning rates, a small one and the tuned one. A verdict must hold at both."
     )
     looks: tuple[int, ...] = Field(
-        (4, 8, 16), min_length=1, description="pairs of runs at each look, of which each may end the decision"
+        (4, 8, 16),
+        min_length=1,
+        description="Pairs of runs at each interim analysis, any of which can end the decision.",
     )
-    evaluation_documents: int = Field(100, ge=5, description="evaluation documents of each source")
+    evaluation_documents: int = Field(100, ge=5, description="Evaluation documents per source.")
 
     @model_validator(mode="before")
     @classmethod

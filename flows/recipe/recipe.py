@@ -75,46 +75,51 @@ class Recipe(Settings):
     """Sources, an ordered list of steps, tokenizer, mixture, model and training. Unknown keys are an error."""
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_-]*$", max_length=100, description="also the name of the MLflow experiment"
+        pattern=r"^[a-z][a-z0-9_-]*$", max_length=100, description="Name of the recipe, and of its MLflow experiment."
     )
-    seed: int = Field(1, ge=0, description="of the tokenizer's sample; steps and training have own")
+    seed: int = Field(1, ge=0, description="Seed of the tokenizer's sample. Steps and training have their own seeds.")
     limit: int | None = Field(
-        None, gt=0, description="the first so many documents of each source alone, of its first so many files"
+        None, gt=0, description="Read only the first N documents of each source, from its first N files. null: all."
     )
     sources: tuple[Annotated[Source, BeforeValidator(read_source)], ...] = Field(
-        min_length=1, description="where the documents come from"
+        min_length=1, description="Where documents come from."
     )
     steps: tuple[AnyStep, ...] = Field(
-        description="run in this order; only `url` may come before `extract`, and `normalize` only right after it; "
-        "sources that are all jsonl, parquet, text or code need no `extract`, and `[]` keeps their texts as they are",
+        description="Steps, in the order they run. Only `url` may come before `extract`, and `normalize` "
+        "must come directly after it. Sources with formats jsonl, parquet, text or code need "
+        "no `extract`. `[]` keeps texts unchanged.",
     )
     takedowns: tuple[Address, ...] = Field(
-        (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
+        (),
+        description="Addresses of lists of ids, URLs or hosts. Their documents are excluded from exports and tokens.",
     )
     group_losses: GroupLosses = Field(
         GroupLosses(),
-        description="what is done where steps took far more from a source, host, language or topic than from its like",
+        description="What to do if steps removed far more from one source, host, language or topic than "
+        "from comparable ones.",
     )
     evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], Address] = Field(
         {},
-        description="your own texts that models are evaluated on and never trained on, by name: JSON lines or "
-        "Parquet with a column `text`, or a folder of .txt files",
+        description="Your own evaluation texts, by name: models are evaluated on them and never trained on "
+        "them. JSON Lines or Parquet with a column `text`, or a folder of .txt files.",
     )
-    tokenizer: Tokenizer = Field(Tokenizer(), description="how texts become tokens")
+    tokenizer: Tokenizer = Field(Tokenizer(), description="How texts become tokens.")
     mixture: MixtureLike = Field(
         None,
-        description="what is trained on, or the name of a mixture that ships (llama, pile, redpajama), or the path of "
-        "its YAML file; a corpus needs none",
+        description="Training mixture: its keys, the name of a shipped mixture (llama, pile, redpajama), "
+        "or the path of a YAML file. Not needed for a corpus.",
     )
-    model: ModelConfig = Field(ModelConfig(), description="shape of the model")
-    training: TrainingConfig = Field(TrainingConfig(), description="how the model is trained")
+    model: ModelConfig = Field(ModelConfig(), description="Shape of the model.")
+    training: TrainingConfig = Field(TrainingConfig(), description="How the model is trained.")
     index: bool = Field(
-        False, description="whether the index of `gristmill explain find` and `trace` is made with the token shards"
+        False, description="Build the index of `gristmill explain find` and `trace` together with the token shards."
     )
     word_index: bool = Field(
-        False, description="whether the index of `gristmill explain find --words` is made with the corpus"
+        False, description="Build the index of `gristmill explain find --words` together with the corpus."
     )
-    export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
+    export: Export | None = Field(
+        None, description="Export the curated documents as files after the corpus is finished."
+    )
 
     @model_validator(mode="before")
     @classmethod

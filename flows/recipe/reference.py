@@ -4,7 +4,7 @@ docs/reference/recipe.md.
     gristmill recipe schema --to recipe.schema.json
     gristmill recipe schema --page > docs/reference/recipe.md
 
-`examples.yaml` beside this module has an example of each key that has no value by default; sources have their own.
+`examples.yaml` next to this module has an example of each key that is not set by default. Sources have their own examples.
 """
 
 import json
@@ -26,25 +26,29 @@ _DEFS = "#/$defs/"
 
 _HEAD = """# Every key of a recipe
 
-A recipe is one YAML file. An unknown key is an error, which names the nearest known one. `gristmill check recipe.yaml`
-finds all that is wrong. An editor with a YAML server completes keys and shows what each is:
+This page lists every key of a recipe, with its type, default and an example.
+
+A recipe is one YAML file. Keys without a default are required. Where the example column is empty, the default is the
+example. An unknown key is an error, and the message suggests the nearest known key. To validate a recipe:
+
+    gristmill check recipe.yaml
+
+Editors with a YAML language server can complete keys and show their descriptions. Write the schema:
 
     gristmill recipe schema --to recipe.schema.json
 
-and as the first line of the recipe
+Then begin the recipe with this line:
 
     # yaml-language-server: $schema=recipe.schema.json
 
-`gristmill recipe schema --page` prints this page, with the your own steps that `GRISTMILL_STEPS` names.
-A key without a default must be given. In the example's column stands what a value looks like; where it is empty, the
-default is the example.
+`gristmill recipe schema --page` prints this page with your own steps too, if `GRISTMILL_STEPS` names them.
 """
 
 
 def schema() -> dict[str, Any]:
-    """A JSON schema (draft 2020-12) of a recipe's file, the steps of one's own among its steps, with examples.
+    """A JSON schema (draft 2020-12) of a recipe file, with the user's own steps and with examples.
 
-    What no schema can say, such as settings that exclude each other, `gristmill check` says.
+    `gristmill check` also finds problems that a schema cannot express, such as settings that exclude each other.
     """
     document = Recipe.model_json_schema()
     steps = document["properties"]["steps"]["items"]
@@ -58,7 +62,7 @@ def schema() -> dict[str, Any]:
     steps["oneOf"].append(
         {
             "type": "object",
-            "description": "a step of one's own, as `module:Class`",
+            "description": "your own step, as `module:Class`",
             "properties": {"step": {"type": "string", "pattern": ":"}},
             "required": ["step"],
         }
@@ -66,7 +70,7 @@ def schema() -> dict[str, Any]:
     for kind in BUILT_IN.values():
         of = document["$defs"][kind.__name__]
         of["required"] = sorted({*of.get("required", ()), "step"})
-    del document["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may write a name in place of the address
+    del document["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may have a name instead of the address
     for name, values in examples().items():
         properties = (document if name == Recipe.__name__ else document["$defs"][name])["properties"]
         for key, value in values.items():
@@ -75,7 +79,7 @@ def schema() -> dict[str, Any]:
 
 
 def examples() -> dict[str, dict[str, Any]]:
-    """An example of each setting that has no value by default, by the name of its class."""
+    """An example of each setting that is not set by default, by the name of its class."""
     by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
     return by_class | {kind.__name__: dict(kind.examples) for kind in FORMATS}
 
@@ -86,7 +90,10 @@ def page() -> str:
     defs = whole["$defs"]
     parts = [_HEAD, "## The recipe\n", _table(whole["properties"], whole["required"])]
     of_sources = _named(whole["properties"]["sources"]["items"]["oneOf"])
-    parts += ["## Sources\n", "Each entry of `sources` is one of these, known by the key that names it here.\n"]
+    parts += [
+        "## Sources\n",
+        "Each entry of `sources` is one of the following. The key in the title selects the format.\n",
+    ]
     described = {*of_sources}
     for name in of_sources:
         parts += _section(f"`{_key(defs[name])}`", defs[name])
@@ -95,7 +102,7 @@ def page() -> str:
         step = defs[name]["properties"]["step"]
         parts += _section(f"`{step.get('const', step.get('default'))}`", defs[name])
         described.add(name)
-    parts.append("## Tokenizer, mixture, model, training and what stands inside\n")
+    parts.append("## Tokenizer, mixture, model, training and nested settings\n")
     inside = {"Tokenizer": "tokenizer", "Mixture": "mixture", "ModelConfig": "model", "TrainingConfig": "training"}
     inside |= {"GuardConfig": "training.guard", "Export": "export"}
     for name in [*inside, *sorted({*defs} - {*inside} - described)]:
@@ -108,7 +115,7 @@ def _named(of: list[dict[str, Any]]) -> list[str]:
 
 
 def _key(of: dict[str, Any]) -> str:
-    """The key by which a kind of source is known: the one that must be given, beside its name."""
+    """The key that selects a source format: the required key other than `name`."""
     return next(key for key in of["required"] if key != "name")
 
 
@@ -122,12 +129,12 @@ def _section(title: str, of: dict[str, Any]) -> Iterator[str]:
 
 
 def _table(properties: dict[str, Any], required: list[str]) -> str:
-    rows = ["| key | type | default | example | what it is |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| key | type | default | example | description |", "| --- | --- | --- | --- | --- |"]
     for key, of in properties.items():
-        default = "must be given" if key in required else f"`{_value(of.get('default'))}`"
+        default = "required" if key in required else f"`{_value(of.get('default'))}`"
         example = ", ".join(f"`{_value(each)}`" for each in of.get("examples", ()))
         if isinstance(of.get("default"), dict) and len(_value(of["default"])) > 40:
-            default = "see there"
+            default = "see below"
         about = re.sub(r"\bNone\b", "null", of.get("description", ""))  # as YAML has it
         cells = (f"`{key}`", _words(of), default, example, about)
         rows.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |")
@@ -135,7 +142,7 @@ def _table(properties: dict[str, Any], required: list[str]) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value as one writes it into a recipe, on one line."""
+    """A value on one line, as written in a recipe."""
     if isinstance(value, str):
         return value if value.replace("_", "").replace("-", "").isalnum() else json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):

@@ -122,7 +122,7 @@ def progress_artifact(name: str) -> Callable[[float], None]:
             update_progress_artifact(ids[0], progress=percent)
             return
         key = artifact_key("progress", name)
-        artifact = create_progress_artifact(key=key, progress=percent, description=f"progress of {name}")
+        artifact = create_progress_artifact(key=key, progress=percent, description=f"Progress of {name}")
         ids.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
 
     return record

@@ -147,12 +147,20 @@ class Protocol(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     learning_rates: tuple[float, ...] = Field(min_length=1, description="Learning rates of the proxy, smallest first.")
-    looks: tuple[int, ...] = Field((3, 6, 12), min_length=1, description="Pairs after which a decision may end.")
-    alpha: float = Field(0.05, gt=0, lt=1, description="Two-sided error over all looks and candidates.")
+    looks: tuple[int, ...] = Field(
+        (3, 6, 12), min_length=1, description="Numbers of pairs after which an interim analysis can end the decision."
+    )
+    alpha: float = Field(0.05, gt=0, lt=1, description="Two-sided error over all interim analyses and candidates.")
     level: float = Field(0.9, gt=0, lt=1, description="Level of the printed intervals.")
-    survivors: int | None = Field(2, ge=1, description="Candidates that screening leaves; null: all are tested.")
-    first_pair: int = Field(1, ge=1, description="Number of the first pair of the test; screening uses the one before.")
-    worth_pairs: int = Field(3, ge=0, description="Pairs of the base at half of the tokens; 0: no worth in tokens.")
+    survivors: int | None = Field(
+        2, ge=1, description="Number of candidates that remain after screening; null: all are tested."
+    )
+    first_pair: int = Field(
+        1, ge=1, description="Number of the first pair of the test; screening uses the pair before it."
+    )
+    worth_pairs: int = Field(
+        3, ge=0, description="Pairs of the base at half of the tokens; 0: worth in tokens is not measured."
+    )
     resample: bool = Field(False, description="Each pair reads its own half of the hosts, the same for all arms.")
 
     @model_validator(mode="after")

@@ -25,12 +25,12 @@ class KeepOrder(Settings):
 
     keep: tuple[Criterion, ...] = Field(
         (),
-        description="what decides which duplicate is kept, the first criterion first, at last the smallest id. source: "
-        "the recipe's order of sources; newest, oldest: by its date, those without one last; longest: most characters; "
-        "best: see there",
+        description="Criteria that decide which duplicate is kept, the most important first; ties go to "
+        "the smallest id. source: the recipe's order of sources. newest, oldest: by date, "
+        "documents without one last. longest: most characters. best: see `best`.",
     )
     best: str | None = Field(
-        None, description="the signal, a number, whose highest value the criterion `best` takes, as `quality`"
+        None, description="Numeric signal for the criterion `best`, such as `quality`: the highest value is kept."
     )
 
     @model_validator(mode="after")

@@ -113,7 +113,7 @@ class Heldout(Settings):
     What is like one of them is another matter: see `gristmill.tasks.evaluation.heldout`.
     """
 
-    fractions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(description="by source, of its documents")
+    fractions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(description="fractions of documents, by source")
 
     def mask(self, documents: pa.Table) -> np.ndarray:
         """True for the held-out rows of a table with the columns `id` and `source`. Raises KeyError for a source that

@@ -47,19 +47,28 @@ class Embedder(Settings):
 
     kind: Literal["onnx", "static"] = Field(
         "onnx",
-        description="onnx: a model, in model.onnx; static: a table of vectors of tokens, as model2vec saves it in "
-        "model.safetensors, whose mean is taken: far faster, and blind to the order of words",
+        description="Type of the embedder. onnx: a model, in model.onnx. static: a table of token vectors, "
+        "as model2vec saves it in model.safetensors, that are averaged; much faster, but "
+        "ignores word order.",
     )
     pooling: Literal["mean", "cls", "none"] = Field(
         "mean",
-        description="what is made of the vectors of a text's tokens: their mean, the first, or nothing where the model "
-        "gives one vector itself",
+        description="How the vectors of a text's tokens become one vector: their mean, the first (cls), or "
+        "none if the model returns one vector itself.",
     )
-    normalize: bool = Field(True, description="whether vectors are divided by their length")
-    prefix: str = Field("", description="is put before every text, as the embedder's makers say: `query: ` for E5")
-    max_tokens: int = Field(512, ge=4, description="of each document are read, special ones included")
-    characters: int = Field(20_000, gt=0, description="of each document are read before it is cut into tokens")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="where the model runs; cuda needs onnxruntime-gpu")
+    normalize: bool = Field(True, description="Divide each vector by its length.")
+    prefix: str = Field(
+        "", description="Text to add before every document, as the embedder's documentation says: `query: ` for E5."
+    )
+    max_tokens: int = Field(
+        512, ge=4, description="Maximum number of tokens read from each document, including special tokens."
+    )
+    characters: int = Field(
+        20_000, gt=0, description="Maximum number of characters read from each document before it is tokenized."
+    )
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu", description="Device that runs the model. cuda requires onnxruntime-gpu."
+    )
 
     @model_validator(mode="after")
     def _of_static(self) -> Self:

@@ -36,9 +36,9 @@ def column_of(head: str) -> str:
 class HeadCuts(Settings):
     """Which documents are kept, by the scores of the heads."""
 
-    min_score: dict[str, float] = Field({}, description="for each head the lowest score that is kept")
+    min_score: dict[str, float] = Field({}, description="Lowest score that is kept, for each head.")
     keep_top: dict[str, float] = Field(
-        {}, description="for each head: percent of the scored documents, those with its highest scores are kept"
+        {}, description="For each head, the percentage of the scored documents to keep: those with its highest scores."
     )
 
     @model_validator(mode="after")
@@ -61,7 +61,7 @@ class HeadScoring(Settings):
 
 
 class Embedding(HeadCuts, Embedder, LearnedFilter):
-    """Embed documents, score them by heads, and keep those whose scores are high enough.
+    """Embed documents, score the vectors with heads, and keep documents with high enough scores.
 
     Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
     """
@@ -71,12 +71,12 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
 
     step: Literal["embedding"] = "embedding"
     model: Address = Field(
-        min_length=1, description="folder or address of a sentence embedder: (onnx/)model.onnx and tokenizer.json"
+        min_length=1, description="Folder or address of a sentence embedder: (onnx/)model.onnx and tokenizer.json."
     )
     heads: dict[str, Address] = Field(
-        {}, description="for each name the path or address of a head: `gristmill train head` makes them"
+        {}, description="Path or address of each head, by name. `gristmill train head` trains heads."
     )
-    reference: tuple[str, ...] = Field((), description="names of the sources that are kept, and not embedded")
+    reference: tuple[str, ...] = Field((), description="Names of sources that are kept and not embedded.")
 
     @model_validator(mode="after")
     def _known_heads(self) -> Self:

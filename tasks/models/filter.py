@@ -125,7 +125,7 @@ def _with_pairs(bound: Mapping[str, Any]) -> dict[str, Any]:
 class LearnedFilter(CorpusStep):
     """A step that keeps documents by the scores that models give them."""
 
-    reference: tuple[str, ...] = Field(min_length=1, description="names of the sources the model is trained on")
+    reference: tuple[str, ...] = Field(min_length=1, description="Names of the sources that the model is trained on.")
 
     @property
     def question(self) -> str:

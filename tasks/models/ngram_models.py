@@ -311,17 +311,18 @@ _PIECE = 4000  # characters: SentencePiece leaves out a longer line, or fails on
 class Training(Settings):
     """What decides the models, besides the texts."""
 
-    vocabulary: int = Field(65_536, ge=16, description="pieces at most")
+    vocabulary: int = Field(65_536, ge=16, description="maximum number of pieces")
     lines: int = Field(
-        1_000_000, ge=1, description="about so many, evenly spaced, are what the pieces are learned from"
+        1_000_000, ge=1, description="approximate number of lines, evenly spaced, that the pieces are learned from"
     )
     order: int = Field(5, ge=2, le=6, description="longest n-gram, in pieces")
     prune: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0, 0, 1),
         max_length=6,
-        description="n-grams with a count of at most so many are left out: by order from 1, the last for all higher",
+        description="n-grams with at most this count are removed: by order from 1, the last value for all "
+        "higher orders",
     )
-    bits: int = Field(8, ge=2, le=25, description="of a quantised probability, and of a back-off")
+    bits: int = Field(8, ge=2, le=25, description="bits of a quantized probability, and of a quantized back-off")
 
 
 def train(texts: Iterable[str], folder: str, language: str, settings: Training) -> dict[str, Any]:

@@ -52,17 +52,25 @@ UNSCORED = "all"  # cc_net/perplexity.py: PerplexityBucket
 class Percentiles(Settings):
     """Which documents are kept, by their place among the scores of all, or of all in their language."""
 
-    min_percentile: float = Field(0, ge=0, le=100, description="documents with a lower perplexity are dropped")
-    max_percentile: float = Field(95, ge=0, le=100, description="documents with a higher perplexity are dropped")
-    head_percentile: float = Field(30, ge=0, le=100, description="up to it a document is in the bucket `head`")
-    middle_percentile: float = Field(60, ge=0, le=100, description="up to it in `middle`, above in `tail`")
+    min_percentile: float = Field(
+        0, ge=0, le=100, description="Documents with a lower perplexity percentile are dropped."
+    )
+    max_percentile: float = Field(
+        95, ge=0, le=100, description="Documents with a higher perplexity percentile are dropped."
+    )
+    head_percentile: float = Field(30, ge=0, le=100, description="Upper percentile of the bucket `head`.")
+    middle_percentile: float = Field(
+        60, ge=0, le=100, description="Upper percentile of the bucket `middle`; documents above it are in `tail`."
+    )
     min_documents: int = Field(
         20,
         ge=1,
-        description="of a language that has models: with fewer scored documents none is dropped by a percentile, and "
-        "all are in the bucket `all`",
+        description="Minimum number of scored documents of a language that has its own model. With fewer, "
+        "none is dropped by a percentile and all are in the bucket `all`.",
     )
-    keep_buckets: tuple[Bucket, ...] = Field(BUCKETS, min_length=1, description="documents in others are dropped")
+    keep_buckets: tuple[Bucket, ...] = Field(
+        BUCKETS, min_length=1, description="Buckets to keep; documents in other buckets are dropped."
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -198,7 +206,7 @@ def _bound(rule: str, ends: Mapping[str, tuple[float | None, float | None]]) -> 
 class LanguageModel(Settings):
     """What decides the model that is trained, besides the reference."""
 
-    order: int = Field(5, ge=2, le=6, description="longest n-gram of the model that is trained, in words")
+    order: int = Field(5, ge=2, le=6, description="Longest n-gram of the trained model (words).")
 
 
 class Scoring(Settings):
@@ -213,7 +221,8 @@ class Scoring(Settings):
 
 
 class Perplexity(Percentiles, LanguageModel, LearnedFilter):
-    """Keep documents whose perplexity lies between two percentiles, or in some buckets, of all in their language.
+    """Keep documents whose perplexity is between two percentiles, or in certain buckets, of all documents of their
+    language.
 
     Documents of the reference itself, which the model has seen, and those in languages without a model are not scored:
     they are kept, in the bucket `all`.
@@ -240,24 +249,27 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     decision_fields: ClassVar = (*Percentiles.model_fields, "cutoffs")
 
     step: Literal["perplexity"] = "perplexity"
-    reference: tuple[str, ...] = Field((), description="names of the sources the model is trained on, in the run")
+    reference: tuple[str, ...] = Field(
+        (), description="Names of the sources that a model is trained on during the run."
+    )
     models: dict[str, Address] = Field(
         {},
-        description="for each language, by the column `language`, its KenLM model, LANGUAGE.arpa.bin, with "
-        "LANGUAGE.sp.model beside it: `gristmill train lm` makes them, CCNet's have the same form",
+        description="KenLM model for each language (column `language`): LANGUAGE.arpa.bin, with "
+        "LANGUAGE.sp.model in the same folder. `gristmill train lm` trains them, and CCNet's "
+        "have the same form.",
     )
     unit: Literal["line", "document"] = Field(
         "line",
-        description="what is one sentence to the models in `models`; `document`: the whole text with its lines joined, "
-        "as CCNet's own run scores it and its cutoff.csv has it",
+        description="What the models in `models` score as one sentence. `document`: the whole text with "
+        "its lines joined, as in CCNet's own run and its cutoff.csv.",
     )
-    lines: bool = Field(False, description="the perplexity of every line is stored, too, as `line_perplexities`")
+    lines: bool = Field(False, description="Also store the perplexity of every line, as `line_perplexities`.")
     cutoffs: Address | None = Field(
         None,
-        description="CSV file with perplexities by percentile (first column) and language, as CCNet's cutoff.csv: the "
-        "buckets end at these, not at those of this corpus",
+        description="CSV file with perplexities by percentile (first column) and language, such as CCNet's "
+        "cutoff.csv. Its values replace this corpus's own percentiles as bucket boundaries.",
     )
-    cutoffs_read: dict[str, tuple[float, float]] | None = Field(None, description="what the file has; see `pinned`")
+    cutoffs_read: dict[str, tuple[float, float]] | None = Field(None, description="Content of the file; see `pinned`.")
 
     @field_validator("models")
     @classmethod

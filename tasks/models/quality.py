@@ -53,13 +53,13 @@ class Threshold(Settings):
     """Which documents are kept."""
 
     min_score: float | None = Field(
-        None, ge=0, le=1, description=f"the lowest that is kept; where keep_top is not given either: {MIN_SCORE} (DCLM)"
+        None, ge=0, le=1, description=f"Lowest score that is kept. null, without keep_top: {MIN_SCORE} (DCLM)."
     )
     keep_top: float | None = Field(
         None,
         gt=0,
         le=100,
-        description="percent of the documents that each model has scored: those with the highest scores are kept",
+        description="Percentage of the documents scored by each model to keep: those with the highest scores.",
     )
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ class Threshold(Settings):
 
 
 class Quality(Classifier, Threshold, LearnedFilter):
-    """Keep documents by the probability that a classifier gives them of being a good example.
+    """Keep documents that a classifier scores as likely good examples.
 
     Two models learn from `reference` against the other sources, and each document is scored by the one that has not
     seen it; or `model` names a fastText file. Reference documents are kept unscored.
@@ -89,10 +89,10 @@ class Quality(Classifier, Threshold, LearnedFilter):
     decision_fields: ClassVar = ("min_score", "keep_top")
 
     step: Literal["quality"] = "quality"
-    reference: tuple[str, ...] = Field((), description="names of the sources that are good examples")
-    against: tuple[str, ...] = Field((), description="names of the sources that are bad examples; none: all others")
-    model: Address | None = Field(None, description="path or address of a fastText classifier, instead of `reference`")
-    label: str | None = Field(None, description="of `model`, whose probability is the score; none: hq")
+    reference: tuple[str, ...] = Field((), description="Names of the sources with good examples.")
+    against: tuple[str, ...] = Field((), description="Names of the sources with bad examples; none: all others.")
+    model: Address | None = Field(None, description="Path or address of a fastText classifier, instead of `reference`.")
+    label: str | None = Field(None, description="Label of `model` whose probability is the score; none: hq.")
 
     @model_validator(mode="after")
     def _one_model(self) -> Self:
@@ -262,13 +262,15 @@ def _rows(inputs: Sequence[tuple[str, ...]]) -> int:
 class Scorers(Settings):
     """What decides the buckets, besides the scores."""
 
-    scores: tuple[str, ...] = Field((), description="signals of steps before it of which more is better")
-    inverse: tuple[str, ...] = Field((), description="signals of which less is better, as perplexity")
-    buckets: int = Field(20, ge=2, le=100, description="of equally many documents; Nemotron-CC: 20")
+    scores: tuple[str, ...] = Field((), description="Signals of earlier steps where a higher value is better.")
+    inverse: tuple[str, ...] = Field((), description="Signals where a lower value is better, such as perplexity.")
+    buckets: int = Field(
+        20, ge=2, le=100, description="Number of buckets, each with the same number of documents; Nemotron-CC: 20."
+    )
 
 
 class QualityBucket(Scorers, CorpusStep):
-    """Number documents from 0, the worst, by the best place that they have by one of several scores.
+    """Assign each document to a quality bucket, from 0 (worst), by the best rank that it has in several scores.
 
     Drops nothing: `mixture.by` names its column. A document without any of the scores has no number.
     """

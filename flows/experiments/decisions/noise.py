@@ -37,13 +37,13 @@ Losses = dict[tuple[Arm, int, float], np.ndarray]  # bits of each document, by a
 class ProxyNoise(Settings):
     """The content of the file."""
 
-    provenance: str = Field(min_length=1, description="what was trained, in a few words after `recorded from`")
-    proxy: ProxyConfig = Field(description="to another proxy than this the file is of no use")
-    training_version: int = Field(1, ge=1, description="the version of the training that the runs were made with")
+    provenance: str = Field(min_length=1, description="short description of the training, used after `recorded from`")
+    proxy: ProxyConfig = Field(description="proxy of these runs; the file cannot be used for another proxy")
+    training_version: int = Field(1, ge=1, description="training version of these runs")
     tokens: int = Field(gt=0, description="target tokens of a run")
     documents: int = Field(gt=0, description="evaluation documents")
-    mixtures: int = Field(gt=0, description="data sets that were compared; 1: samples of one alone")
-    degrees: int = Field(gt=0, description="degrees of freedom of the variance of runs, at each learning rate")
+    mixtures: int = Field(gt=0, description="number of data sets compared; 1: samples of only one")
+    degrees: int = Field(gt=0, description="degrees of freedom of the variance between runs, at each learning rate")
     components: Components
 
 

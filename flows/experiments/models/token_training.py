@@ -40,12 +40,16 @@ DATA = "data"
 class TokenTraining(Settings):
     """Files of tokens, the tokenizer that they were made with, a model and its training. Unknown keys are an error."""
 
-    sources: dict[str, tuple[str, ...]] = Field(min_length=1, description="paths or patterns of files, by source")
-    heldout: dict[str, tuple[str, ...]] = Field(min_length=1, description="the same, of files to evaluate on")
-    tokenizer: str = Field(description="file of the tokenizer: a `tokenizer.json`, or a SentencePiece model")
+    sources: dict[str, tuple[str, ...]] = Field(min_length=1, description="paths or globs of token files, by source")
+    heldout: dict[str, tuple[str, ...]] = Field(
+        min_length=1, description="paths or globs of token files to evaluate on, by source"
+    )
+    tokenizer: str = Field(description="tokenizer file: a `tokenizer.json`, or a SentencePiece model")
     end_of_text: str | None = Field(None, description="as `tokenizer.end_of_text` of a recipe")
-    weights: dict[str, float] = Field({}, description="of the tokens, by source; none: as many as each source has")
-    max_epochs: float = Field(4, gt=0, description="no source is repeated more often")
+    weights: dict[str, float] = Field(
+        {}, description="weights in tokens, by source; none: proportional to the tokens of each source"
+    )
+    max_epochs: float = Field(4, gt=0, description="maximum number of times a source is repeated")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
 

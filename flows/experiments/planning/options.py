@@ -17,11 +17,11 @@ class CrawlOptions:
     """A whole crawl, the machines that work on it, and prices in one currency."""
 
     pages: int = option("pages of the crawl; default: those of CC-MAIN-2024-51", SNAPSHOT_PAGES, min=1)
-    shard_pages: int = option("pages of a file of the crawl", SHARD_PAGES, min=1)
+    shard_pages: int = option("pages per file of the crawl", SHARD_PAGES, min=1)
     machines: int = option("machines that work at the same time", 1, min=1)
-    cores: int = option("cores of a machine", 1000, min=1)
-    memory: float | None = option("GB of a machine; default: as much as jobs need", None, min=0)
-    core_hour: float = option("price of an hour of a core", 0.0, min=0)
+    cores: int = option("cores per machine", 1000, min=1)
+    memory: float | None = option("memory per machine (GB); default: as much as jobs need", None, min=0)
+    core_hour: float = option("price of a core for an hour", 0.0, min=0)
     terabyte_month: float = option("price of a terabyte in the home for a month", 0.0, min=0)
     million_requests: float = option("price of a million requests to the store", 0.0, min=0)
 
@@ -35,21 +35,23 @@ class CrawlOptions:
 class TrainingOptions:
     """The devices of a training, what they cost, and what the plan assumes."""
 
-    device: str = option("GPU, as h100, h200, b200, a100, mi300x", "h100", metavar="NAME")
+    device: str = option("GPU, such as h100, h200, b200, a100, mi300x", "h100", metavar="NAME")
     devices: int = option("number of GPUs", 8, min=1)
-    machine_devices: int = option("GPUs of a machine", 8, min=1)
-    network: float = option("Gbit/s of a GPU to other machines", NETWORK, min=0)
-    mfu: float = option("share of the data sheet's rate that training reaches", MFU)
-    device_memory: float | None = option("GB of a GPU; default: its data sheet's", None, min=0)
+    machine_devices: int = option("GPUs per machine", 8, min=1)
+    network: float = option("network bandwidth per GPU to other machines (Gbit/s)", NETWORK, min=0)
+    mfu: float = option("fraction of the data sheet's FLOP/s that training reaches", MFU)
+    device_memory: float | None = option("memory per GPU (GB); default: its data sheet's", None, min=0)
     price: float = option("price of a GPU for an hour", 0.0, min=0)
-    failure_hours: float = option("hours of one GPU between two failures; default: Llama 3's", DEVICE_HOURS, min=0)
-    tensor: int = option("largest tensor parallelism; our own loop has none", 1, min=1)
-    pipeline: int = option("most stages of a pipeline; our own loop has none", 1, min=1)
+    failure_hours: float = option("GPU hours between two failures; default: Llama 3's", DEVICE_HOURS, min=0)
+    tensor: int = option("maximum tensor parallelism; the built-in training loop has none", 1, min=1)
+    pipeline: int = option("maximum pipeline stages; the built-in training loop has none", 1, min=1)
     corpus_tokens: float | None = option(
-        "different tokens that there are; default: those of the finished run, if there is one", None, min=1
+        "number of unique tokens; default: those of the finished run, if there is one", None, min=1
     )
-    served: float | None = option("tokens that the model will generate, for the inference-aware law", None, min=1)
-    law: str | None = option("file that `decide scale` has written; default: the home's", None, metavar="FILE")
+    served: float | None = option(
+        "tokens that the model will generate in use, for the inference-aware law", None, min=1
+    )
+    law: str | None = option("file that `decide scale` wrote; default: the one in the home", None, metavar="FILE")
 
 
 @dataclass(frozen=True)

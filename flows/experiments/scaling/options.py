@@ -13,31 +13,31 @@ class Sizes:
     """Models, and the tokens that they are trained on."""
 
     sizes: list[int] = option(
-        "parameters of the models, the smallest first, as 80k,150k,240k", metavar="N,N,...", parser=numbers
+        "sizes of the models in parameters, smallest first, such as 80k,150k,240k", metavar="N,N,...", parser=numbers
     )
-    tokens: list[int] = option("tokens of a run, as 100k,200k,400k", metavar="N,N,...", parser=numbers)
+    tokens: list[int] = option("tokens of a run, such as 100k,200k,400k", metavar="N,N,...", parser=numbers)
 
 
 @dataclass(frozen=True)
 class Repeating:
     """Whether text may be read again."""
 
-    repeat: bool = option("a run may read documents more than once", False)
+    repeat: bool = option("allow a run to read documents more than once", False)
 
 
 @dataclass(frozen=True)
 class ScaleOptions(Repeating, Judging, Sizes):
     """The grid: each size is trained on each number of tokens."""
 
-    most_flops: float | None = option("leave out cells of the grid with more floating-point operations", None)
+    most_flops: float | None = option("skip cells of the grid with more floating-point operations", None)
     forecasts: list[str] = option(
         "forecast a run of N parameters on D tokens, then train it; repeatable", list, flag="--forecast", metavar="N:D"
     )
     budgets: list[float] = option(
-        "operations to split in the best way between parameters and tokens; repeatable", list, flag="--budget"
+        "compute budget (FLOPs) to split optimally between parameters and tokens; repeatable", list, flag="--budget"
     )
-    seeds: int = option("runs of each cell", 1, min=1)
-    rate_sweeps: int = option("sizes at which half and twice the learning rate are tried, too", 2, min=0)
+    seeds: int = option("runs per cell", 1, min=1)
+    rate_sweeps: int = option("sizes at which half and twice the learning rate are also tried", 2, min=0)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class AgreementOptions(Repeating, Judging, Candidates, Sizes):
     """The ladder: each recipe is trained at each size, on the tokens of that size."""
 
     seeds: int = option("runs of each recipe at each size", 2, min=2)
-    tasks: str | None = option("tasks that are measures, too: a folder, or lm-eval:NAME,NAME", None, metavar="FOLDER")
+    tasks: str | None = option(
+        "tasks to use as additional measures: a folder, or lm-eval:NAME,NAME", None, metavar="FOLDER"
+    )
 
 
 class Size(NamedTuple):
@@ -65,12 +67,12 @@ class TransferOptions:
     layers: list[int] = option(
         "model.layers of each size, the base's first", lambda: [4], metavar="N,N,...", parser=numbers
     )
-    rate: float = option("the middle of the learning rates, each twice the last", 0.016, min=1e-9)
+    rate: float = option("middle learning rate; each is twice the one before", 0.016, min=1e-9)
     rates: int = option("number of learning rates", 5, min=1)
     seeds: int = option("runs of each size at each rate", 3, min=1)
     steps: int = option("steps of each run", 60, min=10)
-    batch: int = option("sequences of a step", 8, min=1)
-    seq_len: int = option("tokens of a sequence", 32, min=4)
+    batch: int = option("sequences per step", 8, min=1)
+    seq_len: int = option("tokens per sequence", 32, min=4)
     optimizer: str = option("adamw or muon", "adamw")
     mixture: str | None = option(
         "mixture.json of a finished run's tokens; default: synthetic tokens", None, metavar="FILE"
