@@ -100,7 +100,7 @@ def _from_short(form: ShortRecipe) -> Recipe:
     crawls = [source for source in data["sources"] if "snapshot" in source]
     if changes and not crawls:
         key = next(iter(changes))
-        message = f"is given, but {form.recipe} has no source from Common Crawl; leave it out, or choose another recipe"
+        message = f"is set, but {form.recipe} has no Common Crawl source; leave it empty, or choose another recipe"
         raise RecipeError([Finding("recipe", key, message)])
     if form.snapshot == NEWEST:
         changes["snapshot"] = newest_snapshot(form.listing)

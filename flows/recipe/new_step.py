@@ -89,9 +89,9 @@ def write(name: str, folder: str | Path) -> list[Path]:
     Raises ValueError for a name that no step can have, FileExistsError where a file is there.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError(f"{name!r} is not a name of a step: write a to z, 0 to 9 and _, a letter first")
+        raise ValueError(f"{name!r} is not a valid step name: use a to z, 0 to 9 and _, and begin with a letter")
     if name in BUILT_IN:
-        raise ValueError(f"{name} is a step of gristmill's own: choose another name")
+        raise ValueError(f"{name} is a built-in step: choose another name")
     module = f"{name}_step"
     words = {"name": name, "module": module, "Class": "".join(part.capitalize() for part in name.split("_"))}
     texts = {Path(folder, f"{module}.py"): _STEP, Path(folder, f"test_{module}.py"): _TEST}

@@ -20,15 +20,15 @@ _KEYS = "name, model and learning_rates"
 
 # Fields of TrainingConfig that each run sets for itself, and what sets them.
 _SET_BY_RUNS = {
-    "seed": "the pair of a run sets it",
-    "order_seed": "the pair of a run sets it",
-    "learning_rate": "give `learning_rates`",
-    "init_from": "a proxy begins with drawn weights",
-    "batch_ramp": "a run of other tokens would have another ramp",
+    "seed": "each pair of runs sets it",
+    "order_seed": "each pair of runs sets it",
+    "learning_rate": "set `learning_rates`",
+    "init_from": "a proxy starts from random weights",
+    "batch_ramp": "runs with other token budgets would have another ramp",
     "objective": "texts are compared by the causal loss",
-    "engine": "small models are trained by gristmill's own",
-    "profile_steps": "trace a training, whose steps are known",
-    "eval_tasks": "name the folder where the runs are compared",
+    "engine": "proxies are trained with the built-in loop",
+    "profile_steps": "profile a normal training, whose steps are known",
+    "eval_tasks": "set the tasks where the runs are compared",
 }
 
 
@@ -75,10 +75,7 @@ class ProxyConfig(Settings):
         if not isinstance(values, Mapping):
             return values
         if "nodes" in values:
-            sentence = (
-                f"is {values['nodes']!r}, but a proxy's runs are on one machine each, since another would have to join "
-                "every one of them; remove it, and give `processes`"
-            )
+            sentence = f"is {values['nodes']!r}, but each proxy run uses one machine; remove it, and set `processes`"
             raise ContradictionError([(("nodes",), sentence)])
         training = values.get("training") or {}
         if isinstance(training, TrainingConfig):
@@ -104,8 +101,9 @@ class ProxyConfig(Settings):
             raise ContradictionError([_of_two_lengths(int(tokens), filled, int(steps), batch, seq_len)])
         if short:
             sentence = (
-                f"is {tokens:,}, which are {steps:,} steps of {batch} x {seq_len} tokens, no more than the {warmup} of "
-                "training.warmup_steps; give more tokens, or lower training.batch or training.warmup_steps"
+                f"is {tokens:,}, which is {steps:,} steps of {batch} x {seq_len} tokens, not more than the "
+                f"{warmup} of training.warmup_steps; use more tokens, or lower training.batch or "
+                "training.warmup_steps"
             )
             raise ContradictionError([(("tokens",), sentence)])
         return {**values, "training": {**training, "steps": steps, "warmup_steps": warmup}, "tokens": tokens}
@@ -120,7 +118,7 @@ class ProxyConfig(Settings):
         unset = TrainingConfig()
         for name, remedy in _SET_BY_RUNS.items():
             if (value := getattr(self.training, name)) != getattr(unset, name):
-                yield ("training", name), f"is {value!r}, which a proxy has not; remove it: {remedy}"
+                yield ("training", name), f"is {value!r}, which a proxy does not support; remove it: {remedy}"
         yield from lacking(self.model, self.training)
         if (steps := self.steps(self.tokens)) != self.training.steps:
             yield _of_two_lengths(self.tokens, steps, self.training.steps, self.training.batch, self.model.seq_len)
@@ -136,7 +134,10 @@ class ProxyConfig(Settings):
         if list(self.learning_rates) != sorted(set(self.learning_rates)):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give each rate once, the smallest first"
         if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 2:
-            yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise from 2 or more, as [4, 8, 16]"
+            yield (
+                ("looks",),
+                (f"is {list(self.looks)}; give ascending numbers of pairs, at least 2, such as [4, 8, 16]"),
+            )
         # as a tokenizer needs them
         if self.sample_bytes < 2 * self.vocab_size:
             yield (
@@ -163,8 +164,9 @@ class ProxyConfig(Settings):
         steps = self.steps(tokens)
         if steps < 2:
             raise ValueError(
-                f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x {self.model.seq_len} tokens, "
-                "and needs two: give it more tokens, or the proxy a smaller training.batch"
+                f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x "
+                f"{self.model.seq_len} tokens, but needs at least two: use more tokens, or a smaller "
+                "training.batch in the proxy"
             )
         if self.warmup_ratio is None:
             warmup = min(self.training.warmup_steps, round(self.training.warmup_steps / self.training.steps * steps))

@@ -4,7 +4,7 @@ docs/reference/recipe.md.
     gristmill recipe schema --to recipe.schema.json
     gristmill recipe schema --page > docs/reference/recipe.md
 
-`examples.yaml` next to this module has an example of each key that is not set by default. Sources have their own examples.
+`examples.yaml` next to this module has an example of each key that is not set by default. Sources have their own.
 """
 
 import json

@@ -225,8 +225,8 @@ def devices_of(slot: int, processes: int, devices: Sequence[str]) -> str:
         return ""
     if processes > len(devices):
         raise ValueError(
-            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(devices)}: "
-            "lower the proxy's `processes`"
+            f"a run of the proxy has {processes} processes, with one GPU each, but this machine has "
+            f"{len(devices)}: lower the proxy's `processes`"
         )
     return ",".join(devices[(slot * processes + i) % len(devices)] for i in range(processes))
 

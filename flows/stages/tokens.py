@@ -303,8 +303,8 @@ def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
     for column in recipe.training_mixture().by:
         if missing := [name for name in column.reads(there) if name not in there]:
             raise ValueError(
-                f"mixture.by names {missing[0]}, which no step measures and no source has: the sources' own columns "
-                f"are {', '.join(own) or 'none'}"
+                f"mixture.by names {missing[0]}, which no step measures and no source has: custom columns of "
+                f"the sources are {', '.join(own) or 'none'}"
             )
 
 

@@ -58,12 +58,12 @@ class ScalingRuns:
     def problem(self) -> str:
         """Why no law can be fitted to these runs; empty if one can."""
         if len(self) < MIN_RUNS:
-            return f"{len(self)} runs are too few for a law of {PARAMETERS} parameters; train {MIN_RUNS} or more"
+            return f"{len(self)} runs are too few for a law with {PARAMETERS} parameters; train {MIN_RUNS} or more"
         for name, values in (("sizes", self.parameters), ("token budgets", self.tokens)):
             if (count := len(np.unique(values))) < MIN_VALUES:
                 return f"the runs have {count} different {name}; train {MIN_VALUES} or more"
         if not (np.isfinite(self.loss).all() and (self.loss > 0).all()):
-            return "the runs have losses that are not positive numbers; leave those runs out"
+            return "some losses are not positive numbers; leave those runs out"
         return ""
 
 
@@ -297,7 +297,7 @@ class OptimumIntervals:
 def token_cost(parameters: np.ndarray, flops_per_token: np.ndarray) -> TokenCost:
     """Least squares of the logarithms; both arrays float64 (models,). Raises ValueError for models of one size."""
     if len(np.unique(parameters)) < 2:
-        raise ValueError("the models have one size, from which the cost of another is unknown; give two sizes or more")
+        raise ValueError("the models have one size, so the cost of another size is unknown; use two sizes or more")
     power, constant = np.polyfit(np.log(parameters), np.log(flops_per_token), 1)
     return TokenCost(float(np.exp(constant)), float(power))
 

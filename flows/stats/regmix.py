@@ -103,7 +103,7 @@ def optimum(
     """
     runs, sources = shares.shape
     if runs < 2 * sources:
-        raise ValueError(f"runs: {runs} runs say too little of {sources} sources; ask for {2 * sources} or more")
+        raise ValueError(f"runs: {runs} runs are too few for {sources} sources; use {2 * sources} or more")
     draw = np.random.default_rng(seed)
     candidates = np.concatenate([draw.dirichlet(np.full(sources, 0.5), CANDIDATES), np.eye(sources), shares])
     whole = fitted(shares, losses)

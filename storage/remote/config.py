@@ -1,4 +1,4 @@
-"""How a machine fetches remote bytes: settings, by the standard library alone."""
+"""How a machine fetches remote bytes: settings, with only the standard library."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,17 +18,19 @@ class RemoteIOConfig:
     `refused_seconds`. Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
     """
 
-    block_bytes: int = _setting(8 << 20, "bytes of one range request; a stream holds two")
-    gap_bytes: int = _setting(1 << 20, "wanted ranges that are at most so many bytes apart are fetched as one")
-    per_host: int = _setting(4, "requests at a time to one HTTP host, of all processes of this user on the machine")
-    budget_seconds: float = _setting(900.0, "how long a block may fail before the file does, waits included")
-    refused_seconds: float = _setting(60.0, "how long a host that has given nothing yet may answer 403")
-    backoff_seconds: float = _setting(1.0, "longest wait before the second attempt")
-    backoff_cap_seconds: float = _setting(60.0, "longest wait before any attempt, without what the server asks for")
-    stall_seconds: float = _setting(30.0, "how long to wait for a connection, and for the next piece of an answer")
-    block_seconds: float = _setting(300.0, "how long a whole block may take")
+    block_bytes: int = _setting(8 << 20, "size of a range request (bytes); a stream holds two in memory")
+    gap_bytes: int = _setting(1 << 20, "maximum gap between two ranges that are fetched in one request (bytes)")
+    per_host: int = _setting(4, "concurrent requests to one HTTP host, over all processes of this user on the machine")
+    budget_seconds: float = _setting(900.0, "time to retry a block before the file fails, including waits (seconds)")
+    refused_seconds: float = _setting(60.0, "time to retry a 403 of a host that has not sent anything yet (seconds)")
+    backoff_seconds: float = _setting(1.0, "maximum wait before the second attempt (seconds)")
+    backoff_cap_seconds: float = _setting(
+        60.0, "maximum wait before any attempt, not counting what the server asks for (seconds)"
+    )
+    stall_seconds: float = _setting(30.0, "timeout for a connection, and for the next part of a response (seconds)")
+    block_seconds: float = _setting(300.0, "timeout for a whole block (seconds)")
     private_redirects: bool = _setting(
-        False, "whether an HTTP server may redirect to addresses of this machine or of a private network"
+        False, "allow an HTTP server to redirect to addresses of this machine or of a private network"
     )
 
     def __post_init__(self) -> None:

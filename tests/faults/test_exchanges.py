@@ -241,7 +241,7 @@ def show(found: list[tuple[Any, str]], capsys) -> None:
     with capsys.disabled():
         print()
         for each, result in found:
-            how = each.how if isinstance(each, Damage) else "swap" if each.swap else "another recipe's"
+            how = each.how if isinstance(each, Damage) else "swap" if each.swap else "another recipe or format"
             print(f"{each.kind:50} {how:18} {result}")
         print(Counter(result for _, result in found))
 

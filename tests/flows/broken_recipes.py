@@ -94,7 +94,7 @@ BROKEN = (
     Broken("an unknown option", "bands: 16", "keep: [longst]", "steps.minhash.keep[0]", "'longst'", "`longest`", "16"),
     Broken("a language of three letters", "keep: [en]", "keep: [eng]", "steps.language.keep", "eng", "`en`", "12"),
     Broken("Norway", "keep: [en]", "keep: [no]", "steps.language.keep[0]", "False", "in quotes", "12"),
-    Broken("a name with a space", "name: trial", "name: my trial", "name", "'my trial'", "small letters", "1"),
+    Broken("a name with a space", "name: trial", "name: my trial", "name", "'my trial'", "lowercase letters", "1"),
     Broken("a name of 5,000 letters", "name: trial", f"name: {'a' * 5000}", "name", "aaa", "100", "1"),
     Broken("no bytes", "max_bytes: 1000000", "max_bytes: 0", "steps.extract.max_bytes", "0", "above 0", "10"),
     Broken(

@@ -57,7 +57,7 @@ ENDS = [
     (
         {"heldout": 1e-9},
         ["documents"],
-        r"none of 40 documents is held out, of a share of 1e-09 of a source: raise mixture.heldout_f",
+        r"none of 40 documents is held out, with a fraction of 1e-09 per source: raise mixture.heldout_f",
     ),
     ({"heldout": 0.999999}, HELD_OUT, "names web, .* lower mixture.heldout_fraction"),
     ({"steps": [SHORT, QUALITY]}, ["documents", "rules"], "`quality` learns from .* but 0 and 40 are left: name other"),

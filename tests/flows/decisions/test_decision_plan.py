@@ -88,9 +88,11 @@ def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tm
     assert "is not known before `--plan` has measured it" in shown
     assert "no noise was recorded" in shown and f"It trains {plan.cost.runs[0]} to" in shown
     assert "--tokens N" not in shown
-    with pytest.raises(ValueError, match="^there is no evaluation set webb to judge by; did you mean `web`?"):
+    with pytest.raises(ValueError, match="^unknown evaluation set webb; did you mean `web`?"):
         planned(ARMS, replace(OPTIONS, judge=["webb"]), here, {})
-    with pytest.raises(ValueError, match="^nothing says what to judge by. The documents of books, web as they were"):
+    with pytest.raises(
+        ValueError, match="^no evaluation set to judge by. Extracted documents of books, web are available"
+    ):
         planned(ARMS, OPTIONS, here, {})
 
 

@@ -59,7 +59,7 @@ def test_sets_of_tasks_count_if_they_are_named(tmp_path):
     assert sets == {"task:blank": 2, "task:quiz": 3, "task:quiz:letters": 3}
     assert judged_sets(["web"], ["web"], tuple(sets)) == ("web",)
     assert judged_sets(["web"], ["task:quiz"], tuple(sets)) == ("task:quiz",)
-    with pytest.raises(ValueError, match="there is no evaluation set task:quizz to judge by; did you mean"):
+    with pytest.raises(ValueError, match="unknown evaluation set task:quizz; did you mean"):
         judged_sets(["web"], ["task:quizz"], tuple(sets))
 
 

@@ -78,7 +78,7 @@ def test_drawn_mixtures_are_mixtures_and_the_same_again():
 
 
 def test_too_few_runs_are_refused():
-    with pytest.raises(ValueError, match="^runs: 7 runs say too little of 4 sources; ask for 8 or more$"):
+    with pytest.raises(ValueError, match="^runs: 7 runs are too few for 4 sources; use 8 or more$"):
         optimum(drawn(PRIOR, 7, 0), np.zeros(7), seed=0)
 
 

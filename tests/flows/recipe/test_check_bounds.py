@@ -42,7 +42,7 @@ def test_a_recipe_with_very_many_values_is_refused_before_it_is_read(checked):
 def test_sources_behind_many_problems_are_not_looked_at(checked):
     sources = "".join(f"- {{name: s{n}, jsonl: [w{n}.jsonl]}}\n" for n in range(400))
     *_, left = lines = checked(f"name: k\nsources:\n{sources}steps: []\n")
-    assert left == "k.yaml:2: sources: has 351 more that were not looked at; correct these first"
+    assert left == "k.yaml:2: sources: has 351 more that were not checked; correct these first"
     assert len(lines) == MAX_FINDINGS
 
 

@@ -87,7 +87,7 @@ def test_init_says_what_it_took_a_column_for_and_which_it_left(folder):
     [source] = sources(text)
     assert source["date_column"] == "pubDate"
     # what the comment offers is what a recipe takes
-    offered = yaml.safe_load(text.split("other columns, too: columns: ")[1].splitlines()[0])
+    offered = yaml.safe_load(text.split("to also keep other columns: columns: ")[1].splitlines()[0])
     assert offered == {"license": "license", "their_language": "language"}
     load({"name": "x", "sources": [source | {"columns": offered}], "steps": [{"step": "extract"}]})
     (folder / "y.jsonl").write_bytes(lines([{"text": ENGLISH, "when": "2024-05-18"}]))

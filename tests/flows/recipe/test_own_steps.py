@@ -162,8 +162,8 @@ def test_what_is_no_step_is_refused_with_the_reason(tmp_path, module, monkeypatc
     (tmp_path / f"{module}.py").write_text(text.replace("def edit(", "def other("))
     monkeypatch.setenv("GRISTMILL_STEPS", module)
     for name, message in {
-        f"{module}:NoHeading": "called c4, as a step of gristmill's own",
-        f"{module}:Bound": "is not a step on documents",
+        f"{module}:NoHeading": "has the name of the built-in step c4",
+        f"{module}:Bound": "is not a document step",
         f"{module}:Missing": "has no class Missing",
         f"{module}:Profanity.decisions": "write module:Class",
         f"{module}.inner:Profanity": f"there is no module {module}.inner",
@@ -312,7 +312,7 @@ def test_new_step_writes_a_step_whose_test_passes(tmp_path):
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("name", "message"), [("Loud", "no name of a step"), ("c4", "gristmill's own")])
+@pytest.mark.parametrize(("name", "message"), [("Loud", "is not a valid step name"), ("c4", "c4 is a built-in step")])
 def test_new_step_refuses_names_that_no_step_can_have(tmp_path, name, message):
     with pytest.raises(ValueError, match=message):
         new_step.write(name, tmp_path)

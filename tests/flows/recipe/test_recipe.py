@@ -74,7 +74,7 @@ def test_a_recipe_of_texts_needs_no_extraction(ahead):
     with pytest.raises(RecipeError, match="put it first, or after `url`"):
         load(TEXTS | {"steps": [*behind, {"step": "normalize"}]})
     pages = [*TEXTS["sources"], {"name": "crawl", "warc": ["c.warc.gz"]}]
-    with pytest.raises(RecipeError, match="no step `extract`, which the pages of crawl need"):
+    with pytest.raises(RecipeError, match="the pages of crawl need the step `extract`"):
         load(TEXTS | {"steps": first + behind, "sources": pages})
 
 

@@ -117,7 +117,7 @@ def test_the_short_form_changes_the_sources_from_common_crawl_alone():
 
 
 def test_a_snapshot_for_a_recipe_without_a_crawl_is_an_error():
-    with pytest.raises(RecipeError, match="snapshot: is given, but demo has no source from Common Crawl"):
+    with pytest.raises(RecipeError, match="snapshot: is set, but demo has no Common Crawl source"):
         from_form({"recipe": "demo", "snapshot": "CC-MAIN-2023-40"})
     assert from_form({"recipe": "demo", "limit": 3}).limit == 3
 

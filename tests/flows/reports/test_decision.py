@@ -154,7 +154,7 @@ def test_judge_and_size_stand_everywhere_and_in_every_first_sentence(left_out, t
         assert said in text, f"{name}: {text[:300]}"
     assert {name.split(" ")[0] for name in found} >= {"name", "description", "terminal", "artifact", "table", "tag"}
     for sentence in decided.sentences:
-        assert said in sentence.split(";")[0] and sentence.endswith("; it holds for these training documents")
+        assert said in sentence.split(";")[0] and sentence.endswith("; it applies to these training documents")
     resampled = replace(CONDITIONS, resampled=True)
     for verdict in decided.verdicts:
         assert "these documents" not in replace(verdict, conditions=resampled).sentence()

@@ -106,7 +106,7 @@ def test_columns_have_types_and_comments(run):
     comments = dict(
         run.sql("select column_name, comment from duckdb_columns() where table_name = 'documents'").fetchall()
     )
-    assert comments["url"] == "where the document was found"
+    assert comments["url"] == "address of the document"
     assert all(comments.values())
     described = run.sql("describe ledger").fetchall()
     assert [row[0] for row in described] == ["stage", *run.ledger.schema.names[1:]]

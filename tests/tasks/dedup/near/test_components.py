@@ -183,5 +183,5 @@ def test_what_needs_comparisons_is_refused_in_one_sentence(tmp_path):
     shards = dealt(planted(7), 2, 1)
     made = clustered(tmp_path, shards).kept.folder
     later = CONNECTED.model_copy(update={"threshold": 0.8, "earlier": (made,)})
-    with pytest.raises(ValueError, match="whose `threshold` is null; here it is 0.8"):
+    with pytest.raises(ValueError, match="whose `threshold` is null, but here it is 0.8"):
         clustered(tmp_path, shards, later)
