@@ -200,7 +200,7 @@ def _signals() -> Iterator[None]:
 def _server() -> Iterator[None]:
     """Record at the server that the user has named, or at one of this home."""
     if get_current_settings().api.url:
-        said = "Prefect's server does not answer; it is asked again for four minutes"
+        said = "Prefect's server does not answer. Retrying for four minutes."
         logging.getLogger("prefect.client").setLevel(logging.DEBUG)
         run_log.say_once("prefect.client", "Encountered retryable exception", said)
         known: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: _PATIENT_TRIES}
@@ -236,8 +236,8 @@ def _plain_errors() -> Iterator[None]:
             why = trouble(Path(settings.tracking_uri.removeprefix(_SQLITE)), MLFLOW_HOLDS)
         if not why:
             first = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
-            why = f"a record of this run could not be written ({first}): see that its server answers, then run again"
-        raise RuntimeError(f"{why}; the stages that are made are kept") from error
+            why = f"a record of this run could not be written ({first}): check that its server answers, then run again"
+        raise RuntimeError(f"{why}; finished stages are kept") from error
 
 
 def _of_a_record(error: BaseException | None) -> bool:

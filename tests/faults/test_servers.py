@@ -108,7 +108,7 @@ def test_the_prefect_server_of_a_run_dies_and_the_same_command_goes_on(runs, sho
     assert run.wait() == 1, runs.log(name)
     *_, last = runs.log(name).splitlines()
     said = "the Prefect server of this run has ended (signal 9): run the same command again"
-    assert last == f"gristmill: {said}; the stages that are made are kept"
+    assert last == f"gristmill: {said}; finished stages are kept"
     assert not warned(runs.log(name)), runs.log(name)
     goes_on(runs, name, short, whole)
 

@@ -208,7 +208,7 @@ def test_a_report_of_a_finished_recipe_counts_items_and_shows_them(tmp_path, tex
         f"{OTHERS[1][0]}: {OTHERS[1][1]}",
     }
     table, sentence, *_ = found.parts()
-    assert sentence == f"4 of {len(lines)} documents hold an item of a benchmark."
+    assert sentence == f"4 of {len(lines)} documents contain an item of a benchmark."
     assert [row[:4] for row in table.texts()[1]] == [["bakery", "1", "1", "1"], ["mill", "2", "2", "1"]]
     without = recipe | {"steps": recipe["steps"][:1]}
     for _ in curate(context(home), load(without)):

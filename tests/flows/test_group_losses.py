@@ -98,7 +98,7 @@ def test_the_page_of_the_run_has_them(made):
     report = finished(load(recipe(folder / "raw")), MachineSettings(home=str(folder / "home")))
     assert report.lost_groups == found["groups"]
     page = run_page.page(report)
-    assert "Groups that lost far more than their like" in page and f"source s{WIPED}</bdi>" in page
+    assert "Groups that lost far more than comparable groups" in page and f"source s{WIPED}</bdi>" in page
     silent = load(recipe(folder / "raw", group_losses={"then": "ignore"}))
     assert finished(silent, MachineSettings(home=str(folder / "home"))).lost_groups == []
 

@@ -159,8 +159,8 @@ def histogram(
         for place, (_, name) in zip(places, inside, strict=True)
     ]
     return Markup(
-        '<figure class="histogram">{drawn}<div class="axis"><span>{low}</span>'
-        "<span>{label}{scale}; at most {most} in a bar</span><span>{high}</span></div></figure>"
+        '<figure class="histogram">{drawn}<div class="axis"><span>{low}</span><span>{label}{scale}; at most '
+        "{most} in a bar</span><span>{high}</span></div></figure>"
     ).format(
         label=label,
         drawn=_svg(f"documents by {label}", _WIDTH, _HEIGHT, drawn, stretched=True),

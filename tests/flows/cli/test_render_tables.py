@@ -122,9 +122,9 @@ def test_proposed_thresholds_are_a_table_and_sentences():
     [proposed] = cells(found.table)
     assert proposed == ["gopher_quality.min_words", "de", "50", "5.00%", "11.00%", "25", "5.01%"]
     assert found.remarks(2000) == [
-        "Left out, with fewer than 2,000 documents: fo 1,036.",
-        "Without a proposal, since they drop nothing of the reference: c4.min_sentences.",
-        "Without a proposal, since they have no thresholds for languages: pii.",
+        "Omitted, with fewer than 2,000 documents: fo 1,036.",
+        "No proposal, because they drop nothing of the reference: c4.min_sentences.",
+        "No proposal, because they have no thresholds for languages: pii.",
         "Without a proposal: ccnet: 0 documents in en.",
     ]
     assert found.recipe_part() == {"steps": [{"step": "gopher_quality", "languages": {"de": {"min_words": 25}}}]}

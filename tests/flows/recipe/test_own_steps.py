@@ -245,7 +245,7 @@ def test_their_rules_are_shown(module, monkeypatch):
     assert book.rows == (Row("hits", "profanity_hits", "words", "own", "Bad words.", (most,)),)
     assert {"profanity", "shouting"} < {book.step for book in books("")}
     monkeypatch.delenv("GRISTMILL_STEPS")
-    with pytest.raises(LookupError, match="no document step is called shouting; there are url"):
+    with pytest.raises(LookupError, match="unknown document step shouting; the steps are url"):
         list(books("shouting"))
     with pytest.raises(StepError, match="does not allow"):
         list(books(f"{module}:Profanity"))
@@ -254,9 +254,9 @@ def test_their_rules_are_shown(module, monkeypatch):
 def test_a_setting_that_changes_what_is_measured_cannot_be_replayed(module, monkeypatch, tmp_path):
     monkeypatch.setenv("GRISTMILL_STEPS", module)
     given = recipe({"step": "profanity"})
-    with pytest.raises(ValueError, match="profanity.words cannot be replayed: it changes what is measured"):
+    with pytest.raises(ValueError, match="profanity.words cannot be replayed: it changes measurements"):
         whatif(given, {"profanity.words": ["x"]}, MachineSettings(home=str(tmp_path)))
-    with pytest.raises(ValueError, match="profanity has no such setting; there are words, max_hits"):
+    with pytest.raises(ValueError, match="profanity has no such setting; its settings are words, max_hits"):
         whatif(given, {"profanity.min_hits": 1}, MachineSettings(home=str(tmp_path)))
 
 

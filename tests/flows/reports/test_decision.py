@@ -213,7 +213,7 @@ def test_the_page_says_which_tasks_say_something():
     row = TaskScreen("qu<i>z", "accuracy", 300, 4.2, None, 0.5, 0.08, 0.02, ("noise <b>",))
     page = decision_page.page(replace(report({"A": 0.1}, scored=accuracy), task_screen=(row,)))
     shown = " ".join(html.fromstring(page).text_content().split())
-    assert "Which tasks say something" in shown and "qu<i>zaccuracy300+4.2+0.54.0noise <b>" in shown
+    assert "Informative tasks" in shown and "qu<i>zaccuracy300+4.2+0.54.0noise <b>" in shown
     assert "<i>" not in page
 
 

@@ -74,11 +74,11 @@ def test_lines_that_lack_punctuation_are_marked_until_they_are_most_of_the_page(
     text = f"{line * 3}\nmenu\n\nhome\n"
     found = offending(step, row, table(text), text)
     assert [text[a:b] for a, b in found.marks] == ["menu\n\nhome"]
-    assert found.remark == "marked is what line_punctuation does not count, in fraction of lines"
+    assert found.remark == "line_punctuation counts everything that is not marked, in fraction of lines"
     text = "A line of a menu without an end\n" * 9 + "One ends.\n" + "And more of the menu\n" * 9
     found = offending(step, row, table(text), text)
     assert [text[a:b] for a, b in found.marks] == ["One ends."]
-    assert found.remark == "marked is what line_punctuation counts, too small a fraction of lines"
+    assert found.remark == "line_punctuation counts what is marked, which is too small a fraction of lines"
 
 
 def test_a_mean_marks_nothing():

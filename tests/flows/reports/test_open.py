@@ -116,7 +116,7 @@ def test_scores_are_those_of_all_documents(run):
     found = pa.table(run.scores).to_pylist()
     assert [row["gopher_quality_words"] for row in found] == [*WORDS, 194]
     assert [row["kept"] for row in found] == [False, False, *[True] * 7, False]
-    # only documents that stay have a cluster
+    # only documents kept have a cluster
     assert [row["cluster_size"] for row in found] == [None, None, *[1] * 6, 2, None]
 
 
@@ -158,12 +158,12 @@ def test_wrong_names_are_sentences(run, tmp_path):
         run.documents.to_pandas(["txt"])
     with pytest.raises(LookupError, match="no document in .* has an id that begins with nowhere"):
         run.lineage("nowhere")
-    with pytest.raises(LookupError, match="documents have an id that begins with : give more of it"):
+    with pytest.raises(LookupError, match="documents have an id that begins with : give more characters of it"):
         run.lineage("")
     path = tmp_path / "my recipe.yaml"
     path.write_text(yaml.safe_dump(run.recipe.model_dump(mode="json")))
     for recipe, argument in ((run.recipe, "RECIPE"), (path, f"'{path}'")):
-        sentence = rf"the corpus of planted is not finished in .*: run `gristmill corpus {argument}`; it resumes"
+        sentence = rf"the corpus of planted is not finished in .*: run `gristmill corpus {argument}`, which resumes"
         with pytest.raises(NotFinishedError, match=sentence):
             gristmill.open(recipe, str(tmp_path / "empty"))
 
