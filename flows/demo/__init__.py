@@ -155,7 +155,7 @@ def _finished(out: Path, fingerprint: str) -> HarvestReport | None:
         return None
     record = out / "harvest.json"
     if not record.exists():
-        raise FileExistsError(f"{out} holds files that are no harvest: name an empty or a new folder")
+        raise FileExistsError(f"{out} contains other files: choose an empty or a new folder")
     try:
         report = HarvestReport.model_validate_json(record.read_bytes())
     except ValueError:

@@ -363,7 +363,7 @@ def test_tokens_that_are_asked_for_are_repeated_as_far_as_the_mixture_allows(mad
     with pytest.raises(ValueError, match="^base: one step of training takes 9,000,000 tokens, but a run may take"):
         arm_data(home, {"base": base}, tokens=10**8, **PROXY | {"step_tokens": 9_000_000})
     strict = variant(base, "gopher_quality.min_words=120").recipe
-    with pytest.raises(ValueError, match="^strict: no token is left of the source web once the evaluation documents"):
+    with pytest.raises(ValueError, match="^strict: the source web has no tokens without the evaluation documents"):
         arm_data(home, {"base": base, "strict": strict}, tokens=10**8, **PROXY)
     none = variant(base, "gopher_quality.min_words=1000").recipe
     with pytest.raises(ValueError, match="^none: the corpus is empty after the step `gopher_quality`"):

@@ -180,7 +180,7 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
     with pytest.raises(FileExistsError, match="already exists"):
         heads.head_from_texts(again, made.model, made.given, ("text", "kind"), ["fine"], Embedder())
     few.write_text('{"id": "nobody", "kind": "fine"}\n')
-    with pytest.raises(ValueError, match="no label is of a document that the step `embedding` has embedded"):
+    with pytest.raises(ValueError, match="no label belongs to a document with an embedding"):
         heads.head_from_recipe(f"{out}2", "small", ("jsonl", [str(few)]), ("id", "kind"), ["fine"], 1.0, machine)
     recipe.steps = ()
     with pytest.raises(ValueError, match="has no step `embedding`; add one, or give --model"):
@@ -193,9 +193,9 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
         (
             '{"text": "mill", "kind": "fine"}',
             ("text", "kind"),
-            "the label 'fine' is not a number; name the labels of good",
+            "the label 'fine' is not a number; list the labels of good",
         ),
-        ('{"text": "mill"}', ("text", "kind"), "row 1, has no kind; name its key by --label-column"),
+        ('{"text": "mill"}', ("text", "kind"), "row 1, has no kind; set its key with --label-column"),
         ('{"text": "mill", "kind": 1}', ("text", "kind"), "learns from labels that differ"),
     ],
 )

@@ -134,7 +134,7 @@ def test_lines_of_one_page_are_in_one_half(tmp_path):
     texts = found("bare.jsonl", "jsonl")
     assert texts["folds_by"] == "text" and texts["roc_auc"] > 0.9, "the plant"
     assert 0.3 < found("bare.jsonl", "jsonl", "site")["roc_auc"] < 0.7
-    with pytest.raises(ValueError, match="has no host; name another key by --group-column"):
+    with pytest.raises(ValueError, match="has no host; choose another key with --group-column"):
         found("bare.jsonl", "jsonl", "host")
 
 

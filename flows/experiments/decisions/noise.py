@@ -59,11 +59,11 @@ def read_noise(source: Any, proxy: ProxyConfig) -> ProxyNoise | None:
     with opening(f"{noise}", "noise of a proxy", "fit it again, or remove it"):
         record = ProxyNoise.model_validate(orjson.loads(data))
     if _deciding(record.proxy) != _deciding(proxy):
-        raise ValueError(f"{noise} was fitted to runs of another proxy than {path} has; fit it again, or remove it")
+        raise ValueError(f"{noise} was fitted to runs of a different proxy than {path}; fit it again, or remove it")
     if record.training_version != TRAINING_VERSION:
         raise ValueError(
-            f"{noise} is stale: it was measured with version {record.training_version} of the training, and this is "
-            f"version {TRAINING_VERSION}; fit it again, or remove it"
+            f"{noise} is outdated: it was measured with training version {record.training_version}, but this "
+            f"is version {TRAINING_VERSION}; fit it again, or remove it"
         )
     return record
 
@@ -96,8 +96,8 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
         blocks.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
     if not blocks:
         raise ValueError(
-            f"{home} has {len(losses)} runs of the proxy {proxy.name} on {tokens:,} tokens, but no two arms, or "
-            "samples of one, with two pairs in common: train an A/A bank first"
+            f"{home} has {len(losses)} runs of the proxy {proxy.name} on {tokens:,} tokens, but no two arms, "
+            "or samples of one arm, with two pairs in common: train an A/A bank first"
         )
     weights = [degrees for _, degrees in blocks]
 

@@ -118,7 +118,7 @@ class Split:
 def splits(compute: float, own: tuple[ScalingLaw, TokenCost] | None = None) -> Iterator[Split]:
     """The best splits of so many operations by all published laws, and by one's `own` law with its cost of a token."""
     simple = math.sqrt(compute / 6 / TOKENS_A_PARAMETER)
-    yield Split("20 tokens a parameter", simple, TOKENS_A_PARAMETER * simple)
+    yield Split("20 tokens per parameter", simple, TOKENS_A_PARAMETER * simple)
     for number, power in enumerate(APPROACHES, 1):
         n = power.parameters(compute)
         yield Split(f"Hoffmann, approach {number}", n, compute / 6 / n)

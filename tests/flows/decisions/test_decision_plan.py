@@ -67,7 +67,7 @@ def unknown(proxy) -> None:
 def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
     plan = planned(ARMS, replace(OPTIONS, judge=["web"]), here, {})
     shown = "\n".join(plan.lines())
-    assert "base against raw, a, b" in shown and "language cannot be left out: it is needed" in shown
+    assert "base against raw, a, b" in shown and "language cannot be removed: it is needed" in shown
     assert "200,000 tokens at most" in shown and "the best 2 are tested" in shown
     fewest, most = plan.cost.runs
     assert f"runs: {fewest} to {most}, 32 of them for the A/A bank" in shown
@@ -85,7 +85,7 @@ def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tm
     own.write_text((PROXIES / "small.yaml").read_text())
     plan = planned(ARMS, replace(OPTIONS, proxy=str(own), tokens=100_000, judge=["extracted"]), unknown, {})
     shown = "\n".join(plan.lines())
-    assert "is not known before `--plan` has measured it" in shown
+    assert "is unknown until `--plan` has measured it" in shown
     assert "no noise was recorded" in shown and f"It trains {plan.cost.runs[0]} to" in shown
     assert "--tokens N" not in shown
     with pytest.raises(ValueError, match="^unknown evaluation set webb; did you mean `web`?"):

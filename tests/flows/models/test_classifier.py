@@ -63,7 +63,7 @@ def test_labelled_files_of_any_form_give_the_same_classifier(tmp_path):
 @pytest.mark.parametrize(
     "line,why",
     [
-        ('{"body": "a mill"}', "row 1, has no verdict; name its key by --label-column"),
+        ('{"body": "a mill"}', "row 1, has no verdict; set its key with --label-column"),
         ('{"verdict": "fine"}', "body is missing, there are verdict; mend it"),
         ('{"body": "a mill", "verdict": "fine"}', "learns from two labels at least, .*: give more documents"),
     ],
