@@ -156,7 +156,7 @@ class Decontamination(Indexing, Policy, CorpusStep):
     def _own_names(self) -> Self:
         names = [benchmark.name for benchmark in self.benchmarks]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two benchmarks are called {twice[0]}; give each its own name")
+            raise ValueError(f"two benchmarks have the name {twice[0]}; give each a different name")
         return self
 
     def problems(self, deep: bool) -> Iterator[Problem]:
@@ -203,14 +203,14 @@ def read_items(path: str, fields: Fields) -> list[Item]:
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         raise BenchmarkError(f"the benchmark {label} cannot be read ({error}); copy or make it again") from None
     if not rows:
-        raise BenchmarkError(f"the benchmark {label} has no item; give a file with rows, or take it out of the recipe")
+        raise BenchmarkError(f"the benchmark {label} has no items; give a file with rows, or remove it from the recipe")
     items = [_item(row, line, number, fields, label) for number, (row, line) in enumerate(rows)]
     numbers: dict[str, int] = {}
     for number, item in enumerate(items):
         if (first := numbers.setdefault(item.id, number)) != number:
             raise BenchmarkError(
-                f"the benchmark {label} has the id {item.id} in row {first} and in row {number}; name another field "
-                "as `id`, or none"
+                f"the benchmark {label} has the id {item.id} in row {first} and in row {number}; use another "
+                "field as `id`, or none"
             )
     return items
 
@@ -248,15 +248,15 @@ def _item(row: Any, line: bytes, number: int, fields: Fields, label: str) -> Ite
         except (KeyError, TypeError):
             has = ", ".join(row) if isinstance(row, dict) else f"a {type(row).__name__}"
             raise BenchmarkError(
-                f"the benchmark {label} has no text in the field {field} of row {number}, whose fields are {has}; "
-                "correct the names of its fields in the recipe"
+                f"the benchmark {label} has no text in the field {field} of row {number}, whose fields are "
+                f"{has}; correct the field names in the recipe"
             ) from None
 
     question = "\n".join(text for field in fields.question for text in texts(field))
     if not question.strip():
         raise BenchmarkError(
-            f"the benchmark {label} has an empty question ({', '.join(fields.question)}) in row {number}; remove the "
-            "row, or name another field"
+            f"the benchmark {label} has an empty question ({', '.join(fields.question)}) in row {number}; "
+            "remove the row, or use another field"
         )
     identity = texts(fields.id)
     answers = tuple(dict.fromkeys(text for text in texts(fields.answer) if text.strip()))

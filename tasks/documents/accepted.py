@@ -44,7 +44,8 @@ def _column(field: pa.Field, rows: int, columns: Mapping[str, Any]) -> pa.Chunke
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         what = f"type {values.type}" if hasattr(values, "type") else shown(values)
         raise Unacceptable(
-            f"gives the column {field.name} as {what}, which is no {field.type} ({' '.join(str(error).split())[:100]})"
+            f"gives the column {field.name} as {what}, which cannot be converted to {field.type} "
+            f"({' '.join(str(error).split())[:100]})"
         ) from error
 
 
@@ -63,7 +64,7 @@ def accepted_edits(
     checked: dict[str, Any] = dict(accepted_columns(needed, len(texts), columns))
     for name in step.rewrites:
         if name not in columns or len(columns[name]) != len(texts):
-            raise Unacceptable(f"gives no value for each document in {name}, which its `rewrites` names")
+            raise Unacceptable(f"gives no value for some documents in {name}, which its `rewrites` lists")
         checked[name] = columns[name]
     return edits, checked
 

@@ -97,7 +97,7 @@ class Extract(Step):
     @classmethod
     def _once(cls, types: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(types)) < len(types):
-            raise ValueError(f"is {', '.join(types)}; name each type once")
+            raise ValueError(f"is {', '.join(types)}; list each type once")
         return types
 
     @field_validator("engine")
@@ -112,13 +112,13 @@ class Extract(Step):
         for index, engine in enumerate(engines):
             _check_engine(engine, ENGINE_NAMES)
             if engine in engines[:index]:
-                raise ValueError(f"names {engine} twice; name each engine once")
+                raise ValueError(f"has {engine} twice; list each engine once")
         return engines
 
     @model_validator(mode="after")
     def _format_of_engine(self) -> "Extract":
         if self.format == "markdown" and self.engine != "blocks":
-            raise ValueError(f"format: markdown is given by the engine blocks alone, not by {self.engine}")
+            raise ValueError(f"format: markdown is only available with the engine blocks, not {self.engine}")
         return self
 
     @model_validator(mode="after")
@@ -126,7 +126,7 @@ class Extract(Step):
         for owner, known in ENGINES.items():
             for name in known.options:
                 if getattr(self, name) is not None and owner not in self.asked:
-                    raise ValueError(f"{name} is an option of the engine {owner}, and the engine is {self.engine}")
+                    raise ValueError(f"{name} is an option of the engine {owner}, but the engine is {self.engine}")
         if self.favor_precision and self.favor_recall:
             raise ValueError("favor_precision and favor_recall exclude each other; give one of them")
         if self.stop_list is not None and self.stop_list not in (lists := justext.get_stoplists()):

@@ -123,7 +123,7 @@ class Guard:
         results that have arrived; the worker holds one call and one result.
         """
         if self._in_use:
-            raise RuntimeError("this guard still works on other calls: take a guard for each thread")
+            raise RuntimeError("this guard is in use by other calls: use one guard per thread")
         self._in_use = True
         self._ring.clear()
         source = iter(calls)
@@ -416,8 +416,8 @@ def _worker(work: str, first_calls: _FirstCalls, limits: Limits, ring: Ring) -> 
             except ConnectionError:  # idle zygotes leave, and others are killed
                 _zygotes.pop(key).close()
     raise RuntimeError(
-        f"the process that guards {work} ended {_STARTS} times before it could fork: "
-        "this machine has too little memory, or allows too few processes"
+        f"the process that guards {work} ended {_STARTS} times before it could fork: this machine has too "
+        "little memory, or too few processes are allowed"
     )
 
 

@@ -93,7 +93,7 @@ def check(path: str, step: Settings) -> None:
     except FileNotFoundError:
         if getattr(step, "lowercase", False) and keeps_case(files.local_copy(path)):
             raise ModelFileError(
-                f"{path} has learned words with capital letters, and the step gives it texts in lower case; write "
+                f"{path} has learned words with capital letters, but the step lowercases texts; write "
                 "`lowercase: false`, as for DCLM's own model"
             ) from None
         return
@@ -103,13 +103,13 @@ def check(path: str, step: Settings) -> None:
         ) from error
     if files.checksum(path) != digest:
         raise ModelFileError(
-            f"{path} is not the file that {description(path)} describes; copy both again, or train it again by "
-            "`gristmill train classifier`"
+            f"{path} does not match {description(path)}; copy both again, or train it again with `gristmill "
+            "train classifier`"
         )
     for name, value in settings.items():
         if value != getattr(step, name):
             raise ModelFileError(
-                f"{path} was trained with {name} {value}, and the step has {getattr(step, name)}; write "
+                f"{path} was trained with {name} {value}, but the step has {getattr(step, name)}; write "
                 f"`{name}: {str(value).lower()}`"
             )
 
@@ -303,8 +303,8 @@ def cross_fit(
                 f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items()
             )
             raise ValueError(
-                "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
-                f"models would learn from {counts_text or 'nothing'}: give more documents, or leave a label out"
+                "a classifier needs at least two labels, each with examples in both halves, but one of the "
+                f"two models would be trained on {counts_text or 'nothing'}: add documents, or remove a label"
             )
         train(examples, train_rows, settings, target)
         unseen = np.flatnonzero(examples.folds == number)

@@ -75,7 +75,7 @@ class Embedder(Settings):
         if self.kind == "static":
             for name, value in (("pooling", self.pooling), ("device", self.device)):
                 if value != (only := type(self).model_fields[name].default):
-                    raise ValueError(f"has {name}: {value}, but `kind: static` has {name}: {only} alone; leave it out")
+                    raise ValueError(f"has {name}: {value}, but `kind: static` only supports {name}: {only}; remove it")
         return self
 
     @property
@@ -118,7 +118,7 @@ class OnnxModel:
         if "input_ids" not in self._inputs or (strange := sorted({*self._inputs} - {*_INPUTS})):
             wrong = f"the input {strange[0]}" if "input_ids" in self._inputs else "no input input_ids"
             raise ModelFileError(
-                f"{self._path} has {wrong}; export it as a sentence embedder, whose inputs are of {', '.join(_INPUTS)}"
+                f"{self._path} has {wrong}; export it as a sentence embedder with inputs among {', '.join(_INPUTS)}"
             )
         self._output = self._session.get_outputs()[0].name
 
@@ -132,8 +132,8 @@ class OnnxModel:
             [output] = self._session.run([self._output], fed)
         except _runtime_errors() as error:
             raise ModelFileError(
-                f"{self._path} cannot read the tokens of the tokenizer.json with it: {' '.join(str(error).split())}; "
-                "take both files from one embedder, and lower `max_tokens` where the model reads fewer"
+                f"{self._path} cannot read the tokens of its tokenizer.json: {' '.join(str(error).split())}; "
+                "use both files of the same embedder, and lower `max_tokens` if the model reads fewer"
             ) from error
         n_dims = 2 if self._settings.pooling == "none" else 3
         if output.ndim != n_dims or len(output) != 1:
@@ -224,8 +224,8 @@ class StaticModel:
                 vectors *= self._weights[ids][:, None]
         except IndexError as error:
             raise ModelFileError(
-                f"{self._path} has no vector for some tokens of the tokenizer.json with it ({error}); take both files "
-                "from one embedder"
+                f"{self._path} has no vector for some tokens of its tokenizer.json ({error}); use both files "
+                "of the same embedder"
             ) from error
         return vectors.mean(axis=0)
 
@@ -267,7 +267,7 @@ def embedder_files(folder: str, kind: str) -> EmbedderFiles:
         other = next(
             (k for k, ms in _MODELS.items() if any(files.exists(files.join(folder, name)) for name in ms)), None
         )
-        remedy = f"write `kind: {other}` for the model that is there" if other else _REMEDIES[kind]
+        remedy = f"write `kind: {other}` for the existing model" if other else _REMEDIES[kind]
         raise ModelFileError(f"{folder} has {lacks}; {remedy}")
     if not files.exists(tokenizer):
         raise ModelFileError(f"{tokenizer} is missing; copy the tokenizer of the embedder to it")
@@ -289,7 +289,7 @@ class SentenceEmbedder:
         # as many tokens as it will be given, which the model may have no positions for
         self.dimension = len(self.vector("a " * settings.max_tokens))
         if not self.dimension:
-            raise ModelFileError(f"{self._tokens} makes no token of a letter; copy that of the embedder again")
+            raise ModelFileError(f"{self._tokens} makes no token for a letter; copy the embedder's file again")
 
     def vector(self, text: str) -> np.ndarray:
         """The vector of a text: float16 (dimension,). Of a text without a token it is zero.
@@ -311,8 +311,8 @@ class SentenceEmbedder:
             rounded = vector.astype(np.float16)
         if not np.isfinite(rounded).all():
             raise ValueError(
-                f"{self._path} gives a vector with numbers that are not finite, or over 65504, which 16 bits do not "
-                "hold; write `normalize: true`, or take another export of the model"
+                f"{self._path} gives a vector with numbers that are not finite, or over 65504, the limit of "
+                "16 bits; write `normalize: true`, or use another export of the model"
             )
         return rounded
 

@@ -45,7 +45,7 @@ class HeadCuts(Settings):
     def _percents(self) -> Self:
         for name, percent in self.keep_top.items():
             if not 0 < percent <= 100:
-                raise ValueError(f"has keep_top {percent} for {name}; give a percentage above 0, 100 at most")
+                raise ValueError(f"has keep_top {percent} for {name}; give a percentage above 0, at most 100")
         if both := sorted({*self.min_score} & {*self.keep_top}):
             raise ValueError(f"has min_score and keep_top for {both[0]}; give one of them")
         return self
@@ -82,7 +82,7 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
     def _known_heads(self) -> Self:
         for name in self.heads:
             if re.fullmatch(_NAME, name) is None:
-                raise ValueError(f"has the head {name!r}; name it in small letters, digits and underscores")
+                raise ValueError(f"has the head {name!r}; use lowercase letters, digits and underscores")
         for key in self.decision_fields:
             if strange := sorted({*getattr(self, key)} - {*self.heads}):
                 there = ", ".join(sorted(self.heads)) or "none"

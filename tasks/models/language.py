@@ -289,14 +289,14 @@ class Language(Identification, DocumentStep):
         if unknown := [code for code in keep if code not in CODES and code != UNKNOWN]:
             short = unknown[0][:2].lower()
             hint = f"did you mean `{short}`?" if short in CODES else "give codes like en, de, zh"
-            raise ValueError(f"has {', '.join(unknown)}, which lid.176 never names; {hint}")
+            raise ValueError(f"has {', '.join(unknown)}, which lid.176 does not have; {hint}")
         return keep
 
     @field_validator("languages")
     @classmethod
     def _scores(cls, languages: dict[str, dict[str, float]], info: ValidationInfo) -> dict[str, dict[str, float]]:
         if wrong := [code for code, own in languages.items() if set(own) != {"min_score"}]:
-            raise ValueError(f"{wrong[0]}: give min_score, and it alone, as in {{hr: {{min_score: 0.2}}}}")
+            raise ValueError(f"{wrong[0]}: only min_score is allowed, as in {{hr: {{min_score: 0.2}}}}")
         if unkept := sorted(set(languages) - set(info.data.get("keep", languages))):
             raise ValueError(f"{unkept[0]} is not in keep, so all its documents are dropped; add it there")
         return languages

@@ -114,13 +114,13 @@ def check(model: str) -> None:
     described = _described(model)
     for path, look in ((model, check_kenlm), (pieces_of(model), check_sentencepiece)):
         if not files.exists(path):
-            remedy = "train one by `gristmill train lm`, or correct the path"
+            remedy = "train one with `gristmill train lm`, or correct the path"
             raise FileNotFoundError(f"{path} does not exist; {remedy}")
         look(files.local_copy(path))
         name = path.rsplit("/", 1)[-1]
         if described and _facts(path) != described.get(name):
             raise ModelFileError(
-                f"{path} is not the file that {description(model)} describes; copy both again, or train it again by "
+                f"{path} does not match {description(model)}; copy both again, or train it again with "
                 "`gristmill train lm`"
             )
     _check_loads(model)
@@ -343,7 +343,7 @@ def train(texts: Iterable[str], folder: str, language: str, settings: Training) 
         folded, encoded, binary = (Path(scratch) / name for name in ("folded", "encoded", "model"))
         counts = _fold(texts, folded)
         if not counts["lines"]:
-            raise ValueError(f"there is no text to train on ({counts['documents']} documents); name other files")
+            raise ValueError(f"no text to train on ({counts['documents']} documents); use other files")
         trained = _train_pieces(folded, -(-counts["lines"] // settings.lines), settings)
         files.write_bytes(pieces, trained)
         counts |= _encode(sentencepiece.SentencePieceProcessor(model_proto=trained), folded, encoded)

@@ -78,7 +78,9 @@ class Percentiles(Settings):
             if (least := getattr(self, low)) >= (most := getattr(self, high)):
                 raise ValueError(f"{low} {least} is not below {high} {most}; lower it")
         if set(self.keep_buckets) == {"head", "tail"}:
-            raise ValueError("keep_buckets is head and tail, between which lies middle; add `middle`, or drop one")
+            raise ValueError(
+                "keep_buckets is head and tail without middle, which is between them; add `middle`, or remove one"
+            )
         return self
 
 
@@ -147,15 +149,15 @@ def read_cutoffs(path: str, settings: Percentiles) -> dict[str, tuple[float, flo
     levels = settings.head_percentile, settings.middle_percentile
     if missing := [each for each in levels if each not in table]:
         raise CutoffsError(
-            f"{path} has no row for the percentile {missing[0]:g}; name in head_percentile and "
-            f"middle_percentile two of {', '.join(f'{each:g}' for each in table)}"
+            f"{path} has no row for the percentile {missing[0]:g}; set head_percentile and middle_percentile "
+            f"to two of {', '.join(f'{each:g}' for each in table)}"
         )
     for name in header[1:]:
         head, middle = (table[each][name] for each in levels)
         if not head <= middle:
             raise CutoffsError(
                 f"{path} has the perplexities {head:g} and {middle:g} for {name} at the percentiles "
-                f"{levels[0]:g} and {levels[1]:g}, which do not ascend; correct them"
+                f"{levels[0]:g} and {levels[1]:g}, which are not ascending; correct them"
             )
     return {name: (table[levels[0]][name], table[levels[1]][name]) for name in header[1:]}
 
@@ -182,10 +184,10 @@ def _percentiles(settings: Cuts, scores: Sequence[str], levels: Sequence[float])
     group, least = ("language", settings.min_documents) if settings.by_language else (None, 1)
     by_language = percentiles(scores, "perplexity", levels, group, least)
     if not by_language:
-        remedy = "leave a source out of its `reference`"
+        remedy = "remove a source from its `reference`"
         if settings.by_language:
-            remedy = "name in `models` models for the languages that the step `language` keeps"
-        raise ValueError(f"the step `perplexity` has no document to score: {remedy}, or drop the step")
+            remedy = "add models to `models` for the languages that the step `language` keeps"
+        raise ValueError(f"the step `perplexity` has no documents to score: {remedy}, or remove the step")
     return {name: values for name, values in by_language.items() if values}
 
 
@@ -276,7 +278,7 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     def _named(cls, models: dict[str, str]) -> dict[str, str]:
         for language, path in models.items():
             if not path.endswith(MODEL_SUFFIX):
-                raise ValueError(f"names {path} for {language}, whose name does not end in {MODEL_SUFFIX}; rename it")
+                raise ValueError(f"has {path} for {language}, whose name does not end in {MODEL_SUFFIX}; rename it")
         return models
 
     @model_validator(mode="after")
@@ -287,11 +289,11 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
                 f"has {both} `models`; give one: sources to train a model on, or the models of some languages"
             )
         if self.cutoffs is not None and not self.models:
-            raise ValueError(f"has `cutoffs` {self.cutoffs}, which hold for models of languages; give `models`")
+            raise ValueError(f"has `cutoffs` {self.cutoffs}, which apply to models of languages; set `models`")
         if self.models and self.order != LanguageModel().order:
-            raise ValueError(f"has order {self.order}, which a model in `models` has of its own; drop it")
+            raise ValueError(f"has order {self.order}, but the models in `models` have their own; remove it")
         if self.unit == "document" and not self.models:
-            raise ValueError("has `unit: document`, which is for models of languages; give `models`, or drop it")
+            raise ValueError("has `unit: document`, which is for models of languages; set `models`, or remove it")
         return self
 
     @property
@@ -353,8 +355,8 @@ def train_model(
                     f.writelines(line + "\n" for line in lines)
         if not words:
             raise ValueError(
-                f"the step `perplexity` learns from words, but its `reference` has none ({documents} documents): name "
-                "another source in `reference`, or loosen the steps before it"
+                f"the step `perplexity` trains on words, but its `reference` has none ({documents} "
+                "documents): use another source in `reference`, or loosen the steps before it"
             )
         estimate(text, model, settings.order)
         with files.create(files.join(folder, "model.bin")) as target, open(model, "rb") as source:
@@ -417,7 +419,7 @@ def pinned(step: Perplexity) -> Perplexity:
     cutoffs = read_cutoffs(step.cutoffs, step)
     if missing := sorted(set(step.models) - set(cutoffs)):
         raise CutoffsError(
-            f"{step.cutoffs} has no column for {', '.join(missing)}, of which `models` has models; add it, or take the "
-            "language out of `models`"
+            f"{step.cutoffs} has no column for {', '.join(missing)}, which have models in `models`; add it, "
+            "or remove the language from `models`"
         )
     return step.model_copy(update={"cutoffs_read": {name: cutoffs[name] for name in sorted(step.models)}})

@@ -99,14 +99,16 @@ class Quality(Classifier, Threshold, LearnedFilter):
         if bool(self.reference) == bool(self.model):
             raise ValueError("needs either `reference`, the sources of good examples, or `model`, a file; give one")
         if self.model is None and self.label is not None:
-            raise ValueError(f"has the label {self.label}, but no `model` that could have it; leave it out")
+            raise ValueError(f"has the label {self.label}, but no `model` for it; remove it")
         if self.model is not None and self.against:
-            raise ValueError(f"has a model, which learns from no source, and `against` {list(self.against)}; drop one")
+            raise ValueError(
+                f"has a model, which is not trained on sources, and `against` {list(self.against)}; remove one"
+            )
         trained = {**Classifier().model_dump(), **self.part(Texts).model_dump()}
         if self.model is not None and (changes := dict(self.part(Classifier).model_dump().items() - trained.items())):
-            raise ValueError(f"has a model, which is trained already, and {', '.join(sorted(changes))}; drop it")
+            raise ValueError(f"has a model, which is already trained, and {', '.join(sorted(changes))}; remove it")
         if both := sorted(set(self.reference) & set(self.against)):
-            raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; leave it out of one")
+            raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; remove it from one")
         return self
 
     @property
@@ -137,9 +139,9 @@ class Quality(Classifier, Threshold, LearnedFilter):
     def remarks(self) -> Iterator[str]:
         if self.min_score is None and self.keep_top is None and self._is_trained_here():
             yield (
-                f"steps.quality has no cut of its own: at DCLM's {MIN_SCORE}, found for DCLM's own model, a classifier "
-                "that learns here from as many good as bad examples drops next to nothing; give `keep_top: 10`, the "
-                "percentage that is kept, or `min_score: 0` where nothing is to be dropped"
+                f"steps.quality has no cutoff: DCLM's {MIN_SCORE} was measured for DCLM's own model, and a "
+                "classifier trained here on equally many good and bad examples would drop almost nothing "
+                "with it; set `keep_top: 10`, the percentage to keep, or `min_score: 0` to drop nothing"
             )
 
     def _is_trained_here(self) -> bool:
@@ -197,8 +199,9 @@ def sample(
     n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
     if n_rows < 2:
         raise ValueError(
-            f"the step `quality` learns from two documents of its `reference` and two of other sources at least, but "
-            f"{good_rows} and {raw_rows} are left: name other sources in `reference`, or loosen the steps before it"
+            "the step `quality` needs at least two documents of its `reference` and two of other sources, "
+            f"but {good_rows} and {raw_rows} are left: use other sources in `reference`, or loosen the steps "
+            "before it"
         )
 
     def fill(examples: Examples) -> None:
@@ -291,7 +294,7 @@ class QualityBucket(Scorers, CorpusStep):
     def _some(self) -> Self:
         if not self.reads or len(set(self.reads)) < len(self.reads):
             raise ValueError(
-                f"has the scores {list(self.reads)}; name at least one in `scores` or `inverse`, each once"
+                f"has the scores {list(self.reads)}; list at least one in `scores` or `inverse`, each once"
             )
         return self
 
@@ -321,7 +324,7 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
     for name in names:
         kind = table[name].type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise ValueError(f"the step `quality_bucket` has the score {name}, whose values are {kind}; name numbers")
+            raise ValueError(f"the step `quality_bucket` has the score {name}, whose values are {kind}; use numbers")
         table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.float64()))
     parquet.write_table(layout.part(gathered_folder(folder), shard), table)
     return {"rows": len(table)}

@@ -96,6 +96,6 @@ def pinned(step: Topic) -> Topic:
     for key in ("keep", "drop"):
         if unknown := [topic for topic in getattr(step, key) or () if topic not in topics]:
             there = ", ".join(topics[:12])
-            raise ModelFileError(f"{step.model} has no topic {unknown[0]}; name some of {there} in `{key}`")
+            raise ModelFileError(f"{step.model} has no topic {unknown[0]}; use some of {there} in `{key}`")
     classifiers.check(step.model, step)
     return step.model_copy(update={"model_checksum": files.checksum(step.model)})

@@ -204,7 +204,8 @@ class Pii(EditStep):
     def _all_known(cls, by_language: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
         if unknown := sorted(by_language.keys() - CODES):
             raise ValueError(
-                f"has {', '.join(unknown)}, which the step `language` never names; give ISO 639 codes like en, de, zh"
+                f"has {', '.join(unknown)}, which the step `language` does not identify; use ISO 639 codes "
+                "such as en, de, zh"
             )
         return {language: cls._known(tuple(sorted(set(by_language[language])))) for language in sorted(by_language)}
 

@@ -41,7 +41,9 @@ def newest_snapshot(listing: str = LISTING) -> str:
     names = [str(entry.get("id")) for entry in entries if isinstance(entry, Mapping)]
     snapshots = [name for name in names if re.fullmatch(SNAPSHOT, name)]
     if not snapshots:
-        raise ValueError(f"{redact_url(listing)} lists no crawl named as CC-MAIN-2024-22; name a copy of {LISTING}")
+        raise ValueError(
+            f"{redact_url(listing)} lists no crawl with a name like CC-MAIN-2024-22; use a copy of {LISTING}"
+        )
     return max(snapshots)
 
 
@@ -73,8 +75,8 @@ def match(folder: str, shard: int, path: str, filters: IndexFilters) -> dict:
         has = set(fragment.physical_schema.names)
         if missing := sorted((set(_columns(filters)) | set(SELECTION.names)) - has):
             raise ValueError(
-                f"the index file {path} has no column {', '.join(missing)}; "
-                "older crawls lack some: leave out the filter by it, or take it from a newer one"
+                f"the index file {path} has no column {', '.join(missing)}; some older crawls lack it: "
+                "remove the filter, or use a newer crawl"
             )
         scanner = fragment.scanner(
             columns=SELECTION.names,

@@ -133,7 +133,7 @@ def oversized(own: Mapping[str, Any]) -> str:
         waiting += [(inner, depth + 1) for inner in names.values()]
         if items:
             waiting.append((items, depth + 1))
-    return f"more than {MAX_FIELDS} columns, with those within others" if fields > MAX_FIELDS else ""
+    return f"more than {MAX_FIELDS} columns, including nested columns" if fields > MAX_FIELDS else ""
 
 
 def check_own_names(columns: Mapping[str, str]) -> None:
@@ -141,20 +141,21 @@ def check_own_names(columns: Mapping[str, str]) -> None:
     for ours, theirs in columns.items():
         if ours in _PLACED:
             raise ValueError(
-                f"names {ours}, which documents have already: write `{ours}_column: {theirs}` in the source, and name "
-                f"the others one by one in `columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
+                f"has {ours}, which documents already have: write `{ours}_column: {theirs}` in the source, "
+                "and list the others one by one in "
+                f"`columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
             )
         if ours in TAKEN:
-            raise ValueError(f"names {ours}, which documents have already{_renamed(ours, theirs)}")
+            raise ValueError(f"has {ours}, which documents already have{_renamed(ours, theirs)}")
         if not OWN_NAME.fullmatch(ours):
             raise ValueError(
-                f"names {ours!r}, which has other characters than letters, digits, _, - and spaces; give it a name of "
-                f"its own, as `columns: {{my_name: {theirs!r}}}`"
+                f"has {ours!r}, with characters other than letters, digits, _, - and spaces; rename it, as "
+                f"`columns: {{my_name: {theirs!r}}}`"
             )
 
 
 def _renamed(ours: str, theirs: str) -> str:
-    return f"; give it its own name, as `columns: {{their_{ours}: {theirs}}}`"
+    return f"; give it a different name, as `columns: {{their_{ours}: {theirs}}}`"
 
 
 def columns_of(own: Any, text: str, url: str | None, id: str | None, date: str | None) -> Columns:

@@ -173,5 +173,5 @@ def entries_of(address: str, checksum: str | None, allowed: tuple[str, ...], uns
         for line in lines
     }
     if not entries - {*allowed}:
-        raise ListError(f"the list {address} has no entry; write one a line")
+        raise ListError(f"the list {address} has no entries; write one per line")
     return _Entries(sorted(entries - {*allowed}), unspaced)

@@ -144,7 +144,7 @@ class C4(EditStep):
     @classmethod
     def _are_marks(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
         if not all(marks):
-            raise ValueError("an empty mark ends every line: name marks, or none at all to let lines end as they like")
+            raise ValueError("an empty mark matches the end of every line: list marks, or none to allow any end")
         return marks
 
     def decisions(self) -> list[Bound]:

@@ -300,7 +300,7 @@ def _read(words: tuple[str, ...] | str) -> tuple[str, ...]:
     lines = [line.strip() for line in whole.split("\n")]
     entries = tuple(dict.fromkeys(line for line in lines if not line.startswith("#") and is_one_word(line)))
     if not entries:
-        raise ListError(f"the list {words} has no stop words: write one a line, in UTF-8")
+        raise ListError(f"the list {words} has no stop words: write one per line, in UTF-8")
     return entries
 
 

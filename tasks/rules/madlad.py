@@ -123,7 +123,7 @@ def check_expressions(expressions: tuple[str, ...]) -> None:
         try:
             pc.match_substring_regex("", expression)
         except pyarrow.lib.ArrowInvalid as error:
-            raise ValueError(f"{expression!r} is no regular expression of RE2: {error}") from error
+            raise ValueError(f"{expression!r} is not a regular expression of RE2: {error}") from error
 
 
 def _alternations(cursed: tuple[str, ...]) -> list[str]:

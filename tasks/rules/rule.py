@@ -69,7 +69,7 @@ class RuleStep(DocumentStep):
         for language, thresholds in languages.items():
             if strange := sorted(set(thresholds) - set(thresholds_of)):
                 raise ValueError(
-                    f"{language}: no threshold is called {', '.join(strange)}; there are {', '.join(thresholds_of)}"
+                    f"{language}: no threshold {', '.join(strange)}; the thresholds are {', '.join(thresholds_of)}"
                 )
         return languages
 
@@ -81,8 +81,8 @@ class RuleStep(DocumentStep):
                 low, high = ends.get(f"min_{rule.name}"), ends.get(f"max_{rule.name}")
                 if low is not None and high is not None and low > high:
                     raise ValueError(
-                        f"{where}min_{rule.name} {low:g} is above max_{rule.name} {high:g}, so every document is "
-                        "dropped; exchange or change them"
+                        f"{where}min_{rule.name} {low:g} is above max_{rule.name} {high:g}, so every "
+                        "document is dropped; swap or change them"
                     )
                 if low is not None and low > 1 and rule.unit.startswith("fraction"):
                     raise ValueError(

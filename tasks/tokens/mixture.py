@@ -157,7 +157,7 @@ class Mixture(Settings):
     @classmethod
     def _positive(cls, weights: dict[str, float]) -> dict[str, float]:
         if bad := {name: w for name, w in weights.items() if not w > 0}:
-            raise ValueError(f"weights must be positive, these are not: {bad}; leave the source out instead")
+            raise ValueError(f"weights must be positive, but these are not: {bad}; remove the source instead")
         return weights
 
     @model_validator(mode="after")
@@ -166,10 +166,12 @@ class Mixture(Settings):
             raise ValueError(
                 "mixture has no weights: give them, or another strategy (proportional, temperature, unimax)"
                 if not self.weights
-                else f"mixture.weights and the strategy {self.strategy} exclude each other; leave one of them out"
+                else f"mixture.weights and the strategy {self.strategy} exclude each other; remove one of them"
             )
         if self.without and self.weights:
-            raise ValueError(f"mixture.without names {', '.join(self.without)}; give these no weight instead")
+            raise ValueError(
+                f"mixture.without has {', '.join(self.without)}; with weights, give these no weight instead"
+            )
         if any(column.quantiles for column in self.by[:-1]):
             raise ValueError("mixture.by has quantiles in a column that is not its last; put that column last")
         if self.rehydrate and (min(self.rehydrate) != 1 or min(self.rehydrate.values()) < 1):
@@ -182,13 +184,16 @@ class Mixture(Settings):
 
     def _check_upsampling(self) -> None:
         if not self.by[-1].quantiles:
-            raise ValueError("mixture.upsample goes by quality: let the last column of mixture.by have quantiles of it")
+            raise ValueError(
+                "mixture.upsample requires quality ranges: the last column of mixture.by must have quantiles"
+            )
         for name in ("phases", "tokens", "rehydrate"):
             if getattr(self, name):
-                raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; leave one of them out")
+                raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; remove one of them")
         if ranges := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
             raise ValueError(
-                f"mixture.upsample says how much of each range is read, and {ranges[0]} is one: name the groups alone"
+                f"mixture.upsample decides how much of each range is read, and {ranges[0]} is a range: use "
+                "only the names of groups"
             )
 
     def _check_phases(self) -> None:
@@ -197,9 +202,11 @@ class Mixture(Settings):
         if self.tokens:
             raise ValueError("mixture.tokens and mixture.phases exclude each other; give the phases weights instead")
         if any(phase.order for phase in self.phases) and not self.by[-1].quantiles:
-            raise ValueError("a phase of mixture.phases has an order; let the last column of mixture.by have quantiles")
+            raise ValueError(
+                "a phase of mixture.phases has an order; the last column of mixture.by must have quantiles"
+            )
         if any(not w > 0 for phase in self.phases for w in phase.weights.values()):
-            raise ValueError("weights of mixture.phases must be positive; leave the source out instead")
+            raise ValueError("weights of mixture.phases must be positive; remove the source instead")
 
     @property
     def by_source(self) -> bool:

@@ -66,8 +66,8 @@ def group_sizes(measured: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, 
             sizes[name] = sizes.get(name, 0) + size
     for source in (source for source, size in of_source.items() if not size):
         raise ValueError(
-            f"mixture.weights names {source}, but no document of it is left to train on: loosen the steps that "
-            "drop its documents, lower mixture.heldout_fraction, or take it out of mixture.weights"
+            f"mixture.weights has {source}, but no documents of it are left to train on: loosen the steps "
+            "that drop its documents, lower mixture.heldout_fraction, or remove it from mixture.weights"
         )
     return sizes
 
@@ -170,13 +170,13 @@ class Tokenizer(Settings):
             trained = ("kind", "vocab_size", "sample_bytes", "character_coverage", "symbols")
             for name in trained:
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"path is {self.path}, so nothing is trained: take out {name}, or path")
+                    raise ValueError(f"path is {self.path}, so no tokenizer is trained: remove {name}, or path")
             return self
         if self.end_of_text is not None:
-            raise ValueError(f"end_of_text is {self.end_of_text}, but there is no path: take it out, or give path")
+            raise ValueError(f"end_of_text is {self.end_of_text}, but there is no path: remove it, or set path")
         for index, symbol in enumerate(self.symbols):
             if symbol in NAMES or symbol in self.symbols[:index]:
-                raise ValueError(f"symbols has {symbol}, which is a token already; take it out")
+                raise ValueError(f"symbols has {symbol}, which is already a token; remove it")
         # a learned token stands for at least two bytes that occur together
         if self.sample_bytes < 2 * self.vocab_size:
             raise ValueError(
@@ -261,7 +261,7 @@ def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[by
     else:
         if end_of_text is not None:
             raise ValueError(
-                f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
+                f"tokenizer.end_of_text is {end_of_text}, but {path} already defines the end of a text; remove it"
             )
         size, name = tokenizer_files.SentencePieceTokenizer(data, path).vocab_size, MODEL
     if size > MAX_VOCABULARY:

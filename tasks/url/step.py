@@ -169,8 +169,7 @@ class Url(DocumentStep):
     def _categories_of_lists(self) -> Self:
         if self.categories and not self.blocklists:
             raise ValueError(
-                f"categories {', '.join(self.categories)} choose among the blocklists, but there are "
-                "none; name them in blocklists"
+                f"categories {', '.join(self.categories)} select blocklists, but there are none; add them to blocklists"
             )
         return self
 

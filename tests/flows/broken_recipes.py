@@ -97,9 +97,7 @@ BROKEN = (
     Broken("a name with a space", "name: trial", "name: my trial", "name", "'my trial'", "lowercase letters", "1"),
     Broken("a name of 5,000 letters", "name: trial", f"name: {'a' * 5000}", "name", "aaa", "100", "1"),
     Broken("no bytes", "max_bytes: 1000000", "max_bytes: 0", "steps.extract.max_bytes", "0", "above 0", "10"),
-    Broken(
-        "a weight of nothing", "books: 0.3", "books: 0", "mixture.weights", "'books': 0", "leave the source out", "22"
-    ),
+    Broken("a weight of nothing", "books: 0.3", "books: 0", "mixture.weights", "'books': 0", "remove the source", "22"),
     Broken("training without end", "steps: 240", "steps: .inf", "training.steps", "inf", "a finite number", "26"),
     Broken("a vocabulary of letters", "4096", "260", "tokenizer.vocab_size", "260", "above 300", "20"),
     Broken("a vocabulary too large", "4096", "7000000", "tokenizer.vocab_size", "7000000", "at most 1,048,576", "20"),

@@ -36,13 +36,13 @@ FILES = {
 UNREADABLE = [
     ("prose.warc", "under `warc` that have a WARC, ARC or WET record"),
     ("image.warc", "under `warc` that have a WARC, ARC or WET record"),
-    ("empty.warc", "is empty: name files under `warc`"),
-    ("empty.jsonl", "is empty: name files under `jsonl`"),
-    ("packed.jsonl", "is empty: name files under `jsonl`"),
+    ("empty.warc", "is empty: use files with .* under `warc`"),
+    ("empty.jsonl", "is empty: use files with .* under `jsonl`"),
+    ("packed.jsonl", "is empty: use files with .* under `jsonl`"),
     ("empty.parquet", "under `parquet` that have a row with a text in `text`"),
     ("broken.parquet", "under `parquet` that have a row with a text in `text`"),
     ("prose.jsonl", "under `jsonl` that have a JSON object with a text in `text`"),
-    ("key.jsonl", r"\(no_text\): name files under `jsonl` .* `text` \(text_column\)"),
+    ("key.jsonl", r"\(no_text\): use files with .* `text` \(text_column\).* under `jsonl`"),
 ]
 HELD_OUT = ["documents", "heldout", "heldout_documents"]
 # what is changed in a recipe that runs, the stages that are made before its end, and what the sentence says
@@ -60,8 +60,12 @@ ENDS = [
         r"none of 40 documents is held out, with a fraction of 1e-09 per source: raise mixture.heldout_f",
     ),
     ({"heldout": 0.999999}, HELD_OUT, "names web, .* lower mixture.heldout_fraction"),
-    ({"steps": [SHORT, QUALITY]}, ["documents", "rules"], "`quality` learns from .* but 0 and 40 are left: name other"),
-    ({"steps": [SHORT, PERPLEXITY]}, ["documents", "rules"], "`perplexity` learns from words, .* has none .* name"),
+    (
+        {"steps": [SHORT, QUALITY]},
+        ["documents", "rules"],
+        "`quality` needs .* but 0 and 40 are left: use other",
+    ),
+    ({"steps": [SHORT, PERPLEXITY]}, ["documents", "rules"], "`perplexity` trains on words, .* has none .* use"),
     (
         {"training": {"steps": 900}},
         ["documents", "evaluation_tokens", *HELD_OUT[1:], "tokenizer", "tokens"],

@@ -100,9 +100,13 @@ def test_a_wrong_value_in_a_step_or_a_source_has_one_line(folder, machine):
 @pytest.mark.parametrize(
     ("content", "source", "message"),
     [
-        (b'[{"text": "a"}, {"text": "b"}]', "jsonl: [odd]", "is one JSON array, not an object a line.*jq -c '.\\[\\]'"),
+        (
+            b'[{"text": "a"}, {"text": "b"}]',
+            "jsonl: [odd]",
+            "is one JSON array, not one object per.*jq -c '.\\[\\]'",
+        ),
         (b'[\n {"text": "a"},\n {"text": "b"}\n]\n', "jsonl: [odd]", "is one JSON array"),
-        (b'{\n "text": "a"\n}\n', "jsonl: [odd]", "its JSON objects go over several lines.*jq -c"),
+        (b'{\n "text": "a"\n}\n', "jsonl: [odd]", "its JSON objects span several lines.*jq -c"),
         (b'{"body": "a", "id": 1}\n', "jsonl: [odd]", "text is missing, there are body, id"),
         (b"a word " * 2_000_000, "text: [odd]", "more than 10000000 bytes .*larger `max_bytes` than 10,000,000"),
         (b"no archive", "warc: [odd]", "10 bytes that begin no record.*a WARC, ARC or WET record"),
@@ -214,7 +218,7 @@ def test_a_quality_without_a_cut_is_said_to_drop_nothing(folder, machine):
         return found.remarks
 
     [said] = remarks("")
-    assert "drops next to nothing; give `keep_top: 10`" in said and "\n" not in said
+    assert "would drop almost nothing with it; set `keep_top: 10`" in said and "\n" not in said
     for cut in (", keep_top: 10", ", min_score: 0.5", ", min_score: 0"):
         assert remarks(cut) == ()
     assert check(written(folder, BASE), machine).remarks == ()

@@ -170,7 +170,7 @@ def test_a_benchmark_that_cannot_be_used_ends_the_run_before_the_first_shard(tmp
     wrong = {
         "does not exist; correct the path": given | {"path": str(tmp_path / "none.jsonl")},
         "has no text in the field prompt of row 0": given | {"question": ["prompt"]},
-        "has no item; give a file with rows": given | {"path": str(tmp_path / "empty.jsonl")},
+        "has no items; give a file with rows": given | {"path": str(tmp_path / "empty.jsonl")},
     }
     for sentence, each in wrong.items():
         step = Decontamination.model_validate({"benchmarks": [given, {**each, "name": "other"}]})

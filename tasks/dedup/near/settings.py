@@ -155,8 +155,8 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
         for key in ("earlier", "takedowns"):
             if self.threshold is None and (value := getattr(self, key)):
                 raise ValueError(
-                    f"`{key}` is {', '.join(value)}, but `threshold` is null, which keeps one document of all that are "
-                    f"connected by shared bands: give a threshold, such as 0.8, or remove `{key}`"
+                    f"`{key}` is {', '.join(value)}, but `threshold` is null, which keeps one document of "
+                    f"each group connected by shared bands: set a threshold, such as 0.8, or remove `{key}`"
                 )
         return self
 
@@ -164,11 +164,13 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     def _longest_holds(self) -> Self:
         if self.verify == "containment":
             if self.threshold is None:
-                raise ValueError("`verify` is containment, but `threshold` is null, which compares nothing: remove it")
+                raise ValueError(
+                    "`verify` is containment, but `threshold` is null, which disables comparison: remove `verify`"
+                )
             if self.keep[:1] != ("longest",):
                 raise ValueError(
-                    f"`verify` is containment and `keep` is [{', '.join(self.keep)}]: a document is held by a longer "
-                    "one, so let `keep` begin with longest"
+                    f"`verify` is containment and `keep` is [{', '.join(self.keep)}]: a document is "
+                    "contained in a longer one, so `keep` must begin with longest"
                 )
         elif self.contained != 1:
             raise ValueError(
@@ -180,8 +182,8 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     def _bands_fit(self) -> Self:
         if self.bands * self.rows > self.permutations:
             raise ValueError(
-                f"{self.bands} bands of {self.rows} rows need {self.bands * self.rows} permutations, "
-                f"there are {self.permutations}: raise permutations or lower bands or rows"
+                f"{self.bands} bands of {self.rows} rows need {self.bands * self.rows} permutations, but "
+                f"there are {self.permutations}: raise permutations, or lower bands or rows"
             )
         return self
 

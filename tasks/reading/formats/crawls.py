@@ -58,7 +58,7 @@ _MAX_BYTES = 1 << 20  # of a page of these
 
 def _in_order(places: tuple[int, int]) -> tuple[int, int]:
     if places[0] > places[1]:
-        raise ValueError(f"is {list(places)}, whose first is after the last; exchange them")
+        raise ValueError(f"is {list(places)}, where the first is after the last; swap them")
     return places
 
 
@@ -176,7 +176,7 @@ class Snapshot(SourceSettings):
 def _part(names: list[str], places: tuple[int, int], what: str) -> list[str]:
     first, last = places
     if not first <= last < len(names):
-        raise FileNotFoundError(f"{what} {first} to {last} are asked for; there are 0 to {len(names) - 1}")
+        raise FileNotFoundError(f"{what} {first} to {last} do not exist; choose from 0 to {len(names) - 1}")
     return names[first : last + 1]
 
 
@@ -212,7 +212,7 @@ class IndexFilters(Settings):
     @classmethod
     def _three_letters(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
         if other := [code for code in languages if not re.fullmatch("[a-z]{3}", code)]:
-            raise ValueError(f"has {', '.join(other)}, which the index never names; give codes of ISO 639-3, as eng")
+            raise ValueError(f"has {', '.join(other)}, which the index never has; use ISO 639-3 codes, such as eng")
         return languages
 
 
@@ -347,6 +347,6 @@ def _check_name(name: str, path: str) -> None:
     """Raise ValueError for an archive that the index, a file from elsewhere, names outside of the source's base."""
     if "://" in name or "::" in name or "?" in name or ".." in name.split("/"):
         raise ValueError(
-            f"the index after {path} names the archive {name[:200]!r}, which is not a path below the source's `base`: "
-            "take the index from its publisher"
+            f"the index after {path} has the archive {name[:200]!r}, which is not a path below the source's "
+            "`base`: use the index from its publisher"
         )

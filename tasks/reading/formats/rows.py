@@ -92,7 +92,7 @@ class Lines(_Rows, Columned):
             if not isinstance(row, dict):
                 if rows:  # a damaged line in a file of lines
                     continue
-                return Look(None, trouble="JSON, but not one object a line: write each document on its own line")
+                return Look(None, trouble="JSON, but not one object per line: write each document on its own line")
             rows.append(row)
             if len(rows) == TEXTS:
                 break

@@ -300,7 +300,7 @@ class Files(SourceSettings):
             problems += self.column_problems(next(iter(sizes)))
         if sizes and all(size == 0 for size in sizes.values()):
             patterns = ", ".join(self.paths)
-            problems.append(((key,), f"is {patterns}, of which every file is empty; give files with documents"))
+            problems.append(((key,), f"is {patterns}, but every file is empty; give files with documents"))
         known_sizes = [size for size in sizes.values() if size is not None]
         is_packed = any(not path.endswith((".jsonl", ".json", ".txt")) for path in sizes)
         return Inspection(

@@ -125,4 +125,4 @@ class Code(Files):
         ]
         if any(language not in _TEXTS_AND_DATA for language, _ in names):
             return Look(cls.key)
-        return Look(None, trouble="an archive of files, among the first of which none is known as source code")
+        return Look(None, trouble="an archive whose first files are not recognized as source code")

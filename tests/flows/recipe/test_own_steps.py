@@ -166,7 +166,7 @@ def test_what_is_no_step_is_refused_with_the_reason(tmp_path, module, monkeypatc
         f"{module}:Bound": "is not a document step",
         f"{module}:Missing": "has no class Missing",
         f"{module}:Profanity.decisions": "write module:Class",
-        f"{module}.inner:Profanity": f"there is no module {module}.inner",
+        f"{module}.inner:Profanity": f"no module {module}.inner",
     }.items():
         with pytest.raises(RecipeError, match=message):
             load(recipe({"step": name}))

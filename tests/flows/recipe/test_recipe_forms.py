@@ -145,7 +145,7 @@ def test_the_newest_snapshot_is_looked_up_and_can_be_noted(listing):
 def test_a_listing_without_crawls_is_an_error_that_names_it(tmp_path, content):
     path = tmp_path / "collinfo.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match="collinfo.json.*name a copy of"):
+    with pytest.raises(ValueError, match="collinfo.json.*use a copy of"):
         newest_snapshot(str(path))
 
 

@@ -185,7 +185,7 @@ def test_a_setting_within_a_setting(recipe):
     given = {"gopher_quality.languages.fr.min_words": 40, "gopher_quality.min_words": 45}
     [step] = [step for step in changed(load(recipe), given).steps if step.step == "gopher_quality"]
     assert (step.min_words, step.languages) == (45, {"fr": {"min_words": 40}})
-    with pytest.raises(ValueError, match="languages.fr.min_wrods=40: languages: .*no threshold is called min_wrods"):
+    with pytest.raises(ValueError, match="languages.fr.min_wrods=40: languages: .*no threshold min_wrods"):
         changed(load(recipe), {"gopher_quality.languages.fr.min_wrods": 40})
 
 

@@ -169,4 +169,4 @@ def test_a_cluster_that_asks_for_a_key_is_no_warning(tmp_path):
         (found,) = lines(tmp_path, executor="dask", dask_address=at)["dask"]
         assert found.state == "error"
         (found,) = lines(tmp_path, executor="dask", dask_address=at.replace("tls", "tcp"), **settings)["dask"]
-        assert found.state == "error" and "give tls://host:port" in found.found
+        assert found.state == "error" and "use tls://host:port" in found.found

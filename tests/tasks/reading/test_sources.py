@@ -137,7 +137,7 @@ def test_a_snapshot_and_its_parts(crawl_server, listed):
     ]
     assert crawl_server.faults()
     for asked in ({"segments": [3, 4]}, {"files": [12, 12]}, {"segments": [0, 0], "files": [3, 3]}):
-        with pytest.raises(FileNotFoundError, match=r"warc.paths.gz: \w+ \d+ to \d+ are asked for; there are 0 to \d+"):
+        with pytest.raises(FileNotFoundError, match=r"paths.gz: \w+ \d+ to \d+ do not exist; choose from 0 to \d+"):
             paths(**asked)
 
 
@@ -395,7 +395,7 @@ def test_a_list_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
 def test_a_list_from_elsewhere_leads_up_to_no_folder(crawl_server, line):
     place(crawl_server.folder, "lists/a.paths.gz", ["fine.warc.gz", line])
     place(crawl_server.folder, f"crawl-data/{SNAPSHOT}/warc.paths.gz", [f"crawl-data/{line}"])
-    remedy = "may name paths below its own folder.*: if you trust it, copy it to this machine"
+    remedy = "may only have paths below its own folder.*: if you trust it, copy it to this machine"
     with pytest.raises(ValueError, match=remedy):
         expand([f"{crawl_server.url}/lists/a.paths.gz"])
     with pytest.raises(ValueError, match=remedy):

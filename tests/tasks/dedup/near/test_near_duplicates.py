@@ -264,7 +264,7 @@ def test_crawls_may_use_the_same_ids(tmp_path):
     left = deduplicate(tmp_path, second, MinHash(partitions=1, earlier=(before.kept.folder,)), "b")
     assert drops(left) == {"d0": ("d0", 1.0), "d2": ("d1", 1.0)}
     assert read(left.kept, [0])["id"].to_pylist() == ["d1"]
-    with pytest.raises(ValueError, match="have the id 'd0': name their sources otherwise"):
+    with pytest.raises(ValueError, match="have the id 'd0': rename their sources"):
         twice = Texts([[{"id": "d0", "text": texts[0]}], [{"id": "d0", "text": texts[0] + " more"}]])
         deduplicate(tmp_path, twice, MinHash(partitions=1), "twice")
 
