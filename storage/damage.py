@@ -33,7 +33,7 @@ class MissingFileError(DamagedFileError, FileNotFoundError):
 def missing(path: str) -> MissingFileError:
     if "/stages/" in path:
         return MissingFileError(str(damaged(path, "is missing")))
-    return MissingFileError(f"{redact_url(path)} is missing; put it back, or name another, and run again")
+    return MissingFileError(f"{redact_url(path)} is missing; restore it, or use another file, and run again")
 
 
 # <name>-<key>/<file within the stage's folder>

@@ -398,8 +398,8 @@ def disk_full(folder: str) -> DiskFullError:
     if is_local(folder):
         free = f"{_free(folder)} there, {free}"
     return DiskFullError(
-        f"{folder}: a file could not be written, since the disk is full or a limit is reached (free: {free}): make "
-        "room and run the same command again, which continues where it was"
+        f"{folder}: a file could not be written, because the disk is full or a limit is reached (free: "
+        f"{free}): free some space and run the same command again, which resumes"
     )
 
 

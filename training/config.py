@@ -45,7 +45,7 @@ class Parallel(CheckedSettings):
             settings = ", ".join(f"training.parallel.{name} is {value}" for name, value in degrees.items())
             fits = "make" if self.shard else "divide"
             raise ValueError(
-                f"{settings}: together {product}, which do not {fits} {processes} processes; give others, or "
+                f"{settings}: together {product}, which do not {fits} {processes} processes; change them, or "
                 "GRISTMILL_TRAINING_PROCESSES"
             )
         return self.shard or processes // product
@@ -95,8 +95,8 @@ class ModelConfig(CheckedSettings):
     def _divides(self) -> ModelConfig:
         if self.dim % self.heads or (self.dim // self.heads) % 2:
             raise ValueError(
-                f"dim {self.dim} is not an even multiple of heads {self.heads}, as rotary pairs ask; give a dim of "
-                f"{max(1, round(self.dim / self.heads / 2)) * 2 * self.heads}"
+                f"dim {self.dim} is not an even multiple of heads {self.heads}, as rotary embeddings "
+                f"require; use a dim of {max(1, round(self.dim / self.heads / 2)) * 2 * self.heads}"
             )
         if self.heads % self.kv_head_count:
             raise ValueError(
@@ -173,8 +173,8 @@ class Parametrization(CheckedSettings):
     def _base(self) -> Parametrization:
         if (self.rule == "completep") != (self.base_layers is not None):
             raise ValueError(
-                f"rule is {self.rule} and base_layers is {self.base_layers}; give base_layers with completep, which "
-                "needs it, and not with mup, which knows widths alone"
+                f"rule is {self.rule} and base_layers is {self.base_layers}; completep requires base_layers, "
+                "and mup, which only scales widths, does not support it"
             )
         return self
 
@@ -374,8 +374,8 @@ class TrainingConfig(CheckedSettings):
             )
         if self.document_mask and self.objective in ("span_corruption", "ul2"):
             raise ValueError(
-                f"objective {self.objective} has the targets of all documents after all of their texts, which "
-                "document_mask true would hide from them; set document_mask: false"
+                f"objective {self.objective} has the targets of all documents after all of their texts, "
+                "which document_mask true would hide from them; set document_mask: false"
             )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(
@@ -383,14 +383,14 @@ class TrainingConfig(CheckedSettings):
             )
         if self.profile_steps and not 1 <= self.profile_steps[0] <= self.profile_steps[1] <= self.steps:
             raise ValueError(
-                f"profile_steps {list(self.profile_steps)} are no first and last of the steps 1 to {self.steps}; give "
-                "two such steps, as [20, 22]"
+                f"profile_steps {list(self.profile_steps)} are not a first and last step between 1 and "
+                f"{self.steps}; give two such steps, as [20, 22]"
             )
         for one, following in pairwise(self.batch_ramp):
             if following.tokens <= one.tokens or following.times <= one.times:
                 raise ValueError(
-                    f"batch_ramp has tokens {one.tokens}, times {one.times} before tokens {following.tokens}, times "
-                    f"{following.times}; give stages whose tokens and times both rise"
+                    f"batch_ramp has tokens {one.tokens}, times {one.times} before tokens "
+                    f"{following.tokens}, times {following.times}; both must increase from stage to stage"
                 )
         return self
 

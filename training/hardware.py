@@ -90,6 +90,6 @@ def asked_sheet(name: str, mfu: float) -> DataSheet:
         raise ValueError(f"--device {name}: no data sheet is known of it; give one of {names}")
     if not 0 < mfu <= 1:
         raise ValueError(
-            f"--mfu {mfu:g} is not a share of the data sheet's rate; give one above 0 and at most 1, as 0.4"
+            f"--mfu {mfu:g} is not a fraction of the data sheet's rate; give one above 0 and at most 1, as 0.4"
         )
     return sheet

@@ -114,7 +114,7 @@ BROKEN = (
     Broken("a share of two", "min_words: 50", "min_alpha_words: 2", "steps.gopher_quality", "2", "from 0 to 1", "13"),
     Broken("more bands than values", "bands: 16", "bands: 17", "steps.minhash", "17", "raise permutations", "15"),
     Broken("less text than words", "4096", "4096\n  sample_bytes: 5000", "tokenizer", "5000", "at least 8192", "19"),
-    Broken("heads that do not divide", "dim: 128", "dim: 100\n  heads: 8", "model", "100", "give a dim of", "23"),
+    Broken("heads that do not divide", "dim: 128", "dim: 100\n  heads: 8", "model", "100", "use a dim of", "23"),
     Broken("a warm-up without end", "steps: 240", "steps: 10", "training", "10", "lower it", "25"),
     Broken(
         "percentiles turned round",

@@ -116,8 +116,8 @@ def commit_of(path: Path | str, names: dict[str, str] | None = None) -> Commit:
     ]
     if different:
         raise ValueError(
-            f"{path} is of another run: {'; '.join(different)}. Give this run an output directory of its "
-            "own, or its old settings and data"
+            f"{path} belongs to another run: {'; '.join(different)}. Use a different output directory for "
+            "this run, or its old settings and data"
         )
     return commit
 
@@ -261,8 +261,8 @@ class Saver:
         self.saving = None
         if error:
             raise RuntimeError(
-                f"the checkpoint {self.path} could not be saved: {_reason(error)}; mend that and run again, which goes "
-                "on from the checkpoint before it"
+                f"the checkpoint {self.path} could not be saved: {_reason(error)}; fix this and run again, "
+                "which resumes from the checkpoint before it"
             ) from error
 
     def __enter__(self) -> Self:

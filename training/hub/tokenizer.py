@@ -30,7 +30,7 @@ def tokenizer_json(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     processor, size = tokenizer.processor, tokenizer.vocab_size
     if tokenizer.decode(tokenizer.encode(" a  b ")) != " a  b " or tokenizer.begins_with_a_space:
         raise ValueError(
-            "the SentencePiece model changes white space, which no tokenizer.json is written for; train one"
+            "the SentencePiece model changes white space, which tokenizer.json cannot express; train a tokenizer"
         )
     symbols = {i for i, name in enumerate(tokenizer.names) if name in tokenizer.symbols}
     odd = {i for i in range(size) if processor.is_byte(i) or processor.is_unused(i)} | tokenizer.special | symbols

@@ -181,8 +181,8 @@ def _agree(run: RunConfig, names: dict[str, str]) -> None:
     if others := [rank for rank, each in enumerate(every) if each != every[0]]:
         name = next(name for name, value in every[0].items() if every[others[0]].get(name) != value)
         raise ValueError(
-            f"rank {others[0]} has another {name} than rank 0: end the run, and start it on all machines again, with "
-            "one recipe and one release"
+            f"rank {others[0]} has a different {name} than rank 0: end the run, and start it on all machines "
+            "again, with the same recipe and release"
         )
 
 

@@ -212,7 +212,7 @@ class MlflowSender:
                     self.newest = None
                     if not self.failing:  # once, until it takes points again
                         message = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
-                        log.warning("MLflow does not take points, which wait (%s); training continues", message)
+                        log.warning("MLflow does not accept points, which wait (%s); training continues", message)
                     self.failing = True
                     if last and attempt < 2:
                         time.sleep(1)

@@ -144,7 +144,7 @@ def test_the_hours_of_a_large_proxy_are_those_of_6nd_at_its_mfu(processes):
     ("given", "sentence"),
     [
         ({"device": "tpu"}, "--device tpu: no data sheet is known of it; give one of a100, "),
-        ({"device": "h100", "mfu": 1.2}, "--mfu 1.2 is not a share"),
+        ({"device": "h100", "mfu": 1.2}, "--mfu 1.2 is not a fraction"),
         ({"device": "h100", "devices": 4}, "--devices 4: a run of the proxy large has 8 processes"),
     ],
 )

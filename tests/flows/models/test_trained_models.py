@@ -111,7 +111,7 @@ def test_another_recipe_begins_with_the_weights(exported, recipe, runs, tmp_path
 
     on["model"]["layers"] = 2
     [finding] = check(str(runs.write(on)), settings).findings
-    assert "training.init_from" in str(finding) and "gives 1 for model.layers, and the recipe has 2" in str(finding)
+    assert "training.init_from" in str(finding) and "has 1 for model.layers, but the recipe has 2" in str(finding)
     on["training"]["init_from"] = "s3://crawl/model"
     [finding] = check(str(runs.write(on)), settings).findings
     assert "which is not a local folder" in str(finding)

@@ -89,7 +89,7 @@ def test_the_noise_of_a_finished_run_gives_a_ramp(recipe, stages, said):
     ("given", "said"),
     [
         ({"device": "abacus"}, "no data sheet is known of it; give one of a100"),
-        ({"mfu": 1.5}, "no share of the data sheet's rate"),
+        ({"mfu": 1.5}, "is not a fraction of the data sheet's rate"),
         ({"device_memory": 1e-6}, "no layout fits 8 h100"),
         ({"failure_hours": 1e-9}, "larger --failure-hours"),
     ],

@@ -224,5 +224,5 @@ def test_settings_that_contradict_each_other(given, words):
 
 
 def test_a_tokenizer_json_that_says_no_end_is_not_read():
-    with pytest.raises(ValueError, match="does not say which token ends a text"):
+    with pytest.raises(ValueError, match="does not define which token ends a text"):
         read_tokenizer(of_another(post_processor=None), "tokenizer.json")

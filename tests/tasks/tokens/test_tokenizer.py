@@ -245,7 +245,7 @@ def test_a_model_whose_text_ends_by_another_id_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"model_type": "bpe", "vocab_size": 30}, "has no bytes for what it does not know"),
+        ({"model_type": "bpe", "vocab_size": 30}, "has no byte fallback for unknown characters"),
         ({"model_type": "bpe", "byte_fallback": True, "eos_id": -1}, "has no token that ends a text"),
     ],
 )
