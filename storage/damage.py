@@ -131,8 +131,8 @@ _SHOWN = 300  # characters of a library's message
 def opening(path: str, kind: str, fix: str, error: Callable[[str], Exception] = ValueError) -> Iterator[None]:
     """A block in which a library opens or reads a file.
 
-    Raises `error` in place of what the library raises, with one sentence: the file, that it is no `kind`, the first
-    line of the reason, and `fix`, what to do. MemoryError and what ends the process go through.
+    Raises `error` instead of the library's exception, with one sentence: the file, that it is not a `kind`, the reason,
+    and `fix`, what to do. MemoryError and exceptions that end the process are not caught.
     """
     try:
         yield
@@ -140,4 +140,5 @@ def opening(path: str, kind: str, fix: str, error: Callable[[str], Exception] = 
         if isinstance(caught, MemoryError) or not (isinstance(caught, Exception) or type(caught).__name__ == _PANIC):
             raise
         reason = " ".join(str(caught).split())[:_SHOWN] or type(caught).__name__
-        raise error(f"{redact_url(path)} is no {kind}: {reason}; {fix}") from caught
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise error(f"{redact_url(path)} is not {article} {kind}: {reason}; {fix}") from caught

@@ -1,6 +1,6 @@
 """Pages that every machine holds which installed this project, as WARC files: input without a network.
 
-Module pages as pydoc renders them, long descriptions, readmes, changelogs, licences and HTML files of the
+Module pages as pydoc renders them, long descriptions, readmes, changelogs, licenses and HTML files of the
 installed distributions, chapters of the language reference. Nothing is invented and nothing is fetched: the
 addresses are under `.invalid`, where nothing can be served. See `harvest`.
 """
@@ -112,7 +112,7 @@ def harvest(
     """Write `<kind>-NNNNN.warc.gz` for each kind, `reference.jsonl`, `warc.paths.gz` and `harvest.json` into the folder
     `out`.
 
-    Kinds: `modules` (pydoc pages), `packages` (descriptions, readmes, licences, HTML, services), `reference`
+    Kinds: `modules` (pydoc pages), `packages` (descriptions, readmes, licenses, HTML, services), `reference`
     (edited prose taken out of the other two; `reference.jsonl` has its `url` and `text`). The same environment and
     settings give the same bytes, whatever `processes`, the number of children that import modules. A finished harvest
     of the same environment is returned at once. `progress(done, total)` counts modules, from several threads.

@@ -376,7 +376,7 @@ class Recipe(Settings):
 
     @property
     def after(self) -> tuple:
-        """The steps on documents: those behind the extraction and the normalisation."""
+        """The steps on documents: those behind the extraction and the normalization."""
         return self.steps[self._extracted + (self.normalize is not None) :]
 
     @property

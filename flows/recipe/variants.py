@@ -72,7 +72,7 @@ def difference(base: Recipe, other: Recipe) -> list[str]:
     """What differs between two recipes, as the lines of a unified diff: `@@ steps.minhash @@`, then `-threshold: 0.8`
     and `+threshold: 0.9`. Names of recipes are left out.
 
-    Steps and sources are compared by their names: their list with one neighbour, where it differs, then the settings
+    Steps and sources are compared by their names: their list with one neighbor, where it differs, then the settings
     that differ of those in both, defaults too. One that a recipe alone has is shown with what it gives that is not the
     default.
     """
@@ -144,7 +144,7 @@ def _flow(value: Any) -> str:
 
 
 def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
-    """A recipe that reads texts that are given apart from the sources, normalised as the recipe normalises.
+    """A recipe that reads texts that are given apart from the sources, normalized as the recipe normalizes.
 
     `texts`: by name JSON lines with `text` and, if they have it, `url`, Parquet with a column `text`, a .txt file, or a
     folder of them, each a path or an address.

@@ -251,7 +251,7 @@ def page(audit: Audit) -> str:
         recipe=audit.recipe,
         step=audit.step,
         question=audit.question,
-        labelled=bool(labels),
+        labeled=bool(labels),
         about=orjson.dumps(about).decode(),
         documents=audit.texts,
         script=Markup(pages.resource("votes.js")),

@@ -1,6 +1,6 @@
 """From a token of a shard to its document, its record, and the same token derived from that record again.
 
-Extraction, normalisation and the document steps of the stage `documents` run once more. What later steps cut out of a
+Extraction, normalization and the document steps of the stage `documents` run once more. What later steps cut out of a
 text depends on other documents, or on signals that did, so it is taken from the ledgers of edits.
 """
 

@@ -18,7 +18,7 @@ TAG = "gristmill"
 _BLOCK = "gristmill-failures"
 _EVENT = "prefect.flow-run."
 _ENDED = {f"{_EVENT}{state}" for state in ("Completed", "Failed", "Crashed", "Cancelled")}
-# Prefect's own wait for a cancelled process, before it kills it, is half a minute
+# Prefect's own wait for a canceled process, before it kills it, is half a minute
 CANCELLING = timedelta(minutes=3)
 # three beats of PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30, as Prefect's documentation of dead runs has it
 SILENCE = timedelta(seconds=90)

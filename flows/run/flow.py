@@ -1,4 +1,4 @@
-"""Flows and tasks whose records end as their process does: Cancelled by a signal, Crashed when it was killed."""
+"""Flows and tasks whose records end as their process does: Canceled by a signal, Crashed when it was killed."""
 
 import contextlib
 import functools
@@ -76,7 +76,7 @@ _OF_OWN_SERVER = ("View at", "Unable to connect to", "Service %r failed")
 class RecordedFlow(Flow):
     """A flow of a recipe, recorded by a server of the home if the user named none, whose runs do not stay RUNNING.
 
-    SIGINT and SIGTERM end it and its parts as Cancelled. The outermost one then raises KeyboardInterrupt, or SystemExit
+    SIGINT and SIGTERM end it and its parts as Canceled. The outermost one then raises KeyboardInterrupt, or SystemExit
     with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead, which
     are known by a tag. A worker of Prefect's runs the flow without calling it, and sees to signals itself.
     """
@@ -139,7 +139,7 @@ def recorded_flow(**settings: Any) -> Callable[[Callable[..., Any]], RecordedFlo
 
 
 def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
-    """The body of a flow or a task that is recorded as Cancelled if a signal ends it."""
+    """The body of a flow or a task that is recorded as Canceled if a signal ends it."""
 
     @functools.wraps(fn)
     def body(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -153,7 +153,7 @@ def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def unless_cancelled(result: R) -> R:
-    """What a task returned; raises KeyboardInterrupt if that is a state, with which Prefect says it was cancelled."""
+    """What a task returned; raises KeyboardInterrupt if that is a state, with which Prefect says it was canceled."""
     if isinstance(result, State) and result.is_cancelled():
         raise KeyboardInterrupt
     return result

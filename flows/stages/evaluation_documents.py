@@ -95,7 +95,7 @@ def evaluation_documents(
     set.
 
     `clean`: a path or address of JSON lines or Parquet with a column `text`, a folder of .txt files, or `reference`;
-    it is normalised as the first recipe normalises. The result's `sets` have documents and bytes by set; `read` gives
+    it is normalized as the first recipe normalizes. The result's `sets` have documents and bytes by set; `read` gives
     the documents. Raises NothingLeftError or ValueError for a source without a text, or a set with too few documents,
     FileNotFoundError for a clean set that is not there.
     """

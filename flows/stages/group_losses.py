@@ -93,7 +93,7 @@ def group_losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
 
 
 def _judge(phases: PhaseRunner, record: LossSearch, places: GroupLossesPlaces) -> dict:
-    """Look for groups that lost far more than their like."""
+    """Find groups that lost far more than comparable groups."""
     common = {
         "by": record.limits.by,
         "extracted": places.extracted,

@@ -121,7 +121,7 @@ def _drawn(recipe: Recipe, corpus: Corpus) -> Parts:
 
 
 def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> dict:
-    """Hold documents out, and remove what is like them."""
+    """Hold out documents, and remove near-duplicates of them."""
     shards = places.corpus.shards()
     forms = Each(shards, lambda i: {"forms": tuple(dict.fromkeys((places.drawn[i], *places.forms(i))))})
     drawing = {"heldout": record.heldout, "characters": record.characters}

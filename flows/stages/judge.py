@@ -128,7 +128,7 @@ def check_judges(
 
 
 def clean_recipe(settings: MachineSettings, base: Recipe, clean: str) -> Recipe:
-    """A recipe that reads the clean text set, normalised as the base normalises. `clean`: a path or address, or
+    """A recipe that reads the clean text set, normalized as the base normalizes. `clean`: a path or address, or
     REFERENCE, of which a file or folder of that name is `./reference`."""
     if CLEAN in [source.name for source in base.sources]:
         raise ValueError(

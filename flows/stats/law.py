@@ -6,7 +6,7 @@ Variable projection (Golub and Pereyra 1973): for given exponents the rest is li
 >= 0 are found exactly; so only two of the five parameters are searched, and the search does not end in one of the poor
 local minima of which Besiroglu et al. (2024, arXiv 2404.10102) tell.
 
-What is minimised is the sum over runs of Huber's loss of the relative error L(N, D) / loss - 1. Hoffmann and Besiroglu
+What is minimized is the sum over runs of Huber's loss of the relative error L(N, D) / loss - 1. Hoffmann and Besiroglu
 take Huber's loss of log L(N, D) - log loss, which is the same to first order, but not linear in E, A and B. Their
 threshold, 0.001, is far below the noise of a small run: every error would count by its absolute value, and a fit of few
 runs loses a third of its efficiency. Here it is 1.345 times the standard deviation of the errors, estimated by their

@@ -124,7 +124,7 @@ class Decontamination(Indexing, Policy, CorpusStep):
     `overlap`: after decon (allenai/decon, doc/simple.md, doc/simple-details.md, version 0.3.0). Otherwise than there:
 
     - n-grams of 3 words, not of 5 tokens, lead to an item, and its share is that of the words that stand beside one of
-      their neighbours in the item, weighted by their inverse document frequency, not that of the n-grams: one changed
+      their neighbors in the item, weighted by their inverse document frequency, not that of the n-grams: one changed
       word takes n n-grams with it;
     - every n-gram of a document is looked up, not every tenth: with a fifth of the words changed a question keeps half
       of its 3-grams, of which a sample would miss most;

@@ -120,7 +120,7 @@ def local(settings: ClusterSettings) -> Any:
             security=Security.temporary(),
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
-            # errors of jobs are raised where the flow runs; a worker whose flow is cancelled says that it is gone
+            # errors of jobs are raised where the flow runs; a worker whose flow is canceled says that it is gone
             silence_logs=logging.CRITICAL,
         )
 

@@ -65,7 +65,7 @@ def estimate(text: Path, model: Path, order: int, prune: Sequence[int] = (), bit
     """Write a model of n-grams up to `order`, a trie, from lines of words separated by one space.
 
     `prune`: n-grams with a count of at most so many are left out, by order from 1, the last for all higher ones.
-    `bits`: probabilities and back-offs are quantised to so many each. Sorts on disk beside `model`, within 1 GB.
+    `bits`: probabilities and back-offs are quantized to so many each. Sorts on disk beside `model`, within 1 GB.
     Raises RuntimeError with the tool's own last words.
     """
     arpa = model.with_name(f"{model.name}.arpa")
@@ -326,7 +326,7 @@ class Training(Settings):
 
 
 def train(texts: Iterable[str], folder: str, language: str, settings: Training) -> dict[str, Any]:
-    """Write LANGUAGE.arpa.bin, a quantised trie, LANGUAGE.sp.model and a description of both; returns the latter's
+    """Write LANGUAGE.arpa.bin, a quantized trie, LANGUAGE.sp.model and a description of both; returns the latter's
     counts. Lines are read as `gristmill.tasks.models.ngram_models.fold` gives them.
 
     The texts are read once, and go through temporary files of about three times their size beside KenLM's own; held are

@@ -135,7 +135,7 @@ class Pii(EditStep):
     """Mask e-mail and IP addresses, keys, and numbers of phones, accounts, cards and identity documents. Drop documents
     with many of them.
 
-    What counts as one of them, and what does not, stands in `tasks/pii/emails.py` and its neighbours: where a kind
+    What counts as one of them, and what does not, stands in `tasks/pii/emails.py` and its neighbors: where a kind
     cannot be known from what looks like it, the text stays as it is. The texts in stages made before this step stay,
     and so do titles and URLs unless `columns` names them; what is masked there is counted nowhere. A kind that is not
     looked for counts 0. `edit` holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.

@@ -44,7 +44,7 @@ class Record:
 
 
 Kept = Literal["generated", "vendored", "minified", "data"]
-# whose releases decide what licences are recognized
+# whose releases decide what licenses are recognized
 LIBRARIES = ("identify", "license-expression")
 # The columns that documents of code carry, and what they are.
 COLUMNS = {
@@ -62,7 +62,7 @@ COLUMNS = {
 class Repositories:
     """`unit`: what a document is; `document_bytes`: of a document of several files at most, in UTF-8, one larger file
     aside; `file_header`: the line ahead of each file in such a document; `leave_out`: what files are dropped as;
-    `repeated_headers`: licence headers that an earlier file of the repository has are kept; `archive_bytes`: that an
+    `repeated_headers`: license headers that an earlier file of the repository has are kept; `archive_bytes`: that an
     archive may unfold to."""
 
     unit: Literal["file", "repository"] = "file"

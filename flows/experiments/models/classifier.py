@@ -218,7 +218,7 @@ def head_from_texts(
     settings: Embedder,
     penalty: float | None = None,
 ) -> dict[str, Any]:
-    """Train on labelled texts, which the embedder in the folder `model` embeds; returns what was measured. Beside a
+    """Train on labeled texts, which the embedder in the folder `model` embeds; returns what was measured. Beside a
     head of good examples go its curves, `<out>.svg`.
 
     `labels`: `jsonl` or `parquet`, and patterns of files; `columns`: of the texts and of the labels. `good`: the labels

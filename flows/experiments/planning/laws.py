@@ -150,7 +150,7 @@ def inference_aware(parameters: float, served: float, law: ScalingLaw = HOFFMANN
 
     least = (law.A / (loss - law.E)) ** (1 / law.alpha)
     low, high = math.log(least) + 1e-9, math.log(parameters)
-    for _ in range(4):  # each time among 1,000 points, the neighbours of the best being the next ends
+    for _ in range(4):  # each time among 1,000 points, the neighbors of the best being the next ends
         sizes = np.linspace(low, high, 1000)
         n = np.exp(sizes)
         best = int(np.argmin(n * (6 * needed(n) + 2 * served)))

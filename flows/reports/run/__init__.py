@@ -180,7 +180,7 @@ class Run:
         what `gristmill export documents` writes.
 
         >>> run.documents
-        <Rows of id, text, url, date, source, licence, language, cluster_size, gopher_quality_words, ...>
+        <Rows of id, text, url, date, source, license, language, cluster_size, gopher_quality_words, ...>
         """
         return rows.documents(self.recipe, self.corpus)
 

@@ -77,7 +77,7 @@ def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
     judged = evaluation(75, 1)
     noise = Noise(components.pair_variance(2, judged), 7, components.document_variance(judged), 74)
     effect = smallest_effect(plan.protocol.looks, plan.protocol.limits(3), noise)
-    assert f"sees an effect of {effect:.4f} bits per byte" in shown and "75 documents of `web` at most" in shown
+    assert f"detects an effect of {effect:.4f} bits per byte" in shown and "75 documents of `web` at most" in shown
 
 
 def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tmp_path):
@@ -108,7 +108,7 @@ def test_attribution_tests_every_step_and_pairs_replace_looks():
     assert protocol_of(proxy, DecisionOptions(leave_one_out=True)).tested(9) == 9
     protocol = protocol_of(proxy, DecisionOptions(pairs=[2, 5]))
     assert protocol.looks == (2, 5) and protocol.worth_pairs == 2
-    with pytest.raises(ValueError, match="must rise"):
+    with pytest.raises(ValueError, match="must be ascending"):
         protocol_of(proxy, DecisionOptions(pairs=[5, 2]))
 
 

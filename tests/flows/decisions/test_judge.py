@@ -58,7 +58,7 @@ def test_nothing_judges_without_being_named():
     assert judged_sets(names, ["extracted"]) == names
     assert judged_sets(("books", "clean", "web"), []) == ("clean",)
     assert judged_sets(("books", "clean", "web"), ["clean", "extracted"]) == ("clean", "books", "web")
-    with pytest.raises(ValueError, match="no evaluation set wep to judge by; did you mean `web`"):
+    with pytest.raises(ValueError, match="unknown evaluation set wep; did you mean `web`"):
         judged_sets(names, ["wep"])
     with pytest.raises(ValueError, match="^--judge task:quiz: there are no tasks; add a folder with --tasks"):
         judged_sets(names, ["task:quiz"])
@@ -66,7 +66,7 @@ def test_nothing_judges_without_being_named():
 
 def test_a_source_may_not_be_called_what_stands_for_all(tmp_path):
     settings = MachineSettings(home=str(tmp_path))
-    with pytest.raises(ValueError, match="^a source is called extracted, which stands for all sources"):
+    with pytest.raises(ValueError, match="^a source is called extracted, which is reserved for all sources"):
         check_judges(settings, [of(extracted="a")], None, ["extracted"])
     with pytest.raises(
         ValueError, match="^a source of the recipe other is called clean, which is reserved for the clean text set"

@@ -91,7 +91,7 @@ def test_what_is_wrong_is_said_with_file_line_and_remedy(tmp_path, change, sente
 
 
 def test_a_proxy_that_is_not_there_names_those_that_are():
-    with pytest.raises(FileNotFoundError, match=r"no proxy file smal, .*did you mean `small`\?.*there are: .*small"):
+    with pytest.raises(FileNotFoundError, match=r"no proxy file smal, .*did you mean `small`\?.*shipped: .*small"):
         load_proxy("smal")
 
 
@@ -106,7 +106,7 @@ def test_a_shorter_run_warms_up_shorter(tokens, steps, warmup):
 
 
 def test_a_budget_below_two_steps_is_refused():
-    with pytest.raises(ValueError, match="a run of 511 tokens has 1 steps of 4 x 64 tokens, and needs two"):
+    with pytest.raises(ValueError, match="a run of 511 tokens has 1 steps of 4 x 64 tokens, but needs at least two"):
         ProxyConfig(**GIVEN).run_training(511, 0.01, seed=1, order_seed=1)
 
 

@@ -71,7 +71,7 @@ def test_several_settings_are_one_variant(recipe):
         ("minhsh.threshold=0.9", "minhsh: is neither a step nor a key of the recipe; did you mean `minhash`?"),
         ("zzz=1", "zzz: is neither a step nor a key of the recipe; known names: url, extract, "),
         ("mixture.weights.wb=1", "mixture.weights.wb: no source is called wb; did you mean `web`?"),
-        ("steps.qual.epochs=1", "steps: has no entry qual; there are url, "),
+        ("steps.qual.epochs=1", "steps: has no entry qual; known entries: url, "),
         ("sources.wep.warc=[a]", "sources: has no entry wep; did you mean `web`?"),
         ("seed.of=1", "seed: is 1, which has no nested keys"),
         ("minhash.threshold.of=1", "steps.minhash.threshold: is 0.8, which has no nested keys"),
@@ -103,7 +103,7 @@ def test_a_recipe_without_a_step(recipe):
             "without quality: steps: there is no step `quality` in the recipe mill; did you mean `gopher_quality`",
         ),
         ("zzz", "there is no step `zzz` in the recipe mill; the steps are url, extract, normalize, "),
-        ("extract", "steps: there is no step `extract`"),
+        ("extract", "steps: the pages of web need the step `extract`"),
         ("language", "`gopher_quality` has settings by language: put the step `language` before it"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_where_is_addressed_by_its_own_name():
         ),
         (
             [{"step": "where_a", "keep": 3}],
-            r"steps\.where_a\.keep: is 3; give a text.*Documents are kept if it is true",
+            r"steps\.where_a\.keep: is 3; give text.*Documents are kept if it is true",
         ),
         ([{"step": "where_A", "keep": "status == 1"}], "there is no step 'where_A'; did you mean `where`"),
         ([{"step": "where_a", "drop": "status == 1"}] * 2, "`where_a` is listed more than once; give the later one"),

@@ -34,12 +34,12 @@ def project(folder: Path) -> Path:
     rng = Random(3)
     texts = [" ".join(" ".join(prose(rng, "en", 260)).split()[:count]) for count in WORDS]
     texts.append(texts[-1].rsplit(" ", 9)[0] + " and so on")
-    documents = [{"url": f"https://a.example/0/{at}", "text": text, "licence": "CC0"} for at, text in enumerate(texts)]
+    documents = [{"url": f"https://a.example/0/{at}", "text": text, "license": "CC0"} for at, text in enumerate(texts)]
     folder.mkdir()
     (folder / "pages.jsonl").write_text("\n".join(map(json.dumps, documents)))
     recipe = {
         "name": "planted",
-        "sources": [{"name": "web", "jsonl": ["pages.jsonl"], "url_column": "url", "columns": ["licence"]}],
+        "sources": [{"name": "web", "jsonl": ["pages.jsonl"], "url_column": "url", "columns": ["license"]}],
         "steps": [{"step": name} for name in ("extract", "gopher_quality", "minhash")],
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
@@ -105,7 +105,7 @@ def test_documents_are_those_of_an_export(run, tmp_path):
     export(context, recipe, run.corpus)
     exported = pa.concat_tables(map(pq.read_table, sorted((tmp_path / "out/data").glob("*.parquet"))))
     assert pa.table(run.documents).equals(exported) and len(exported) == len(run.documents) == 7
-    assert exported["licence"].to_pylist() == ["CC0"] * 7
+    assert exported["license"].to_pylist() == ["CC0"] * 7
     [batches] = [run.documents.reader(["url"], pc.field("gopher_quality_words") == 56)]
     assert batches.read_all().to_pylist() == [{"url": "https://a.example/0/2"}]
     first = run.documents.to_pandas(n=2)

@@ -327,7 +327,9 @@ def test_earlier_crawls_must_fit(tmp_path):
         path for path in Path(made).parent.glob("signatures-*/manifest.json") if path.parent.name in made_of(made)
     ]
     signed.rename(tmp_path / "gone")
-    with pytest.raises(ValueError, match=r"whose .*signatures-.* is no finished stage: run the recipe of that crawl"):
+    with pytest.raises(
+        ValueError, match=r"whose .*signatures-.* is not a finished stage: run the recipe of that crawl"
+    ):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
     (tmp_path / "gone").rename(signed)
     of_other_code(made)

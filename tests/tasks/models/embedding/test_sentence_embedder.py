@@ -96,7 +96,7 @@ def test_a_file_that_was_cut_anywhere_is_refused(tmp_path):
     data = embedders.model()
     for size in (0, 1, 2, 40, len(data) // 2, len(data) - 8, len(data) - 5, len(data) - 1):
         embedders.write(tmp_path, data[:size])
-        with pytest.raises(ModelFileError, match="model.onnx is no whole ONNX model .* copy or export it again"):
+        with pytest.raises(ModelFileError, match="model.onnx is not a whole ONNX model .* copy or export it again"):
             load(tmp_path)
 
 
@@ -132,7 +132,7 @@ def test_what_is_missing_is_named(tmp_path):
         load(tmp_path)
     embedders.write(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
-    with pytest.raises(ModelFileError, match="tokenizer.json is no tokenizer.json: .*; copy it again"):
+    with pytest.raises(ModelFileError, match="tokenizer.json is not a tokenizer.json: .*; copy it again"):
         load(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(ModelFileError, match="tokenizer.json is missing; copy the tokenizer"):

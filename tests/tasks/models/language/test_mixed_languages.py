@@ -109,7 +109,7 @@ def test_documents_with_too_much_are_dropped_and_empty_ones():
 
 
 def test_the_language_of_another_model_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="eng_Latn is no label of lid.176; give the `model`"):
+    with pytest.raises(ValueError, match="eng_Latn is not a label of lid.176; give the `model`"):
         run([LINES["en"][0]], ["eng_Latn"])
     rows = [f"__label__{code}_X {line}\n" for code in ("en", "de") for line in LINES[code]] * 20
     (tmp_path / "lines.txt").write_text("".join(rows), encoding="utf-8")

@@ -153,7 +153,7 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
         ("en.sp.model", None, "en.sp.model does not exist; train one"),
         ("en.arpa.bin", None, "en.arpa.bin does not exist; train one"),
         ("en.sp.model", lambda data: b"\xff" + data[:99], "en.sp.model is no whole SentencePiece model"),
-        ("en.arpa.bin", lambda data: b"x" + data[1:], "en.arpa.bin is no whole KenLM model"),
+        ("en.arpa.bin", lambda data: b"x" + data[1:], "en.arpa.bin is not a whole KenLM model"),
         ("en.arpa.bin", lambda data: data[:-9], "en.arpa.bin does not match .*json; copy both again"),
         ("en.arpa.bin", lambda data: data[:-1] + b"\7", "en.arpa.bin does not match .*json"),
     ):
@@ -166,12 +166,14 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
     copied()
     for content in ("", "{}", "[]", '{"files": 3}'):
         (tmp_path / "en.arpa.bin.json").write_text(content)
-        with pytest.raises(ModelFileError, match="en.arpa.bin.json is no description of .*; copy it again, or remove"):
+        with pytest.raises(
+            ModelFileError, match="en.arpa.bin.json is not a description of .*; copy it again, or remove"
+        ):
             ngram_models.check(model)
     (tmp_path / "en.arpa.bin.json").unlink()
     ngram_models.check(model)
     (tmp_path / "en.arpa.bin").write_bytes((folder / "en.arpa.bin").read_bytes()[:5000])
-    with pytest.raises(ModelFileError, match="en.arpa.bin is no whole KenLM model"):
+    with pytest.raises(ModelFileError, match="en.arpa.bin is not a whole KenLM model"):
         ngram_models.check(model)
 
 

@@ -280,7 +280,9 @@ def test_a_description_that_does_not_fit_is_named(tmp_path):
         classifiers.check(str(path), TRAINING)
     for content in ("", "[]", '{"digest": "0"}', '{"order": 3}'):
         (tmp_path / "model.bin.json").write_text(content)
-        with pytest.raises(ModelFileError, match="model.bin.json is no description of .*; copy it again, or remove it"):
+        with pytest.raises(
+            ModelFileError, match="model.bin.json is not a description of .*; copy it again, or remove it"
+        ):
             classifiers.check(str(path), TRAINING)
 
 
