@@ -378,7 +378,7 @@ def by_regmix(
     measured = [f"{gain.measured:.4f} {name}" for name, gain in over.items()]
     reasons = (
         f"RegMix (arXiv 2407.01492): lowest predicted loss of a Gaussian process over {len(shares)} mixtures, with",
-        f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
+        f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens per run, judged by bits per byte of "
         f"{', '.join(evaluation.judged)}.",
         f"Rank correlation between losses and leave-one-out predictions: {best.rank_correlation:.2f}.",
         f"Measured with {seeds} new runs of each, bits per byte: {again[0].mean():.4f} for this mixture "

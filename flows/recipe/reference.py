@@ -68,8 +68,8 @@ def schema() -> dict[str, Any]:
         }
     )
     for kind in BUILT_IN.values():
-        of = document["$defs"][kind.__name__]
-        of["required"] = sorted({*of.get("required", ()), "step"})
+        definition = document["$defs"][kind.__name__]
+        definition["required"] = sorted({*definition.get("required", ()), "step"})
     del document["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may have a name instead of the address
     for name, values in examples().items():
         properties = (document if name == Recipe.__name__ else document["$defs"][name])["properties"]
@@ -89,7 +89,7 @@ def page() -> str:
     whole = schema()
     defs = whole["$defs"]
     parts = [_HEAD, "## The recipe\n", _table(whole["properties"], whole["required"])]
-    of_sources = _named(whole["properties"]["sources"]["items"]["oneOf"])
+    of_sources = _referenced(whole["properties"]["sources"]["items"]["oneOf"])
     parts += [
         "## Sources\n",
         "Each entry of `sources` is one of the following. The key in the title selects the format.\n",
@@ -98,7 +98,7 @@ def page() -> str:
     for name in of_sources:
         parts += _section(f"`{_key(defs[name])}`", defs[name])
     parts.append("## Steps\n")
-    for name in _named(whole["properties"]["steps"]["items"]["oneOf"]):
+    for name in _referenced(whole["properties"]["steps"]["items"]["oneOf"]):
         step = defs[name]["properties"]["step"]
         parts += _section(f"`{step.get('const', step.get('default'))}`", defs[name])
         described.add(name)
@@ -110,33 +110,33 @@ def page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _named(of: list[dict[str, Any]]) -> list[str]:
-    return [each["$ref"].removeprefix(_DEFS) for each in of if "$ref" in each]
+def _referenced(alternatives: list[dict[str, Any]]) -> list[str]:
+    return [each["$ref"].removeprefix(_DEFS) for each in alternatives if "$ref" in each]
 
 
-def _key(of: dict[str, Any]) -> str:
+def _key(definition: dict[str, Any]) -> str:
     """The key that selects a source format: the required key other than `name`."""
-    return next(key for key in of["required"] if key != "name")
+    return next(key for key in definition["required"] if key != "name")
 
 
-def _section(title: str, of: dict[str, Any]) -> Iterator[str]:
+def _section(title: str, definition: dict[str, Any]) -> Iterator[str]:
     yield f"### {title}\n"
-    if about := of.get("description", "").split("\n\n")[0]:
+    if about := definition.get("description", "").split("\n\n")[0]:
         yield f"{about}\n"
-    keys = {key: value for key, value in of["properties"].items() if key != "step"}
+    keys = {key: value for key, value in definition["properties"].items() if key != "step"}
     if keys:
-        yield _table(keys, of.get("required", []))
+        yield _table(keys, definition.get("required", []))
 
 
 def _table(properties: dict[str, Any], required: list[str]) -> str:
     rows = ["| key | type | default | example | description |", "| --- | --- | --- | --- | --- |"]
-    for key, of in properties.items():
-        default = "required" if key in required else f"`{_value(of.get('default'))}`"
-        example = ", ".join(f"`{_value(each)}`" for each in of.get("examples", ()))
-        if isinstance(of.get("default"), dict) and len(_value(of["default"])) > 40:
+    for key, value_schema in properties.items():
+        default = "required" if key in required else f"`{_value(value_schema.get('default'))}`"
+        example = ", ".join(f"`{_value(each)}`" for each in value_schema.get("examples", ()))
+        if isinstance(value_schema.get("default"), dict) and len(_value(value_schema["default"])) > 40:
             default = "see below"
-        about = re.sub(r"\bNone\b", "null", of.get("description", ""))  # as YAML has it
-        cells = (f"`{key}`", _words(of), default, example, about)
+        about = re.sub(r"\bNone\b", "null", value_schema.get("description", ""))  # as YAML has it
+        cells = (f"`{key}`", _words(value_schema), default, example, about)
         rows.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"
 
@@ -152,26 +152,32 @@ def _value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _words(of: dict[str, Any]) -> str:
+def _words(value_schema: dict[str, Any]) -> str:
     """The type of a key in words, with its bounds."""
-    if "$ref" in of:
-        return of["$ref"].removeprefix(_DEFS)
+    if "$ref" in value_schema:
+        return value_schema["$ref"].removeprefix(_DEFS)
     for several in ("anyOf", "oneOf"):
-        if several in of:
-            kinds = dict.fromkeys(map(_words, of[several]))
+        if several in value_schema:
+            kinds = dict.fromkeys(map(_words, value_schema[several]))
             return " or ".join(kinds) if len(kinds) < 5 else "mappings, as below"
-    if "enum" in of or "const" in of:
-        return "one of " + ", ".join(f"`{_value(each)}`" for each in of.get("enum", [of.get("const")]))
-    kind = of.get("type", "any")
+    if "enum" in value_schema or "const" in value_schema:
+        return "one of " + ", ".join(
+            f"`{_value(each)}`" for each in value_schema.get("enum", [value_schema.get("const")])
+        )
+    kind = value_schema.get("type", "any")
     if kind == "array":
-        if "prefixItems" in of:
-            return "[" + ", ".join(map(_words, of["prefixItems"])) + "]"
-        return f"list of {_words(of.get('items', {}))}"
+        if "prefixItems" in value_schema:
+            return "[" + ", ".join(map(_words, value_schema["prefixItems"])) + "]"
+        return f"list of {_words(value_schema.get('items', {}))}"
     if kind == "object":
-        return f"mapping to {_words(of['additionalProperties'])}" if of.get("additionalProperties") else "mapping"
+        return (
+            f"mapping to {_words(value_schema['additionalProperties'])}"
+            if value_schema.get("additionalProperties")
+            else "mapping"
+        )
     words = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false", "null": "null"}[
         kind
     ]
     signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
-    bounds = [f"{sign} {_value(of[bound])}" for bound, sign in signs.items() if bound in of]
+    bounds = [f"{sign} {_value(value_schema[bound])}" for bound, sign in signs.items() if bound in value_schema]
     return " ".join([words, ", ".join(bounds)]).strip()

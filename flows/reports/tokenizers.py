@@ -54,7 +54,7 @@ class TokenizerFigures:
         groups: list[tuple[Group, Group | None, int]] = [(("all", ""), None, sum(self.tokens.values()))]
         groups += [(group, group, self.tokens[group]) for group in sorted(self.tokens)]
         rows = [(*name, self.bytes_per_token(group), self.fertility(group), n) for name, group, n in groups]
-        return Table(("source", "language", "#bytes a token|.3f", "#tokens a word|.3f", "#tokens"), rows, title)
+        return Table(("source", "language", "#bytes per token|.3f", "#tokens per word|.3f", "#tokens"), rows, title)
 
     def bytes_per_token(self, group: Group | None = None) -> float:
         return _ratio(self.bytes, self.tokens, group)

@@ -71,7 +71,7 @@ def model_card(
     """`recipe`: as YAML, empty where only the folder is known; `releases`: (distribution, release); `averages`: the
     checkpoints of whose weights these are the mean."""
     shape = run.model
-    mean = f"The weights are the mean of {', '.join(averages)}; the figures are those of the end of training."
+    mean = f"The weights are the mean of {', '.join(averages)}; the figures are from the end of training."
     lines = [
         "---",
         "library_name: transformers",

@@ -140,7 +140,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     if saved and world.leads:
         log.info("resuming from %s", saved)
     if world.leads and training.batch <= (training.micro_batch if world.readers.size == 1 else 1):
-        log.info("no train/noise_scale for steps of one micro-batch in all; a smaller training.micro_batch shows noise")
+        log.info("train/noise_scale needs several micro-batches per step; lower training.micro_batch to measure it")
 
     tracker = None
     if world.leads:
