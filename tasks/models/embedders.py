@@ -139,7 +139,9 @@ class OnnxModel:
         if output.ndim != n_dims or len(output) != 1:
             kind = "one vector a text" if output.ndim == 2 else f"an array of shape {output.shape}"
             remedy = "`pooling: none`" if n_dims == 3 else "`pooling: mean` or `pooling: cls`"
-            raise ModelFileError(f"{self._path} gives {kind} as {self._output}, which cannot be pooled; try {remedy}")
+            raise ModelFileError(
+                f"{self._path} gives {kind} as {self._output}, which does not fit `pooling`; try {remedy}"
+            )
         if self._settings.pooling == "mean":
             return output[0].mean(axis=0, dtype=np.float64)
         return output[0, 0].astype(np.float64) if self._settings.pooling == "cls" else output[0].astype(np.float64)

@@ -48,7 +48,7 @@ HELD_OUT = ["documents", "heldout", "heldout_documents"]
 # what is changed in a recipe that runs, the stages that are made before its end, and what the sentence says
 ENDS = [
     ({"steps": [STRICT, "minhash"]}, ["documents", "rules"], "`gopher_quality`: of 40 documents the rule words .* 40"),
-    ({"sources": "empty.text"}, ["documents"], "source other gives no document: .*empty_text dropped 1"),
+    ({"sources": "empty.text"}, ["documents"], "source other gives no documents: .*empty_text dropped 1"),
     (
         {"tokenizer": {"vocab_size": 30000}},
         HELD_OUT,
@@ -139,7 +139,7 @@ def test_a_run_that_cannot_go_on(given, tmp_path, changes, made, sentence):
 
 def test_whatif_answers_for_a_run_that_left_nothing(given, tmp_path):
     given["steps"].append(STRICT)
-    assert "nothing is left" in end(given, tmp_path)
+    assert "the corpus is empty after the step" in end(given, tmp_path)
     replay = whatif(given, {"gopher_quality.min_words": 10}, MachineSettings(home=str(tmp_path / "home")))
     assert replay.replayed[0]["drops"].get("words", 0) < 40
     assert issubclass(NothingLeftError, ValueError)

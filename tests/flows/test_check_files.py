@@ -84,8 +84,8 @@ SOURCES = (
     (
         {"jsonl": ["web.jsonl", "folder/*.jsonl"]},
         {
-            "jsonl": "FOLDER/folder/web.jsonl and FOLDER/web.jsonl are both called web.jsonl, and ids are made of "
-            "names: give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
+            "jsonl": "FOLDER/folder/web.jsonl and FOLDER/web.jsonl both have the name web.jsonl, and ids are computed "
+            "from names: use one glob for both folders, as folder/*/*.warc.gz, or two sources"
         },
     ),
     (

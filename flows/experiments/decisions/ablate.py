@@ -73,7 +73,7 @@ def seldom_met(compared: Arms, data: ComparisonData, pairs: int | None) -> Itera
                 f"warning: {name} keeps the {pairs:,} pairs of copies that `{STEP}` finds, but a run reads "
                 f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are "
                 "expected to occur together, so its verdict says little about duplicates. `--tokens "
-                f"{tokens}`, or a `--proxy` with as many tokens{alone}, reads all of them"
+                f"{tokens}`, or a `--proxy` with as many tokens{alone} reads all of them"
             )
 
 

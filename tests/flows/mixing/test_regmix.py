@@ -200,7 +200,7 @@ def test_kept_sources_go_together_and_new_ones_alone():
 
 
 def test_doremi_refuses_what_it_would_not_heed():
-    with pytest.raises(ValueError, match="^--keep and --judge or --clean: of regmix alone"):
+    with pytest.raises(ValueError, match="^--keep and --judge or --clean: only for regmix"):
         check_options(MixOptions(method=Method.DOREMI, keep=load("demo"), judge=["web"]))
     check_options(MixOptions(method=Method.DOREMI))
     check_options(MixOptions(keep=load("demo"), judge=["web"]))

@@ -266,8 +266,8 @@ def test_a_sample_of_which_nothing_is_kept_is_shown_and_the_recipe_is_written(fo
 
 def test_a_source_without_a_document_is_one_line_and_the_recipe_is_written(folder, monkeypatch):
     def empty(recipe):
-        raise NothingLeftError("source rows gives no document: 3 of 3 records are empty")
+        raise NothingLeftError("source rows gives no documents: 3 of 3 records are empty")
 
     monkeypatch.setattr("gristmill.flows.reports.run.trial.trial", empty)
     shown, steps = init(folder, [{"text": ENGLISH}])
-    assert "sample: source rows gives no document: 3 of 3 records are empty\n" in shown and "gopher_quality" in steps
+    assert "sample: source rows gives no documents: 3 of 3 records are empty\n" in shown and "gopher_quality" in steps

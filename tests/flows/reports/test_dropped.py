@@ -65,7 +65,7 @@ def test_marks_are_what_a_rule_counts_or_what_it_misses():
 def test_of_too_small_a_number_nothing_is_marked(rule):
     text = "Plain words - and 123 %% more."
     found = offending(GopherQuality(), {"rule": rule, "value": 1, "threshold": 2}, table(text), text)
-    assert found.marks == () and found.remark.startswith(f"nothing is marked: {rule} asks for more ")
+    assert found.marks == () and found.remark.startswith(f"nothing is marked: {rule} requires more ")
 
 
 def test_lines_that_lack_punctuation_are_marked_until_they_are_most_of_the_page():

@@ -59,7 +59,7 @@ def test_results_are_tables_in_a_notebook(run):
 def test_what_a_model_continues_is_a_table_in_a_notebook():
     group = Group(least=4, most=15, prompts=120, share=0.25, low=0.18, high=0.33, tokens=0.5)
     page = Memorized("small", 50, 50, {"web": 1.0}, (group,))._repr_html_()
-    assert "4 to 15" in page and "25.00%" in page and "50 tokens given" in page
+    assert "4 to 15" in page and "25.00%" in page and "50 prompt tokens" in page
 
 
 def test_a_corpus_without_a_mixture_is_searched(recipe, index, monkeypatch):

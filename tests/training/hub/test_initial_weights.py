@@ -163,7 +163,7 @@ def test_other_weights_are_refused(exported, copied, make_run, tmp_path):
         with pytest.raises(ValueError, match=said):
             check_fits(copied, model)
     (copied / INDEX).write_text(json.dumps({"weight_map": {"model.norm.weight": "../../secret.safetensors"}}))
-    with pytest.raises(ValueError, match="which is no ..safetensors file beside it"):
+    with pytest.raises(ValueError, match="which is not a ..safetensors file in the same folder"):
         weight_files(copied)
     with pytest.raises(FileNotFoundError, match="training.init_from is .* which has no config.json"):
         weight_files(tmp_path)

@@ -127,7 +127,7 @@ def test_an_export_is_left_as_it_is_and_replaces_nothing(exported, make_run, tmp
     before = {path.name: path.read_bytes() for path in again.iterdir()}
     for name in sorted(before.keys() - {"gristmill.json"}):
         (again / name).write_bytes(b"\0" + before[name][1:])
-        with pytest.raises(RuntimeError, match=f"{name} is not what was exported; run .gristmill export model"):
+        with pytest.raises(RuntimeError, match=f"{name} differs from the export; run .gristmill export model"):
             open_model(again).load()
         assert write_model_folder(open_model(out), again, "llama", "name: planted")
         (again / name).unlink()

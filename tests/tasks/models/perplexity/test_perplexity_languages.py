@@ -294,8 +294,8 @@ def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
         ("", {}, "is no table of numbers"),
         (",en,de\r30,1,1\r60,2,2\r", {}, "is no table of numbers"),
         (",en\n30,1\n60,2\n", {}, "has no column for de, which have models in `models`; add it"),
-        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* do not ascend"),
-        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* do not ascend"),
+        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* are not ascending"),
+        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* are not ascending"),
     ],
 )
 def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, given, wrong):
@@ -311,8 +311,8 @@ def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, give
         ({}, "neither `reference` nor `models`; give one"),
         ({"reference": ["a"], "models": {"en": "en.arpa.bin"}}, "both `reference` and `models`"),
         ({"models": {"en": "en.bin"}}, "en.bin for en, whose name does not end in .arpa.bin; rename"),
-        ({"reference": ["a"], "cutoffs": "cutoff.csv"}, "`cutoffs` cutoff.csv, .*; give `models`"),
-        ({"reference": ["a"], "unit": "document"}, "`unit: document`.*; give `models`"),
+        ({"reference": ["a"], "cutoffs": "cutoff.csv"}, "`cutoffs` cutoff.csv, .*; set `models`"),
+        ({"reference": ["a"], "unit": "document"}, "`unit: document`.*; set `models`"),
         ({"reference": ["a"], "keep_buckets": ["tail", "head"]}, "add `middle`"),
         ({"reference": ["a"], "head_percentile": 60}, "head_percentile 60.0 is not below middle_percentile 60.0"),
     ],
