@@ -24,9 +24,7 @@ class Parallel(CheckedSettings):
         "less communication between machines and more memory. With one copy per machine, "
         "weights are gathered only within a machine.",
     )
-    shard: int | None = Field(
-        default=None, gt=0, description="Processes that a copy's weights are sharded over. None: all that remain."
-    )
+    shard: int | None = Field(default=None, gt=0, description="Processes that shard a copy. None: all that remain.")
     tensor: int = Field(default=1, gt=0, description="Processes that divide each matrix, and the products with it.")
     pipeline: int = Field(default=1, gt=0, description="Pipeline stages: processes that each hold consecutive blocks.")
     context: int = Field(default=1, gt=0, description="Processes that divide the tokens of each sequence.")
@@ -68,17 +66,11 @@ class ModelConfig(CheckedSettings):
     """Shape of the Llama-like decoder. The vocabulary size comes from the data."""
 
     dim: int = Field(default=128, gt=0, le=10**8, description="Width of the residual stream.")
-    layers: int = Field(
-        default=4, gt=0, le=10**5, description="Number of blocks of attention and feed-forward network."
-    )
+    layers: int = Field(default=4, gt=0, le=10**5, description="Blocks of attention and feed-forward network.")
     heads: int = Field(default=4, gt=0, description="Attention heads per layer.")
-    kv_heads: int | None = Field(
-        default=None, gt=0, description="Key-value heads, for grouped-query attention. None: one per head."
-    )
+    kv_heads: int | None = Field(default=None, gt=0, description="Key-value heads (grouped-query). None: one per head.")
     ffn: int | None = Field(
-        default=None,
-        gt=0,
-        description="Width of the SwiGLU feed-forward network. None: 8/3 dim, rounded up to a multiple of 32.",
+        default=None, gt=0, description="Width of SwiGLU. None: 8/3 dim, rounded up to a multiple of 32."
     )
     seq_len: int = Field(default=256, gt=0, le=10**8, description="Context length in training (tokens).")
     rope_theta: float = Field(default=10_000.0, gt=0, description="Base of the rotary position embedding.")
@@ -134,22 +126,12 @@ class GuardConfig(CheckedSettings):
         description="Skip bad updates and roll back. false: the run ends at the first loss that is not finite.",
     )
     window: int = Field(
-        default=128,
-        ge=8,
-        description="Number of updates whose losses and gradient norms the next update is compared with.",
+        default=128, ge=8, description="Updates whose losses and gradient norms the next is compared with."
     )
-    deviations: float = Field(
-        default=6, gt=0, description="Standard deviations above the mean at which an update is skipped."
-    )
-    max_rollbacks: int = Field(
-        default=3,
-        ge=0,
-        description="Maximum number of rollbacks to a checkpoint after the loss rises. Then the run ends.",
-    )
+    deviations: float = Field(default=6, gt=0, description="Standard deviations above the mean that skip an update.")
+    max_rollbacks: int = Field(default=3, ge=0, description="Rollbacks after a rise of the loss before the run ends.")
     rollback_skip_steps: int | None = Field(
-        default=None,
-        gt=0,
-        description="Batches to skip after a rollback. None: a twentieth of the run's, from 8 to 200.",
+        default=None, gt=0, description="Batches to skip after a rollback. None: 1/20 of the run's, from 8 to 200."
     )
 
 
@@ -164,9 +146,7 @@ class Parametrization(CheckedSettings):
     base_dim: int = Field(gt=0, description="model.dim of the base.")
     base_layers: int | None = Field(default=None, gt=0, description="model.layers of the base, for completep.")
     base_head_dim: int | None = Field(
-        default=None,
-        gt=0,
-        description="dim / heads of the base. None: the same as the model's, which then has more heads.",
+        default=None, gt=0, description="dim / heads of the base. None: the model's, which then has more heads."
     )
 
     @model_validator(mode="after")
@@ -217,9 +197,7 @@ class TrainingConfig(CheckedSettings):
     micro_batch: int = Field(default=4, gt=0, description="Sequences per forward pass of a process.")
 
     learning_rate: float | None = Field(
-        default=None,
-        gt=0,
-        description="Peak learning rate, reached after warm-up. None: 0.006 for muon, 0.003 for adamw.",
+        default=None, gt=0, description="Peak rate, after warm-up. None: 0.006 for muon, 0.003 for adamw."
     )
     embedding_rate: float | None = Field(
         default=None,
@@ -227,9 +205,7 @@ class TrainingConfig(CheckedSettings):
         description="Learning rate of the embedding, relative to the matrices of the blocks. None: 3 for "
         "muon, 1 for adamw.",
     )
-    head_rate: float = Field(
-        default=1.0, gt=0, description="Relative learning rate of an output matrix that is not tied to the embedding."
-    )
+    head_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of an untied output matrix.")
     vector_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of the gains of norms.")
     parametrization: Parametrization | None = Field(
         default=None,
@@ -240,9 +216,7 @@ class TrainingConfig(CheckedSettings):
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="linear", description="How the learning rate falls. wsd: constant at the peak, then falls at the end."
     )
-    decay_ratio: float = Field(
-        default=0.2, gt=0, le=1, description="wsd: fraction of the run in which the learning rate falls."
-    )
+    decay_ratio: float = Field(default=0.2, gt=0, le=1, description="wsd: fraction of the run with a falling rate.")
     final_ratio: float = Field(default=0.0, ge=0, le=1, description="Final learning rate, as a fraction of the peak.")
     optimizer: Literal["adamw", "muon"] = Field(
         default="muon", description="Optimizer. muon: Muon for the matrices of the blocks, AdamW for the rest."
@@ -277,9 +251,7 @@ class TrainingConfig(CheckedSettings):
         "uses loss scaling. auto: bf16 on a GPU that supports it, otherwise fp32.",
     )
     fp8_min_dim: int | None = Field(
-        default=None,
-        gt=0,
-        description="Minimum side of block matrices that multiply in fp8, on GPUs that support it. None: off.",
+        default=None, gt=0, description="Minimum side of block matrices for fp8, on supported GPUs. None: off."
     )
 
     compile: bool | None = Field(default=None, description="Compile the blocks and the loss. None: on a GPU.")
@@ -289,14 +261,13 @@ class TrainingConfig(CheckedSettings):
         "selective: all but products and attention.",
     )
     loss_chunks: int = Field(
-        default=1, gt=0, description="Number of pieces in which the logits are computed, one at a time, to save memory."
+        default=1, gt=0, description="Pieces of the logits, computed one at a time to save memory."
     )
     accumulate: Literal["sharded", "whole"] | None = Field(
         default=None,
-        description="How gradients of micro-batches are accumulated. sharded: each process keeps its "
-        "shard, with one reduce-scatter per micro-batch. whole: each process keeps all "
-        "gradients, 4 bytes per parameter, with one reduce-scatter per step. None: sharded on "
-        "GPUs, where it overlaps with the backward pass, otherwise whole.",
+        description="How gradients of micro-batches are accumulated. sharded: each process keeps its shard, with one "
+        "reduce-scatter per micro-batch. whole: each process keeps all gradients, 4 bytes per parameter, with one "
+        "reduce-scatter per step. None: sharded on GPUs, where it overlaps with the backward pass, otherwise whole.",
     )
     engine: Literal["gristmill", "olmo_core"] = Field(
         default="gristmill",
@@ -308,9 +279,8 @@ class TrainingConfig(CheckedSettings):
     )
     reshard_after_forward: bool = Field(
         default=True,
-        description="Free a block's gathered weights after its forward pass. false: keep them until its "
-        "backward pass, which halves the gathering and needs memory for the whole model in the "
-        "precision of products.",
+        description="Free a block's gathered weights after its forward pass. false: keep them until its backward "
+        "pass, which halves the gathering and needs memory for the whole model in the precision of products.",
     )
     reduce_dtype: Literal["fp32", "bf16"] = Field(
         default="fp32",
@@ -318,9 +288,7 @@ class TrainingConfig(CheckedSettings):
         "rounds each sum.",
     )
     log_every: int | None = Field(
-        default=None,
-        gt=0,
-        description="Steps between checks of losses and stop requests. None: 10 on a GPU, otherwise 1.",
+        default=None, gt=0, description="Steps between checks of losses and stops. None: 10 on a GPU, else 1."
     )
 
     guard: GuardConfig = Field(default=GuardConfig(), description="What to do when the loss goes wrong.")
@@ -331,9 +299,7 @@ class TrainingConfig(CheckedSettings):
         default=None,
         description="First and last step to profile on rank 0, on a GPU with a memory snapshot. None: off.",
     )
-    eval_every: int = Field(
-        default=60, gt=0, description="Steps between evaluations. The last step is always evaluated."
-    )
+    eval_every: int = Field(default=60, gt=0, description="Steps between evaluations, plus the last step.")
     eval_tasks: Address | None = Field(
         default=None,
         description="Local folder of tasks, as for `gristmill train evaluate --tasks`, scored at each evaluation.",
@@ -343,22 +309,12 @@ class TrainingConfig(CheckedSettings):
         gt=0,
         description="Maximum number of tokens to evaluate per held-out set. For fixed documents, 4 bytes per token.",
     )
-    checkpoint_every: int = Field(
-        default=60, gt=0, description="Steps between checkpoints. The last step is always saved."
-    )
-    keep_checkpoints: int = Field(
-        default=1, gt=0, description="Number of newest checkpoints to keep, in addition to the middle one."
-    )
-    keep_every: int | None = Field(
-        default=None, gt=0, description="Checkpoints at multiples of this step are never deleted."
-    )
+    checkpoint_every: int = Field(default=60, gt=0, description="Steps between checkpoints, plus the last step.")
+    keep_checkpoints: int = Field(default=1, gt=0, description="Newest checkpoints to keep, plus the middle one.")
+    keep_every: int | None = Field(default=None, gt=0, description="Checkpoints at multiples of it are never deleted.")
 
-    sample_tokens: int = Field(
-        default=120, ge=0, description="Length of the text sample at the end (tokens). 0: no sample."
-    )
-    sample_temperature: float = Field(
-        default=0.8, ge=0, description="Sampling temperature of the text sample. 0: greedy."
-    )
+    sample_tokens: int = Field(default=120, ge=0, description="Length of the final text sample (tokens). 0: none.")
+    sample_temperature: float = Field(default=0.8, ge=0, description="Temperature of the text sample. 0: greedy.")
     sample_top_k: int = Field(default=50, ge=0, description="Top-k of the text sample. 0: the whole vocabulary.")
 
     @model_validator(mode="after")
@@ -459,14 +415,10 @@ class RunConfig(CheckedSettings):
     training: TrainingConfig
     data: Path = Field(description="the mixture's JSON file, see gristmill.storage.training_manifest")
     out: Path = Field(description="directory of checkpoints, metrics, weights and result.json")
-    init_digests: dict[str, str] = Field(
-        default={}, description="xxh3-128 of each weight file in training.init_from, by name"
-    )
+    init_digests: dict[str, str] = Field(default={}, description="xxh3-128 of each weight file in init_from, by name")
     tracking: TrackingConfig | None = None
     resume_from: Path | None = Field(default=None, description="committed checkpoint to start from if `out` has none")
-    replay: Path | None = Field(
-        default=None, description="events.jsonl of a run whose decisions to skip or roll back are repeated exactly"
-    )
+    replay: Path | None = Field(default=None, description="events.jsonl of a run whose decisions are repeated exactly")
     store: str | None = Field(default=None, description="address that checkpoints are copied to while training runs")
     document_losses: bool = Field(
         default=False, description=f"write {DOCUMENT_LOSSES} at the end, with the bits of each held-out document"

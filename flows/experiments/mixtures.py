@@ -393,9 +393,8 @@ def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
     if not best.rank_correlation >= MIN_CORRELATION:  # also where it is no number, as of losses that are all equal
         return (
             "the losses of mixtures cannot be predicted from each other (rank correlation "
-            f"{best.rank_correlation:.2f}, below {MIN_CORRELATION:g}), so this optimum is noise: train more "
-            f"mixtures (--runs {2 * mixtures}), more seeds, or on more tokens; until then, keep the current "
-            "mixture"
+            f"{best.rank_correlation:.2f}, below {MIN_CORRELATION:g}), so this optimum is noise: train more mixtures "
+            f"(--runs {2 * mixtures}), more seeds, or on more tokens; until then, keep the current mixture"
         )
     near = {name: gain for name, gain in gains.items() if not gain.beyond_error}
     if near:

@@ -42,9 +42,8 @@ class MachineSettings(BaseSettings):
     local: str = Field("", description="local folder of databases, logs and copies; default: home, if it is local")
     executor: Literal["serial", "threads", "local", "dask", "kubernetes", "slurm"] = Field(
         "local",
-        description="where jobs run. `local`: Dask processes on this machine; `dask`: the cluster at "
-        "dask_address; `kubernetes`, `slurm`: a cluster started for this run, as the file "
-        "`cluster` describes",
+        description="where jobs run. `local`: Dask processes on this machine; `dask`: the cluster at dask_address; "
+        "`kubernetes`, `slurm`: a cluster started for this run, as the file `cluster` describes",
     )
     workers: int = Field(
         0, ge=0, description="number of worker processes; 0: one per core; `kubernetes` and `slurm` require a number"

@@ -101,9 +101,8 @@ class ProxyConfig(Settings):
             raise ContradictionError([_of_two_lengths(int(tokens), filled, int(steps), batch, seq_len)])
         if short:
             sentence = (
-                f"is {tokens:,}, which is {steps:,} steps of {batch} x {seq_len} tokens, not more than the "
-                f"{warmup} of training.warmup_steps; use more tokens, or lower training.batch or "
-                "training.warmup_steps"
+                f"is {tokens:,}, which is {steps:,} steps of {batch} x {seq_len} tokens, not more than the {warmup} "
+                "of training.warmup_steps; use more tokens, or lower training.batch or training.warmup_steps"
             )
             raise ContradictionError([(("tokens",), sentence)])
         return {**values, "training": {**training, "steps": steps, "warmup_steps": warmup}, "tokens": tokens}
@@ -164,9 +163,8 @@ class ProxyConfig(Settings):
         steps = self.steps(tokens)
         if steps < 2:
             raise ValueError(
-                f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x "
-                f"{self.model.seq_len} tokens, but needs at least two: use more tokens, or a smaller "
-                "training.batch in the proxy"
+                f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x {self.model.seq_len} "
+                "tokens, but needs at least two: use more tokens, or a smaller training.batch in the proxy"
             )
         if self.warmup_ratio is None:
             warmup = min(self.training.warmup_steps, round(self.training.warmup_steps / self.training.steps * steps))

@@ -37,9 +37,8 @@ def _other_languages(recipe: Recipe) -> Iterator[str]:
             bounds = {code: step.languages.get(code, {}).get(_BOUND, getattr(step, _BOUND)) for code in kept}
             if others := [code for code in kept if bounds[code] and code not in step.stop_words_by_language]:
                 yield (
-                    f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` but dropped "
-                    "here, because the stop words are English; set `stop_words_by_language`, or "
-                    "`min_stop_words: null`"
+                    f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` but dropped here, "
+                    "because the stop words are English; set `stop_words_by_language`, or `min_stop_words: null`"
                 )
 
 

@@ -151,9 +151,8 @@ def _decisions(step: DocumentStep) -> Sequence[Thresholded]:
 
 
 ORDER = (
-    "The rules of a step are checked in numerical order. The ledger and the funnel record the first rule "
-    "that a document fails as the reason for its drop. The recipe's keys are shown with their defaults; null "
-    "means no limit."
+    "The rules of a step are checked in numerical order. The ledger and the funnel record the first rule that a "
+    "document fails as the reason for its drop. The recipe's keys are shown with their defaults; null means no limit."
 )
 _FIXED = {"low": "at least", "high": "at most", "allowed": "must be", "excluded": "must not be"}
 

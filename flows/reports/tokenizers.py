@@ -47,9 +47,8 @@ class TokenizerFigures:
     def table(self) -> Table:
         """A row for all texts, and one for each source and language."""
         title = (
-            f"{self.name}: vocabulary {self.vocab_size:,}, {self.unused:,} unused, {self.shared:.1%} shared "
-            f"with the first, embedding {self.embedding:,} parameters, {self.inexact:,} documents not "
-            "reproduced exactly"
+            f"{self.name}: vocabulary {self.vocab_size:,}, {self.unused:,} unused, {self.shared:.1%} shared with the "
+            f"first, embedding {self.embedding:,} parameters, {self.inexact:,} documents not reproduced exactly"
         )
         groups: list[tuple[Group, Group | None, int]] = [(("all", ""), None, sum(self.tokens.values()))]
         groups += [(group, group, self.tokens[group]) for group in sorted(self.tokens)]

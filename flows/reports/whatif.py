@@ -184,9 +184,8 @@ class Replay:
         if not self.behind:
             return []
         return [
-            f"Not replayed: {', '.join(self.behind)}. These steps look at all documents together and could "
-            "also decide differently about documents that are kept. To see their results, run the changed "
-            "recipe."
+            f"Not replayed: {', '.join(self.behind)}. These steps look at all documents together and could also "
+            "decide differently about documents that are kept. To see their results, run the changed recipe."
         ]
 
     def shard(self, number: int) -> ShardReplay:

@@ -194,8 +194,7 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
     named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
     raise NothingLeftError(
         f"the corpus is empty after the step {named}: of {emptied['rows_in']:,} documents, "
-        f"{_dropped(emptied['drops'])}. Loosen {named} in the recipe; `gristmill decide whatif` tries its "
-        "thresholds"
+        f"{_dropped(emptied['drops'])}. Loosen {named} in the recipe; `gristmill decide whatif` tries its thresholds"
     )
 
 

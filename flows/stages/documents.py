@@ -400,9 +400,8 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
     for step in steps:
         if taken := [signal.name for signal in step.signals if signal.name in own]:
             raise ValueError(
-                f"a source has the column {taken[0]}, and the step {step.step} gives a signal with that "
-                f"name: list the source's `columns` one by one, and rename this one, as {{their_{taken[0]}: "
-                f"{taken[0]}}}"
+                f"a source has the column {taken[0]}, and the step {step.step} gives a signal with that name: list "
+                f"the source's `columns` one by one, and rename this one, as {{their_{taken[0]}: {taken[0]}}}"
             )
 
 

@@ -101,11 +101,10 @@ def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str]
 def without_judge(sources: Sequence[str]) -> str:
     """What is to be said where nothing says what counts."""
     return (
-        f"no evaluation set to judge by. Extracted documents of {', '.join(sources)} are available, but they "
-        "contain what filters remove, such as menus and spam, so they favor recipes that keep it. Choose "
-        "what counts: --judge SET for one of these sources, --clean PATH for texts like those that the "
-        f"model is for (--clean {REFERENCE}: edited prose that `gristmill demo --crawl-only` writes), or "
-        f"--judge {EXTRACTED} for all sources as extracted"
+        f"no evaluation set to judge by. Extracted documents of {', '.join(sources)} are available, but they contain "
+        "what filters remove, such as menus and spam, so they favor recipes that keep it. Choose what counts: --judge "
+        f"SET for one of these sources, --clean PATH for texts like those that the model is for (--clean {REFERENCE}: "
+        f"edited prose that `gristmill demo --crawl-only` writes), or --judge {EXTRACTED} for all sources as extracted"
     )
 
 

@@ -260,9 +260,8 @@ class Order:
             # The schedule's rounding (2 draws a phase) and the tail that fills no window are not the recipe's fault.
             if count > source.epochs * (windows + 1) + 2 * len(self.schedule.firsts):
                 raise ValueError(
-                    f"source {source.name!r}: {steps} steps read it {count / windows:.2f} times, but its "
-                    f"limit is {source.epochs} epochs; make the mixture for this budget, train less or raise "
-                    "the limit"
+                    f"source {source.name!r}: {steps} steps read it {count / windows:.2f} times, but its limit is "
+                    f"{source.epochs} epochs; make the mixture for this budget, train less or raise the limit"
                 )
 
     def windows_of(self, samples: Iterable[int]) -> list[tuple[int, int, int]]:

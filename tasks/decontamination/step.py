@@ -47,9 +47,8 @@ class Indexing(Settings):
 
     method: Literal["overlap", "ngrams"] = Field(
         "overlap",
-        description="How items are found. overlap: by the share of an item's question, answer and passage, "
-        "tolerant of changed words, after decon. ngrams: by any word n-gram of an item, after "
-        "GPT-3.",
+        description="How items are found. overlap: by the share of an item's question, answer and passage, tolerant "
+        "of changed words, after decon. ngrams: by any word n-gram of an item, after GPT-3.",
     )
     ngram: int = Field(13, ge=8, le=13, description="With `ngrams`: words per n-gram. One match is enough.")
     overlap_ngram: int = Field(

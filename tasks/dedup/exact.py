@@ -35,9 +35,8 @@ class Exact(KeepOrder, CorpusStep):
         None,
         ge=1,
         le=65536,
-        description="Number of partitions of the exchange. A worker holds one in memory, about 200 bytes "
-        "per document in it. null: chosen so that a partition takes half a gigabyte. Does not "
-        "change results.",
+        description="Number of partitions of the exchange. A worker holds one in memory, about 200 bytes per document "
+        "in it. null: chosen so that a partition takes half a gigabyte. Does not change results.",
     )
     column: ClassVar[str]
     rule: ClassVar[str]

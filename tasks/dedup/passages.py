@@ -46,9 +46,8 @@ class _Passages(CorpusStep):
         None,
         ge=1,
         le=65536,
-        description="Number of partitions of the exchange. A worker holds one in memory, 70 to 150 bytes "
-        "per passage in it. null: chosen so that a partition takes half a gigabyte. Does not "
-        "change results.",
+        description="Number of partitions of the exchange. A worker holds one in memory, 70 to 150 bytes per passage "
+        "in it. null: chosen so that a partition takes half a gigabyte. Does not change results.",
     )
 
     def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:

@@ -65,10 +65,9 @@ class Extract(Step):
     )
     engine: str = Field(
         "blocks",
-        description=f"Extraction engine: {', '.join(ENGINE_NAMES)}, {UNION}, or your own "
-        "(module:function). blocks: our own parser and block classifier. plain: all text of "
-        "the page. union: the first result of `engines` that passes the document steps "
-        "directly after extraction, or the first result if none passes.",
+        description=f"Extraction engine: {', '.join(ENGINE_NAMES)}, {UNION}, or your own (module:function). blocks: "
+        "our own parser and block classifier. plain: all text of the page. union: the first result of `engines` that "
+        "passes the document steps directly after extraction, or the first result if none passes.",
         json_schema_extra={"examples": [*ENGINE_NAMES, UNION]},
     )
     engines: tuple[str, ...] = Field(

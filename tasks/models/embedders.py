@@ -47,9 +47,8 @@ class Embedder(Settings):
 
     kind: Literal["onnx", "static"] = Field(
         "onnx",
-        description="Type of the embedder. onnx: a model, in model.onnx. static: a table of token vectors, "
-        "as model2vec saves it in model.safetensors, that are averaged; much faster, but "
-        "ignores word order.",
+        description="Type of the embedder. onnx: a model, in model.onnx. static: a table of token vectors, as "
+        "model2vec saves it in model.safetensors, that are averaged; much faster, but ignores word order.",
     )
     pooling: Literal["mean", "cls", "none"] = Field(
         "mean",

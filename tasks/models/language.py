@@ -61,10 +61,9 @@ class Identification(Settings):
     model_checksum: str = Field("", description="Expected xxh3-128 of the model; see `pinned`.")
     unknown_below: Probability | None = Field(
         None,
-        description=f"A text is `{UNKNOWN}` if the probability of its most probable language is below "
-        "this, or, with lid.176, if it is not written in that language's script. null: "
-        f"{UNKNOWN_BELOW} for lid.176, or a lower min_score that was measured for the "
-        "language. 0, or null for another model: no text is unknown.",
+        description=f"A text is `{UNKNOWN}` if the probability of its most probable language is below this, or, with "
+        f"lid.176, if it is not written in that language's script. null: {UNKNOWN_BELOW} for lid.176, or a lower "
+        "min_score that was measured for the language. 0, or null for another model: no text is unknown.",
     )
 
 

@@ -147,9 +147,8 @@ def _languages(step: MixedLanguages, documents: Batch) -> list[str]:
     languages = documents["language"].to_pylist()
     if strange := sorted(set(languages) - {UNKNOWN, *labels_of(step)}):
         raise ValueError(
-            f"mixed_languages: the documents' language {strange[0]} is not a label of "
-            f"{step.model or 'lid.176'}; give the "
-            "`model` that the step `language` has"
+            f"mixed_languages: the documents' language {strange[0]} is not a label of {step.model or 'lid.176'}; give "
+            "the `model` that the step `language` has"
         )
     return languages
 

@@ -256,9 +256,8 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     )
     models: dict[str, Address] = Field(
         {},
-        description="KenLM model for each language (column `language`): LANGUAGE.arpa.bin, with "
-        "LANGUAGE.sp.model in the same folder. `gristmill train lm` trains them, and CCNet's "
-        "have the same form.",
+        description="KenLM model for each language (column `language`): LANGUAGE.arpa.bin, with LANGUAGE.sp.model in "
+        "the same folder. `gristmill train lm` trains them, and CCNet's have the same form.",
     )
     unit: Literal["line", "document"] = Field(
         "line",

@@ -199,9 +199,8 @@ def sample(
     n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
     if n_rows < 2:
         raise ValueError(
-            "the step `quality` needs at least two documents of its `reference` and two of other sources, "
-            f"but {good_rows} and {raw_rows} are left: use other sources in `reference`, or loosen the steps "
-            "before it"
+            "the step `quality` needs at least two documents of its `reference` and two of other sources, but "
+            f"{good_rows} and {raw_rows} are left: use other sources in `reference`, or loosen the steps before it"
         )
 
     def fill(examples: Examples) -> None:

@@ -36,7 +36,7 @@ def newest_snapshot(listing: str = LISTING) -> str:
     try:
         listing_json = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"{redact_url(listing)} is not valid JSON ({error}); name a copy of {LISTING}") from error
+        raise ValueError(f"{redact_url(listing)} is not valid JSON ({error}); use a copy of {LISTING}") from error
     entries = listing_json if isinstance(listing_json, list) else []
     names = [str(entry.get("id")) for entry in entries if isinstance(entry, Mapping)]
     snapshots = [name for name in names if re.fullmatch(SNAPSHOT, name)]

@@ -62,9 +62,8 @@ def shards(format: str, names: Mapping[str, str], columns: Columns = NO_COLUMNS)
             )
         if paths_by_name.setdefault(name, path) != path:
             raise ValueError(
-                f"{redact_url(paths_by_name[name])} and {redact_url(path)} both have the name {name}, and "
-                "ids are computed from names: use one glob for both folders, as folder/*/*.warc.gz, or two "
-                "sources"
+                f"{redact_url(paths_by_name[name])} and {redact_url(path)} both have the name {name}, and ids are "
+                "computed from names: use one glob for both folders, as folder/*/*.warc.gz, or two sources"
             )
     return [Shard(format, path, name, columns) for path, name in names.items()]
 

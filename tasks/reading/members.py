@@ -339,7 +339,7 @@ class Content:
         if kind == "zstd" and self.dictionary is None and wants_dictionary(self.peek(FRAME_HEADER)):
             self.ended, self.fault = (
                 True,
-                "this zstd member needs a dictionary that is not at the file's beginning",
+                "this zstd member needs a dictionary that the file does not begin with",
             )
 
     def _skip_frame(self) -> bool:

@@ -122,7 +122,7 @@ def decode(
     strings = [name for name in columns if _has_bytes(schema.field(name).type)]
     compressed = sum(max(0, chunks.column(i).total_compressed_size) for i in range(chunks.num_columns))
     if chunks.num_rows > max(_MANY_ROWS, _ROWS_PER_BYTE * compressed):
-        raise UndecodableError(0, f"{chunks.num_rows:,} rows in {compressed:,} bytes cannot all have text")
+        raise UndecodableError(0, f"{chunks.num_rows:,} rows in {compressed:,} bytes have no texts of their own")
     local = rows.take(chunks, columns)
     failed = None
     how: tuple[Any, ...] = local, group, [*columns], BATCH, [], None
@@ -167,7 +167,7 @@ def _calls(how: tuple[Any, ...], rows: range) -> Iterator[tuple[Any, ...]]:
 
 def _rows(start: int, result: dict[str, Any]) -> Rows:
     if "rule" in result:
-        raise UndecodableError(start, f"decoding takes more than is allowed: {result['detail']}")
+        raise UndecodableError(start, f"decoding them takes more than is allowed: {result['detail']}")
     if "damage" in result:
         raise UndecodableError(start, result["damage"])
     with pa.ipc.open_stream(result["batch"]) as stream:
@@ -183,9 +183,9 @@ def check_schema(schema: pa.Schema, columns: Sequence[str]) -> str:
             kind, depth = waiting.pop()
             fields += 1
             if depth > MAX_DEPTH:
-                return f"the column {name} is nested more than {MAX_DEPTH} levels deep"
+                return f"the column {name} is nested more than {MAX_DEPTH} deep"
             if fields > MAX_FIELDS:
-                return f"more than {MAX_FIELDS} columns, including nested columns"
+                return f"more than {MAX_FIELDS} columns, with those within others"
             waiting += [(kind.field(i).type, depth + 1) for i in range(kind.num_fields)]
     return ""
 

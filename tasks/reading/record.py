@@ -133,7 +133,7 @@ def oversized(own: Mapping[str, Any]) -> str:
         waiting += [(inner, depth + 1) for inner in names.values()]
         if items:
             waiting.append((items, depth + 1))
-    return f"more than {MAX_FIELDS} columns, including nested columns" if fields > MAX_FIELDS else ""
+    return f"more than {MAX_FIELDS} columns, with those within others" if fields > MAX_FIELDS else ""
 
 
 def check_own_names(columns: Mapping[str, str]) -> None:
@@ -141,9 +141,8 @@ def check_own_names(columns: Mapping[str, str]) -> None:
     for ours, theirs in columns.items():
         if ours in _PLACED:
             raise ValueError(
-                f"has {ours}, which documents already have: write `{ours}_column: {theirs}` in the source, "
-                "and list the others one by one in "
-                f"`columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
+                f"has {ours}, which documents already have: write `{ours}_column: {theirs}` in the source, and list "
+                f"the others one by one in `columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
             )
         if ours in TAKEN:
             raise ValueError(f"has {ours}, which documents already have{_renamed(ours, theirs)}")

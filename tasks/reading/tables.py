@@ -105,8 +105,8 @@ def _lines(
 
 # How a file of JSON begins that is not of lines.
 _SHAPES = {
-    b"[": "the file is one JSON array, not one object per line: convert it with `jq -c '.[]'`",
-    b"{": "its JSON objects span several lines instead of one line each: convert them with `jq -c .`",
+    b"[": "the file is one JSON array, not an object a line: write these by `jq -c '.[]'`",
+    b"{": "its JSON objects go over several lines, and not one a line: write these by `jq -c .`",
 }
 _NAME_COLUMNS = "list the columns that you want"
 # What the causes of problems end with that have their fix in them, after `: `.
@@ -125,11 +125,11 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     except orjson.JSONDecodeError as error:
         if number == 0 and (shape := _SHAPES.get(line.strip()[:1])) and b"}" not in line:
             return lost(number, "damaged_record", f"{where}: {shape}")
-        return lost(number, "damaged_record", f"{where}: not JSON: {error}")
+        return lost(number, "damaged_record", f"{where}: no JSON: {error}")
     if number == 0 and isinstance(row, list):
         return lost(number, "damaged_record", f"{where}: {_SHAPES[b'[']}")
     if not isinstance(row, dict):
-        return lost(number, "damaged_record", f"{where}: not a JSON object but a {type(row).__name__}")
+        return lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
     text = row.get(columns.text)
     if not isinstance(text, str):
         reason = _missing(row) if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"

@@ -124,9 +124,8 @@ class Mixture(Settings):
     )
     strategy: Literal["weights", "proportional", "temperature", "unimax"] = Field(
         "weights",
-        description="How weights are computed. weights: as set in `weights`. proportional: to tokens. "
-        "temperature: to tokens^(1/temperature). unimax: as even as max_epochs permits (arXiv "
-        "2304.09151).",
+        description="How weights are computed. weights: as set in `weights`. proportional: to tokens. temperature: to "
+        "tokens^(1/temperature). unimax: as even as max_epochs permits (arXiv 2304.09151).",
     )
     temperature: float = Field(
         10 / 3, gt=0, description="Temperature of the strategy `temperature`; mT5 (arXiv 2010.11934): 1 / 0.3."
@@ -137,9 +136,8 @@ class Mixture(Settings):
     )
     rehydrate: dict[int, int] = Field(
         {},
-        description="How often a document counts, by the size of its cluster of near-duplicates. Each "
-        "weight applies from its size up. As FineWeb-2's weights (arXiv 2506.20920); requires "
-        "`minhash`.",
+        description="How often a document counts, by the size of its cluster of near-duplicates. Each weight applies "
+        "from its size up. As FineWeb-2's weights (arXiv 2506.20920); requires `minhash`.",
     )
     upsample: Upsampling | None = Field(
         None,

@@ -129,9 +129,8 @@ class Tokenizer(Settings):
 
     kind: Literal["bpe", "unigram", "byte_bpe"] = Field(
         "bpe",
-        description="Algorithm. `bpe` and `unigram` are SentencePiece's, on characters with a byte "
-        "fallback. `byte_bpe` is GPT-2's, on bytes. `unigram` encodes more slowly and has no "
-        "exact tokenizer.json.",
+        description="Algorithm. `bpe` and `unigram` are SentencePiece's, on characters with a byte fallback. "
+        "`byte_bpe` is GPT-2's, on bytes. `unigram` encodes more slowly and has no exact tokenizer.json.",
     )
     vocab_size: int = Field(
         32_000,

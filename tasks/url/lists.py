@@ -156,9 +156,8 @@ def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
             pass
     if checksum and hashed.digest.hexdigest() != checksum:
         raise ListError(
-            f"the list {redact_url(address)} has the checksum {hashed.digest.hexdigest()} instead of "
-            f"{checksum}: it has changed since this run was planned; start the run again, or restore the old "
-            "list"
+            f"the list {redact_url(address)} has the checksum {hashed.digest.hexdigest()} instead of {checksum}: it "
+            "has changed since this run was planned; start the run again, or restore the old list"
         )
 
 

@@ -87,11 +87,10 @@ class Url(DocumentStep):
     )
     definition: Literal["dclm", "datatrove"] = Field(
         "dclm",
-        description="How words are matched. dclm: in the canonical URL after `://`, decoded and "
-        "lowercased; for strict_substrings also without - and ., so an entry with one of these "
-        "never matches. datatrove, as used for FineWeb: in the unchanged URL, split at "
-        "everything but ASCII letters and digits, with entries reduced in the same way; for "
-        "strict_substrings also lowercased.",
+        description="How words are matched. dclm: in the canonical URL after `://`, decoded and lowercased; for "
+        "strict_substrings also without - and ., so an entry with one of these never matches. datatrove, as used for "
+        "FineWeb: in the unchanged URL, split at everything but ASCII letters and digits, with entries reduced in the "
+        "same way; for strict_substrings also lowercased.",
     )
     max_soft_words: int = Field(
         1, ge=0, description="Maximum number of different soft words in a URL that is kept; RefinedWeb: 1."

@@ -281,7 +281,6 @@ def _layout(path: Path, row: Any) -> _Layout:
         if names.issuperset(layout.fields):
             return layout
     raise UnknownLayoutError(
-        f"{path.name} is not a known task: its fields are {', '.join(sorted(names)) or 'none'}; give "
-        f"`context`, `choices` "
-        "and `answer`, or `context` and `target`"
+        f"{path.name} is not a known task: its fields are {', '.join(sorted(names)) or 'none'}; give `context`, "
+        "`choices` and `answer`, or `context` and `target`"
     )

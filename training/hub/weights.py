@@ -272,9 +272,8 @@ def open_model(folder: Path, data: Path | None = None) -> SavedModel:
         name = next(name for name in TOKENIZERS if name in recorded)
         return SavedModel(folder, out, report, RecordedFile(str(folder / name), recorded[name]))
     raise ValueError(
-        f"{folder} has no trained model: give a recipe, the folder of a finished training run ({RUN}, "
-        f"{RESULT}), one of its checkpoints ({COMMIT}), or a folder that `gristmill export model` wrote "
-        f"({MANIFEST})"
+        f"{folder} has no trained model: give a recipe, the folder of a finished training run ({RUN}, {RESULT}), one "
+        f"of its checkpoints ({COMMIT}), or a folder that `gristmill export model` wrote ({MANIFEST})"
     )
 
 

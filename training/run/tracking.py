@@ -120,9 +120,8 @@ class JsonLines:
 
 def _damaged(path: Path) -> DamagedFileError:
     return DamagedFileError(
-        f"{path} is not what was written; remove it and run again, which continues without the metrics so "
-        f"far, or remove "
-        f"{path.parent} to train again"
+        f"{path} is not what was written; remove it and run again, which continues without the metrics so far, or "
+        f"remove {path.parent} to train again"
     )
 
 

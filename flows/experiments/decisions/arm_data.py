@@ -253,9 +253,8 @@ def _budget(arms: Mapping[str, _Encoded], tokens: int, step_tokens: int, repeat:
     budget = wanted // step_tokens * step_tokens
     if not budget:
         raise ValueError(
-            f"{least}: one step of training takes {step_tokens:,} tokens, but a run may take {wanted:,}, "
-            f"with {_listed(arms[least])} to read: add documents to its sources, or reduce the batch or the "
-            "context"
+            f"{least}: one step of training takes {step_tokens:,} tokens, but a run may take {wanted:,}, with "
+            f"{_listed(arms[least])} to read: add documents to its sources, or reduce the batch or the context"
         )
     for name, arm in arms.items():
         most = arm.settings.max_epochs * sum(arm.source_tokens[source] for source in arm.settings.weights)

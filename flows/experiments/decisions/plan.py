@@ -175,11 +175,10 @@ class Plan:
         if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
             provided = "if candidates have the same effect on all documents and runs differ as in the recorded runs"
         return (
-            f"This decision detects an effect of {effect:.4f} bits per byte with probability "
-            f"{WANTED_POWER:g} ({looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} "
-            f"learning rates{of_bank}, {judged_by(self.judged)}{'' if self.data else ' at most'}), "
-            f"{provided}{self._of_halves}: {self.noise.provenance}, {self.noise.tokens:,} tokens each. "
-            f"{trains}"
+            f"This decision detects an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} "
+            f"({looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates{of_bank}, "
+            f"{judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
+            f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
         )
 
     @property
@@ -217,8 +216,7 @@ class Plan:
         looks = _listed(self.protocol.looks, "or")
         yield (
             f"proxy: {self.proxy.name}, {parameters(self.proxy):,} parameters; each run {self.tokens:,} "
-            f"tokens{'' if self.data else ' at most'}; learning rates {rates}; interim analyses after "
-            f"{looks} pairs"
+            f"tokens{'' if self.data else ' at most'}; learning rates {rates}; interim analyses after {looks} pairs"
         )
         count = len(self.arms.candidates)
         if (tested := self.protocol.tested(count)) < count:
@@ -230,9 +228,8 @@ class Plan:
         yield (f"runs: {fewest} to {most}{of_bank}; {self._time()}; runs that are already in the home are reused")
         if not self.fixed_tokens:
             yield (
-                "the tokens of a run follow from the recipe with the least text, so a different set of "
-                "candidates may need different runs; --tokens N fixes them, so that decisions share the runs "
-                "of a recipe"
+                "the tokens of a run follow from the recipe with the least text, so a different set of candidates may "
+                "need different runs; --tokens N fixes them, so that decisions share the runs of a recipe"
             )
         yield self.announcement()
 

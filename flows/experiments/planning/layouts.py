@@ -377,10 +377,9 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
     if not options:
         assert least is not None, "one shard a device is a layout"
         raise ValueError(
-            f"no layout fits {devices.count} {devices.name} of {devices.memory / 1000000000.0:,.0f} GB: the "
-            f"smallest needs {least.memory.total / 1000000000.0:,.1f} GB per device, with recompute "
-            f"{least.recompute} and micro_batch 1; use more devices, a shorter model.seq_len, a smaller "
-            "model, or training.loss_chunks"
+            f"no layout fits {devices.count} {devices.name} of {devices.memory / 1000000000.0:,.0f} GB: the smallest "
+            f"needs {least.memory.total / 1000000000.0:,.1f} GB per device, with recompute {least.recompute} and "
+            "micro_batch 1; use more devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
         )
     return sorted(options, key=lambda one: (one.seconds, one.computing, one.memory.total, one.layout.replicas))
 

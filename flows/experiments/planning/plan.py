@@ -216,9 +216,8 @@ def plan(recipe: Any, options: PlanOptions, settings: MachineSettings | None = N
     steps = tokens / (recipe.training.batch * recipe.model.seq_len)
     if saved.lost >= 1:
         raise ValueError(
-            f"{devices} devices, each of which fails every {lasting:,.0f} hours, leave no time to train "
-            f"between checkpoints of {saved.stall:,.0f} seconds; use fewer devices, or a larger "
-            "--failure-hours"
+            f"{devices} devices, each of which fails every {lasting:,.0f} hours, leave no time to train between "
+            f"checkpoints of {saved.stall:,.0f} seconds; use fewer devices, or a larger --failure-hours"
         )
     hours = steps * seconds / 3600 / (1 - saved.lost)
     crawl = None if report is None else capacity(report, options, name)

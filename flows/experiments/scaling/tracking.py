@@ -176,9 +176,8 @@ def sentence(forecast: Forecast, result: ForecastCheck) -> str:
     claim = forecast.loss
     how = "inside" if result.inside else f"outside by {result.outside:.2%}"
     return (
-        f"{forecast.parameters:,} parameters on {forecast.tokens:,} tokens: forecast {claim.value:.4f} bits "
-        f"per byte ({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), measured "
-        f"{result.loss:.4f}, {how}"
+        f"{forecast.parameters:,} parameters on {forecast.tokens:,} tokens: forecast {claim.value:.4f} bits per byte "
+        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), measured {result.loss:.4f}, {how}"
     )
 
 

@@ -55,9 +55,8 @@ def start(export: TokenExport) -> list[str]:
         "",
         "    python train.py data/gristmill/train_gristmill.py",
         "",
-        "nanoGPT reads windows at random positions of `train.bin`, which has the samples of the run, "
-        f"{export.row:,} tokens each, in order, so their shares match the mixture. To read them in order "
-        "too, on one process:",
+        f"nanoGPT reads windows at random positions of `train.bin`, which has the samples of the run, {export.row:,} "
+        "tokens each, in order, so their shares match the mixture. To read them in order too, on one process:",
         "",
         *(f"    {line}" for line in IN_ORDER.splitlines()),
     ]

@@ -65,10 +65,9 @@ def nanochat_start(export: TokenExport) -> list[str]:
         f"    python -m scripts.base_train --max-seq-len={export.source.seq_len} "
         f"--total-batch-size={export.source.batch * export.source.seq_len} --num-iterations={export.source.steps}",
         "",
-        "nanochat encodes texts with its own tokenizer (`python -m scripts.tok_train`) and cuts them into "
-        "rows itself, so it gets documents, each at the position of the sample in which it begins. The last "
-        f"file is validation. A checkout from before March 2026 looks for `{NANOCHAT}` under the name "
-        "`base_data`.",
+        "nanochat encodes texts with its own tokenizer (`python -m scripts.tok_train`) and cuts them into rows "
+        "itself, so it gets documents, each at the position of the sample in which it begins. The last file is "
+        f"validation. A checkout from before March 2026 looks for `{NANOCHAT}` under the name `base_data`.",
     ]
 
 

@@ -82,9 +82,8 @@ class Verifying(Settings):
     comparisons: int = Field(
         128,
         ge=1,
-        description="Maximum number of kept documents to compare a document with, the first in keep order. "
-        "A document that shares bands with more, and is similar to none of these, is kept and "
-        "counted as left_out.",
+        description="Maximum number of kept documents to compare a document with, the first in keep order. A document "
+        "that shares bands with more, and is similar to none of these, is kept and counted as left_out.",
     )
 
     @property
@@ -138,9 +137,8 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     )
     takedowns: tuple[Address, ...] = Field(
         (),
-        description="Addresses of lists with a document id, a URL, a host or a folder "
-        "(https://example.org/a/*) per line. These documents are dropped, and their "
-        "near-duplicates are decided again.",
+        description="Addresses of lists with a document id, a URL, a host or a folder (https://example.org/a/*) per "
+        "line. These documents are dropped, and their near-duplicates are decided again.",
     )
     partitions: int | None = Field(
         None,

@@ -251,9 +251,8 @@ class Files(SourceSettings):
     shard_bytes: int = Field(
         SHARD_BYTES,
         gt=0,
-        description="Maximum size of a shard (bytes, as stored). Files in the same folder are grouped in "
-        "name order until a shard reaches this size or a sixteenth of the source. A larger "
-        "file is a shard by itself.",
+        description="Maximum size of a shard (bytes, as stored). Files in the same folder are grouped in name order "
+        "until a shard reaches this size or a sixteenth of the source. A larger file is a shard by itself.",
     )
 
     @property

@@ -206,7 +206,7 @@ def test_an_entry_point_needs_no_setting(module, monkeypatch):
     with pytest.raises(RecipeError, match="the entry point swearing .* whose name is profanity"):
         load(recipe({"step": "profanity"}))
     points[1] = Entry("profanity", "another:Step")
-    with pytest.raises(RecipeError, match="two entry points .* are called profanity"):
+    with pytest.raises(RecipeError, match="two entry points .* have the name profanity"):
         load(recipe({"step": "profanity"}))
 
 

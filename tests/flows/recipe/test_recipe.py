@@ -86,7 +86,7 @@ def test_a_recipe_of_texts_needs_no_extraction(ahead):
         (lambda r: r["steps"].insert(3, {"step": "normalize"}), "move it directly after `extract`"),
         (lambda r: r["sources"].append({"name": "x", "snapshot": "2024-22"}), r"sources\.x\.snapshot: is '2024-22'"),
         (lambda r: step(r, "minhash").update(bands=17), "need 136 permutations"),
-        (lambda r: step(r, "textbook").update(languages={"fr": {"min_words": 9}}), "there are min_characters"),
+        (lambda r: step(r, "textbook").update(languages={"fr": {"min_words": 9}}), "the thresholds are min_characters"),
         (lambda r: by_language_without_language(r), "put the step `language` before it"),
     ],
 )

@@ -185,7 +185,7 @@ def test_votes_are_compared_with_the_filter(audited, tmp_path):
     assert found.whole == pytest.approx((0.7 * sizes["kept"] + 0.9 * sizes["dropped"]) / sum(sizes.values()))
     assert Home(home).stages(f"{cut.name}-{cut.key}")
     assert agreement(save(votes={alone: "yes"}), MachineSettings(home=home)).whole is None
-    with pytest.raises(ValueError, match="has a vote on nobody, which quality_cut-.* did not judge"):
+    with pytest.raises(ValueError, match="has a vote on nobody, which quality_cut-.* did not score"):
         agreement(save(votes={"nobody": "yes"}, sampled=["nobody"]), MachineSettings(home=home))
     with pytest.raises(ValueError, match="nobody has a vote, but is not one of the documents of the page"):
         agreement(save(votes={"nobody": "yes"}), MachineSettings(home=home))

@@ -145,7 +145,7 @@ def test_a_page_begins_with_a_picture_and_a_line_for_each_candidate(left_out):
 def test_judge_and_size_stand_everywhere_and_in_every_first_sentence(left_out, tmp_path, monkeypatch):
     decided = replace(left_out, tasks=report({"without c4": 0.1}, scored=accuracy).tasks)
     said = f"{CONDITIONS}"
-    assert said == "by 100 documents of 61 hosts of `clean`, 0.3M parameters, 0.2M tokens"
+    assert said == "judged by 100 documents of 61 hosts of `clean`, 0.3M parameters, 0.2M tokens"
     found = renderings(decided, tmp_path, monkeypatch)
     # tags of one value each
     values = {f"tag {name}": str(getattr(CONDITIONS, name)) for name in ("judge", "parameters", "tokens")}

@@ -154,7 +154,7 @@ def test_a_damaged_file_is_not_read(folder, tmp_path):
 
 
 def test_wrong_names_are_sentences(run, tmp_path):
-    with pytest.raises(LookupError, match="no column txt; did you mean `text`. there are: id, text"):
+    with pytest.raises(LookupError, match="no column txt; did you mean `text`. the columns are id, text"):
         run.documents.to_pandas(["txt"])
     with pytest.raises(LookupError, match="no document in .* has an id that begins with nowhere"):
         run.lineage("nowhere")
